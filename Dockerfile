@@ -1,0 +1,79 @@
+# Four stages from one base image; only the last is shipped. It holds the interpreter, a virtual
+# environment with the built-in models, and no compiler.
+#
+#   docker build -t regard .
+#   docker run --rm -p 8000:8000 --read-only --tmpfs /tmp --cap-drop ALL regard
+#
+# The default package index has torch with CUDA for x86-64: an image of several gigabytes that runs
+# on a GPU and on a CPU. For a CPU-only image of about 1.2 GB name the index of the CPU wheels,
+#   docker build --build-arg PIP_EXTRA_INDEX_URL=<index of CPU wheels> -t regard .
+# (pip prefers 2.13.0+cpu to 2.13.0). PIP_INDEX_URL names a mirror in the same way. A base image that
+# sets PIP_FIND_LINKS or PIP_INDEX_URL itself is obeyed.
+
+# The names of the dependencies alone, so that another edit of pyproject.toml (a linter's setting,
+# say) leaves the next stage cached.
+FROM python:3.11-slim-bookworm AS requirements
+COPY pyproject.toml /
+RUN python -c "import tomllib; print(*tomllib.load(open('/pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+    > /requirements.txt
+
+
+FROM python:3.11-slim-bookworm AS dependencies
+ARG PIP_INDEX_URL=""
+ARG PIP_EXTRA_INDEX_URL=""
+ENV PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
+# pip stays outside: it installs into the environment, but is not shipped in it.
+RUN python -m venv --without-pip /opt/venv
+COPY --from=requirements /requirements.txt /
+COPY requirements.lock /
+# torch's own tests, C++ headers and protoc (some 190 MB) serve only those who build extensions.
+# pip compiles what it installs; what it leaves out is done here, for the file system is read-only.
+RUN pip --python /opt/venv/bin/python install -c /requirements.lock -r /requirements.txt \
+    && pip --python /opt/venv/bin/python check \
+    && cd /opt/venv/lib/python3.11/site-packages/torch \
+    && rm -rf test include \
+    && find bin -type f ! -name torch_shm_manager -delete
+
+
+# The project itself, installed below /staged with the paths it has in the last image. Nothing
+# is downloaded here: the build tool comes from the lock, not from an isolated environment.
+FROM dependencies AS build
+RUN pip install -c /requirements.lock 'setuptools>=77'
+WORKDIR /src
+COPY pyproject.toml README.md ./
+COPY model model
+COPY service service
+RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl
+
+
+FROM python:3.11-slim-bookworm
+# The official image ships the standard library without bytecode, and a read-only container can
+# never write it: without this line every process would compile what it imports, at every start.
+RUN python -m compileall -q -x '/(site-packages|dist-packages|test|tests|idlelib|lib2to3)/' \
+        "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
+    && groupadd --gid 10001 regard \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
+        --shell /usr/sbin/nologin regard
+# Two layers: a change of the source ships a new small one and keeps the large one.
+COPY --from=dependencies /opt/venv /opt/venv
+COPY --from=build /staged/ /
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Ready, not merely alive; past any proxy that the environment names.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=90s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(f\"http://127.0.0.1:{os.environ.get('REGARD_PORT', '8000')}/health/ready\", timeout=4)"]
+ENTRYPOINT ["regard"]
+CMD ["serve", "--host", "0.0.0.0"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Regard" \
+      org.opencontainers.image.description="A translation and embedding server that you can look inside." \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"

@@ -1,0 +1,28 @@
+"""Transformers for translation, as a library: token ids in; token ids, vectors or attention out.
+
+It knows nothing of HTTP. Text becomes ids in `tokenization`, and nothing below it sees text.
+
+Dimension key, used in every shape comment of the package:
+
+    B  rows of a batch            H  attention heads
+    S  source positions           K  head_dim = D / H
+    T  target positions, now      D  d_model
+    L  target positions, cached   F  ffn_dim
+    V  vocabulary                 U  vocabulary entries in a shortlist union
+
+Files, each importing only from those above it:
+
+    errors         the error tree
+    config         ModelConfig: what a checkpoint says of itself
+    device         which device and which precision
+    cache          what decoding keeps for each row, preallocated
+    attention      scaled dot-product attention, multi-head attention
+    layers         positions, feed-forward, SSRU, encoder and decoder layer
+    transformer    Encoder, Decoder, EncoderDecoder
+    shortlist      which target ids a source sentence may lead to
+    output         hidden states -> logits, over all ids or those of the shortlists
+    decoding       options, hypotheses, greedy choice, beam search
+    engine         the in-flight batch: admit, step, abort
+    tokenization   text <-> ids with character offsets
+    checkpoints/   files on disk -> ModelConfig and filled EncoderDecoder
+"""

@@ -1,0 +1,166 @@
+"""What decoding keeps for each row, allocated once; rows enter, move and leave inside it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.config import DecoderKind, ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """One decoder layer's share of the cache, as views of the first B rows.
+
+    Attributes:
+        memory_key: Cross-attention keys (B, H, S, K).
+        memory_value: Cross-attention values (B, H, S, K).
+        memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
+        cell: The SSRU's cell (B, D); of no rows in a self-attention decoder.
+        self_key: Keys of the target so far (B, H, L, K); of no rows in an SSRU decoder.
+        self_value: Values of the target so far (B, H, L, K); likewise.
+        self_bias: (B, 1, T, L), 0 up to each position and -inf after it.
+        positions: Where the T tokens of this call stand in their targets (B, T).
+    """
+
+    memory_key: Tensor
+    memory_value: Tensor
+    memory_bias: Tensor
+    cell: Tensor
+    self_key: Tensor
+    self_value: Tensor
+    self_bias: Tensor
+    positions: Tensor
+
+    def append(self, key: Tensor, value: Tensor) -> None:
+        """Writes keys and values (B, H, T, K) of this call's tokens to their positions."""
+        rows = torch.arange(key.shape[0], device=key.device)[:, None]  # (B, 1)
+        self.self_key.transpose(1, 2)[rows, self.positions] = key.transpose(1, 2)
+        self.self_value.transpose(1, 2)[rows, self.positions] = value.transpose(1, 2)
+
+
+class DecodingCache:
+    """The state of all rows of a batch, for every decoder layer.
+
+    Rows 0 to n - 1 are in use; whoever owns the cache keeps them dense with `copy_rows`.
+    A row that was never filled holds zeros, attends to zeros and disturbs nobody.
+
+    Args:
+        config: The model's sizes.
+        max_rows: Rows (B).
+        max_source_tokens: Source positions (S).
+        max_target_tokens: Target positions (L); costs memory only with self-attention.
+        device: Where it lies.
+        dtype: In which precision.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        max_rows: int,
+        max_source_tokens: int,
+        max_target_tokens: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(config.decoder_layers, *shape, device=device, dtype=dtype)
+
+        is_ssru = config.decoder is DecoderKind.SSRU
+        heads, head_dim = config.num_heads, config.head_dim
+        attended = (heads, max_target_tokens, head_dim)
+        self.memory_key = zeros(max_rows, heads, max_source_tokens, head_dim)
+        self.memory_value = zeros(max_rows, heads, max_source_tokens, head_dim)
+        self.memory_bias = torch.zeros(
+            max_rows, 1, 1, max_source_tokens, device=device, dtype=dtype
+        )
+        self.cell = zeros(max_rows if is_ssru else 0, config.d_model)
+        self.self_key = zeros(0 if is_ssru else max_rows, *attended)
+        self.self_value = zeros(0 if is_ssru else max_rows, *attended)
+        self.positions = torch.zeros(max_rows, dtype=torch.long, device=device)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory held, in bytes."""
+        return sum(tensor.nbytes for tensor in vars(self).values())
+
+    def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], bias: Tensor) -> None:
+        """Starts a new sentence in each of these rows.
+
+        Args:
+            rows: Row numbers (B).
+            memory: For each layer, keys and values (B, H, S, K).
+            bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
+        """
+        width = bias.shape[-1]
+        for layer, (key, value) in enumerate(memory):
+            self.memory_key[layer, rows, :, :width] = key
+            self.memory_value[layer, rows, :, :width] = value
+        self.memory_bias[rows] = float("-inf")
+        self.memory_bias[rows, :, :, :width] = bias
+        if self.cell.shape[1]:
+            self.cell[:, rows] = 0
+        self.positions[rows] = 0
+
+    def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
+        """Copies whole rows: row target[i] becomes what row source[i] was before the call.
+
+        Args:
+            source: Row numbers.
+            target: Row numbers, none twice.
+            is_same_source: The rows translate the same sentence (a beam being reordered),
+                so that what comes from the encoder need not be moved.
+        """
+        tensors = [self.cell, self.self_key, self.self_value]
+        if not is_same_source:
+            tensors += [self.memory_key, self.memory_value]
+            self.memory_bias[target] = self.memory_bias[source]
+        for tensor in tensors:
+            if tensor.shape[1]:
+                tensor[:, target] = tensor[:, source]
+        self.positions[target] = self.positions[source]
+
+    def view(self, rows: int, source_width: int, tokens: int, target_width: int) -> "DecoderState":
+        """The first rows, ready to decode T = `tokens` more tokens of each.
+
+        Args:
+            rows: B.
+            source_width: S; no row in use has a longer source.
+            tokens: T.
+            target_width: L; no row in use has more tokens than this, the T included.
+        """
+        start = self.positions[:rows, None]
+        positions = start + torch.arange(tokens, device=start.device)  # (B, T)
+        has_cells = self.cell.shape[1] > 0
+        self_bias = self.memory_bias.new_zeros(0)
+        if not has_cells:
+            past = torch.arange(target_width, device=start.device)  # (L)
+            self_bias = self.memory_bias.new_zeros(rows, 1, tokens, target_width).masked_fill_(
+                past > positions[:, None, :, None], float("-inf")
+            )
+        layers = [
+            LayerState(
+                memory_key=self.memory_key[layer, :rows, :, :source_width],
+                memory_value=self.memory_value[layer, :rows, :, :source_width],
+                memory_bias=self.memory_bias[:rows, :, :, :source_width],
+                cell=self.cell[layer, :rows],
+                self_key=self.self_key[layer, :rows, :, :target_width],
+                self_value=self.self_value[layer, :rows, :, :target_width],
+                self_bias=self_bias,
+                positions=positions,
+            )
+            for layer in range(self.memory_key.shape[0])
+        ]
+        return DecoderState(layers, positions)
+
+    def advance(self, rows: int, tokens: int = 1) -> None:
+        """Counts the tokens that the first rows have decoded."""
+        self.positions[:rows] += tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderState:
+    """Every layer's view of the same rows, and where their tokens stand (B, T)."""
+
+    layers: list[LayerState]
+    positions: Tensor

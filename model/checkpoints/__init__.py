@@ -1,0 +1,8 @@
+"""Checkpoints on disk: one file a family, one loop that applies their name tables.
+
+names          rename and account for every tensor
+marian_format  Marian's .bin container -> named arrays
+marian         what Marian's options and parameter names mean
+load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
+build          ModelFiles -> a filled model and its engine
+"""

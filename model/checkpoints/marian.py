@@ -1,0 +1,202 @@
+"""Marian's options and parameter names: Firefox/Bergamot students, OPUS-MT and their teachers."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from model.checkpoints.marian_format import MarianFile
+from model.checkpoints.names import Name, fill
+from model.config import Activation, DecoderKind, ModelConfig, NormPosition
+from model.errors import UnsupportedModelError
+from model.transformer import EncoderDecoder
+
+# Activation multipliers of the int8 products; weights here are used as floats.
+IGNORED = re.compile(r"_QuantMultA$")
+
+DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}
+ACTIVATIONS = {
+    "relu": Activation.RELU,
+    "swish": Activation.SWISH,
+    "gelu": Activation.GELU,
+}
+# (preprocess, postprocess, postprocess-top) with dropout, which does nothing here, taken out
+NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
+
+# Options that change the computation, with the values under which it is the one implemented.
+REQUIRED: dict[str, Sequence[Any]] = {
+    "type": ["transformer"],
+    "lemma-dim-emb": [0],
+    "lemma-dependency": [""],
+    "factors-combine": ["sum"],
+    "input-types": [[]],
+    "output-omit-bias": [False],
+    "right-left": [False],
+    "transformer-ffn-depth": [2],
+    "transformer-no-projection": [False],
+    "transformer-pool": [False],
+    "transformer-postprocess-emb": ["", "d"],
+    "transformer-tied-layers": [[]],
+    "transformer-train-position-embeddings": [False],
+    "transformer-depth-scaling": [False],
+    "ulr": [False],
+}
+DEFAULTS: dict[str, Any] = {name: values[0] for name, values in REQUIRED.items()}
+
+
+def read_config(
+    file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
+) -> ModelConfig:
+    """The model that the options in the file describe.
+
+    Args:
+        file: The checkpoint.
+        max_length_factor: From the settings that come with the model, not with the weights.
+        eos_id: From the vocabulary.
+        unk_id: From the vocabulary.
+
+    Raises:
+        UnsupportedModelError: With every option that is not implemented.
+    """
+    options = file.options()
+    reasons = [
+        f"{name} is {options[name]!r}, supported: {', '.join(map(repr, values))}"
+        for name, values in REQUIRED.items()
+        if options.get(name, DEFAULTS[name]) not in values
+    ]
+    decoder = options.get("transformer-decoder-autoreg", "self-attention")
+    if decoder not in DECODERS:
+        reasons.append(f"transformer-decoder-autoreg is {decoder!r}")
+    if decoder == "rnn" and options.get("dec-cell") != "ssru":
+        reasons.append(f"dec-cell is {options.get('dec-cell')!r}, supported: 'ssru'")
+    norm = _norm(options)
+    if norm not in NORMS:
+        reasons.append(f"transformer-preprocess/postprocess/postprocess-top are {norm}")
+    activation = options.get("transformer-ffn-activation", "swish")
+    if activation not in ACTIVATIONS:
+        reasons.append(f"transformer-ffn-activation is {activation!r}")
+    missing = [n for n in ("dim-emb", "enc-depth", "dec-depth", "dim-vocabs") if n not in options]
+    reasons += [f"{name} is missing" for name in missing]
+    if reasons:
+        raise UnsupportedModelError(file.path.name, reasons)
+    is_shared = bool(options.get("tied-embeddings-all"))
+    return ModelConfig(
+        d_model=options["dim-emb"],
+        num_heads=options.get("transformer-heads", 8),
+        ffn_dim=options.get("transformer-dim-ffn", 2048),
+        encoder_layers=options["enc-depth"],
+        decoder_layers=options["dec-depth"],
+        source_vocab_size=options["dim-vocabs"][0],
+        target_vocab_size=options["dim-vocabs"][-1],
+        eos_id=eos_id,
+        unk_id=unk_id,
+        shared_embeddings=is_shared or bool(options.get("tied-embeddings-src")),
+        tied_output=is_shared or bool(options.get("tied-embeddings")),
+        decoder=DECODERS[decoder],
+        norm=NORMS[norm],
+        activation=ACTIVATIONS[activation],
+        max_length_factor=max_length_factor,
+    )
+
+
+def _norm(options: dict[str, Any]) -> tuple[str, str, str]:
+    names = ("preprocess", "postprocess", "postprocess-top")
+    pre, post, top = (str(options.get(f"transformer-{n}", "")).replace("d", "") for n in names)
+    return pre, post, top
+
+
+def load_weights(file: MarianFile, config: ModelConfig) -> EncoderDecoder:
+    """A model of that config, filled from the file, float32 on the CPU.
+
+    Raises:
+        WeightMismatchError: Tensors and parameters do not pair up.
+        UnsupportedModelError: A tensor is of a type that cannot be read.
+    """
+    model = EncoderDecoder(config)
+    fill(model, file.arrays(), name_pairs(config), IGNORED)
+    return model.eval()
+
+
+def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
+    """(parameter, tensor) for every parameter of such a model."""
+    tables = (
+        (_encoder_names(config), config.encoder_layers),
+        (_decoder_names(config), config.decoder_layers),
+        (_outer_names(config), 1),
+    )
+    return [pair for names, layers in tables for name in names for pair in name.expand(layers)]
+
+
+def _attention(parameter: str, tensor: str) -> list[Name]:
+    pieces = {"query": "q", "key": "k", "value": "v", "out": "o"}
+    kinds = {"weight": "W", "bias": "b"}
+    return [
+        Name(f"{parameter}.{piece}.{kind}", f"{tensor}_{short}{letter}")
+        for piece, letter in pieces.items()
+        for kind, short in kinds.items()
+    ]
+
+
+def _norm_names(parameter: str, tensor: str, config: ModelConfig) -> list[Name]:
+    suffix = "_pre" if config.norm is NormPosition.PRE else ""
+    return [
+        Name(f"{parameter}.norm.weight", f"{tensor}_ln_scale{suffix}"),
+        Name(f"{parameter}.norm.bias", f"{tensor}_ln_bias{suffix}"),
+    ]
+
+
+def _feed_forward(parameter: str, tensor: str, config: ModelConfig) -> list[Name]:
+    return [
+        Name(f"{parameter}.expand.weight", f"{tensor}_W1"),
+        Name(f"{parameter}.expand.bias", f"{tensor}_b1"),
+        Name(f"{parameter}.contract.weight", f"{tensor}_W2"),
+        Name(f"{parameter}.contract.bias", f"{tensor}_b2"),
+        *_norm_names(f"{parameter}_residual", f"{tensor}_ffn", config),
+    ]
+
+
+def _encoder_names(config: ModelConfig) -> list[Name]:
+    layer = "encoder.layers.{i}"
+    return [
+        *_attention(f"{layer}.self_attention", "encoder_l{i}_self"),
+        *_norm_names(f"{layer}.self_residual", "encoder_l{i}_self_Wo", config),
+        *_feed_forward(f"{layer}.feed_forward", "encoder_l{i}_ffn", config),
+    ]
+
+
+def _decoder_names(config: ModelConfig) -> list[Name]:
+    layer = "decoder.layers.{i}"
+    if config.decoder is DecoderKind.SSRU:
+        recurrence = [
+            Name(f"{layer}.recurrence.update.weight", "decoder_l{i}_rnn_W"),
+            Name(f"{layer}.recurrence.forget.weight", "decoder_l{i}_rnn_Wf"),
+            Name(f"{layer}.recurrence.forget.bias", "decoder_l{i}_rnn_bf"),
+            *_norm_names(f"{layer}.recurrence_residual", "decoder_l{i}_rnn_ffn", config),
+        ]
+    else:
+        recurrence = [
+            *_attention(f"{layer}.recurrence", "decoder_l{i}_self"),
+            *_norm_names(f"{layer}.recurrence_residual", "decoder_l{i}_self_Wo", config),
+        ]
+    return [
+        *recurrence,
+        *_attention(f"{layer}.cross_attention", "decoder_l{i}_context"),
+        *_norm_names(f"{layer}.cross_residual", "decoder_l{i}_context_Wo", config),
+        *_feed_forward(f"{layer}.feed_forward", "decoder_l{i}_ffn", config),
+    ]
+
+
+def _outer_names(config: ModelConfig) -> list[Name]:
+    shared = config.shared_embeddings
+    names = [
+        Name("encoder.embedding.weight", "Wemb" if shared else "encoder_Wemb"),
+        Name("decoder.output_bias", "decoder_ff_logit_out_b"),
+    ]
+    if not shared:
+        names.append(Name("decoder.embedding.weight", "decoder_Wemb"))
+    if not config.tied_output:
+        names.append(Name("decoder.untied_weight", "decoder_ff_logit_out_Wt"))
+    if config.norm is NormPosition.PRE:
+        for side in ("encoder", "decoder"):
+            names.append(Name(f"{side}.norm.weight", f"{side}_top_ln_scale"))
+            names.append(Name(f"{side}.norm.bias", f"{side}_top_ln_bias"))
+    return names

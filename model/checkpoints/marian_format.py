@@ -1,0 +1,148 @@
+"""Marian's `.bin` container: bytes to named float arrays and the options of the training.
+
+Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
+(int8 tensors), read as facts and checked against real files.
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from model.errors import CheckpointFormatError, UnsupportedModelError
+
+VERSION = 1
+OPTIONS_ITEM = "special:model.yml"
+
+FLOAT16 = 0x0402
+FLOAT32 = 0x0404
+INTGEMM8 = 0x4101
+FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
+    FLOAT16: np.dtype("<f2"),
+    FLOAT32: np.dtype("<f4"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of the container: where its bytes lie and what they are."""
+
+    name: str
+    type: int
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+class MarianFile:
+    """The items of a `.bin` file; arrays are made when asked for.
+
+    Args:
+        path: The file, already unpacked (not .gz).
+
+    Raises:
+        CheckpointFormatError: It is cut short or is not such a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path.read_bytes()
+        try:
+            self.items = {item.name: item for item in self._read_items()}
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
+        end = max((item.offset + item.num_bytes for item in self.items.values()), default=0)
+        if end != len(self.data):
+            raise CheckpointFormatError(
+                f"{path.name} has {len(self.data)} bytes; its items end at {end}"
+            )
+
+    def _read_items(self) -> list[Item]:
+        version, count = struct.unpack_from("<QQ", self.data, 0)
+        if version != VERSION:
+            raise CheckpointFormatError(
+                f"{self.path.name} is not a Marian .bin file of version {VERSION} "
+                f"(its first number is {version})"
+            )
+        if 16 + 32 * count > len(self.data):
+            raise CheckpointFormatError(f"{self.path.name} is cut short: {count} items announced")
+        headers = [struct.unpack_from("<4Q", self.data, 16 + 32 * i) for i in range(count)]
+        offset = 16 + 32 * count
+        names, shapes = [], []
+        for name_length, _type, _rank, _size in headers:
+            names.append(self.data[offset : offset + name_length].rstrip(b"\0").decode())
+            offset += name_length
+        for _name_length, _type, rank, _size in headers:
+            shapes.append(struct.unpack_from(f"<{rank}i", self.data, offset))
+            offset += 4 * rank
+        (padding,) = struct.unpack_from("<Q", self.data, offset)
+        offset += 8 + padding
+        items = []
+        for name, shape, (_, kind, _, num_bytes) in zip(names, shapes, headers, strict=True):
+            items.append(Item(name, kind, shape, offset, num_bytes))
+            offset += num_bytes
+        return items
+
+    def options(self) -> dict[str, Any]:
+        """The training options that the file carries.
+
+        Raises:
+            CheckpointFormatError: There are none, or they are not YAML of a mapping.
+        """
+        item = self.items.get(OPTIONS_ITEM)
+        if item is None:
+            raise CheckpointFormatError(f"{self.path.name} carries no {OPTIONS_ITEM}")
+        text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
+        try:
+            options = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM}: {error}") from error
+        if not isinstance(options, dict):
+            raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
+        return cast("dict[str, Any]", options)
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Every tensor as float32, matrices as (out, in), embeddings as (V, D).
+
+        Raises:
+            UnsupportedModelError: Some are of a type that only Marian's own kernels read.
+        """
+        tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
+        known = {INTGEMM8, *FLOATS}
+        unknown = [
+            f"{i.name} has type {i.type:#x}" for i in tensors.values() if i.type not in known
+        ]
+        if unknown:
+            raise UnsupportedModelError(self.path.name, unknown)
+        return {name: self._array(item) for name, item in tensors.items()}
+
+    def _array(self, item: Item) -> NDArray[np.float32]:
+        is_matrix = len(item.shape) == 2 and min(item.shape) > 1
+        is_embedding = "Wemb" in item.name or item.name.endswith("_Wt")
+        if item.type in FLOATS:
+            self._check(item, item.size * FLOATS[item.type].itemsize)
+            values = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
+            array = values.reshape(item.shape).astype(np.float32)
+            return np.ascontiguousarray(array.T) if is_matrix and not is_embedding else array
+        self._check(item, item.size + 4)
+        integers = np.frombuffer(self.data, np.int8, item.size, item.offset)
+        (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
+        # The bytes of an int8 matrix lie transposed already; those of an embedding do not.
+        shape = item.shape if is_embedding else item.shape[::-1]
+        return integers.reshape(shape).astype(np.float32) / np.float32(multiplier)
+
+    def _check(self, item: Item, needed: int) -> None:
+        if needed > item.num_bytes or item.offset + item.num_bytes > len(self.data):
+            raise CheckpointFormatError(
+                f"{self.path.name}: {item.name} of shape {item.shape} needs {needed} bytes; "
+                f"the file holds {min(item.num_bytes, len(self.data) - item.offset)}"
+            )

@@ -1,0 +1,72 @@
+"""One loop for every family: a name table turns a file's tensors into a model's parameters."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model.errors import WeightMismatchError
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """One row of a name table.
+
+    Attributes:
+        parameter: The model's name, with `{i}` for a layer counted from 0.
+        tensor: The file's name, with `{i}` for the same layer counted from 1.
+    """
+
+    parameter: str
+    tensor: str
+
+    def expand(self, layers: int) -> list[tuple[str, str]]:
+        """(parameter, tensor) for each layer, or once where there is no `{i}`."""
+        if "{i}" not in self.parameter:
+            return [(self.parameter, self.tensor)]
+        return [
+            (self.parameter.format(i=layer), self.tensor.format(i=layer + 1))
+            for layer in range(layers)
+        ]
+
+
+def fill(
+    module: nn.Module,
+    arrays: dict[str, NDArray[np.float32]],
+    pairs: Sequence[tuple[str, str]],
+    ignored: re.Pattern[str],
+) -> None:
+    """Copies every array into its parameter, each used once and each filled once.
+
+    Args:
+        module: What is filled.
+        arrays: The tensors of the file.
+        pairs: (parameter, tensor) names.
+        ignored: Tensors that have no place in this model, by name, for a stated reason.
+
+    Raises:
+        WeightMismatchError: Something is missing, left over or of another shape.
+    """
+    parameters = dict(module.named_parameters())
+    wanted = dict(pairs)
+    missing = [t for t in wanted.values() if t not in arrays]
+    missing += [p for p in parameters if p not in wanted]
+    unexpected = [
+        name for name in arrays if name not in wanted.values() and not ignored.search(name)
+    ]
+    shapes = []
+    for parameter, tensor in wanted.items():
+        if tensor not in arrays:
+            continue
+        array, place = arrays[tensor], parameters[parameter]
+        if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
+            shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")
+            continue
+        with torch.no_grad():
+            place.copy_(torch.from_numpy(array).reshape(place.shape))
+    if missing or unexpected or shapes:
+        raise WeightMismatchError(missing, unexpected, shapes)

@@ -1,0 +1,230 @@
+"""How the next token is chosen: greedily, or by beam search. Log-probabilities in, ids out."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from model.shortlist import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """What a request may ask of the search.
+
+    Attributes:
+        beam_size: Hypotheses kept at each step; 1 is greedy.
+        num_hypotheses: Hypotheses returned, at most beam_size.
+        length_penalty: The exponent of the length that divides a sum of log-probabilities.
+        return_scores: Whether a greedy search computes probabilities (a beam always does).
+    """
+
+    beam_size: int = 1
+    num_hypotheses: int = 1
+    length_penalty: float = 1.0
+    return_scores: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One translation.
+
+    Attributes:
+        tokens: Ids, EOS included where it was reached.
+        log_probs: One natural logarithm a token; empty without scores.
+        score: Their sum divided by length ** length_penalty; None without scores.
+    """
+
+    tokens: list[int]
+    log_probs: list[float] = field(default_factory=list)
+    score: float | None = None
+
+
+def normalized_score(log_probs: list[float], length_penalty: float) -> float:
+    """Sum / length ** penalty, Marian's `normalize` (translator/beam_search.cpp)."""
+    return math.fsum(log_probs) / float(len(log_probs) ** length_penalty)
+
+
+class GreedySearch:
+    """Takes the best token at each step.
+
+    Args:
+        options: beam_size is 1.
+        eos_id: Ends the target.
+        max_tokens: Ends it too.
+    """
+
+    num_rows = 1
+
+    def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
+        self.options = options
+        self.eos_id = eos_id
+        self.max_tokens = max_tokens
+        self.tokens: list[int] = []
+        self.log_probs: list[float] = []
+
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether `advance` is to be called rather than `append`."""
+        return self.options.return_scores
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether EOS or the length limit was reached."""
+        return self.tokens[-1] == self.eos_id or len(self.tokens) >= self.max_tokens
+
+    @property
+    def next_tokens(self) -> list[int]:
+        """What goes into the decoder next, one id a row."""
+        return self.tokens[-1:]
+
+    @property
+    def parents(self) -> list[int] | None:
+        """Rows never change places."""
+        return None
+
+    def append(self, token: int) -> None:
+        """Takes a token that was chosen outside."""
+        self.tokens.append(token)
+
+    def advance(self, log_probs: Tensor, ids: Ids) -> None:
+        """Takes the best of log_probs (1, U), whose columns are these ids."""
+        column = int(log_probs[0].argmax())
+        self.tokens.append(int(ids[column]))
+        self.log_probs.append(float(log_probs[0, column]))
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The one there is."""
+        if not self.options.return_scores:
+            return [Hypothesis(self.tokens)]
+        score = normalized_score(self.log_probs, self.options.length_penalty)
+        return [Hypothesis(self.tokens, self.log_probs, score)]
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """One live hypothesis: what it says so far, and how likely that is."""
+
+    tokens: list[int]
+    log_probs: list[float]
+    total: float
+
+    def extend(self, token: int, total: float) -> "Beam":
+        """This and one more token, which brings the sum of log-probabilities to `total`."""
+        return Beam([*self.tokens, token], [*self.log_probs, total - self.total], total)
+
+
+class BeamSearch:
+    """Keeps the beam_size best unfinished hypotheses, and the best finished ones beside them.
+
+    It ends when as many are finished as the beam is wide and no live one can still beat the
+    worst of them at the present length.
+
+    Args:
+        options: beam_size is the number of rows.
+        eos_id: Ends a hypothesis.
+        max_tokens: Ends all.
+    """
+
+    needs_log_probs = True
+
+    def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
+        self.options = options
+        self.num_rows = options.beam_size
+        self.eos_id = eos_id
+        self.max_tokens = max_tokens
+        # All rows start alike; only the first may lead anywhere, or they would stay alike.
+        self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
+        self.finished: list[Hypothesis] = []
+        self.parents: list[int] | None = None
+
+    @property
+    def next_tokens(self) -> list[int]:
+        """What goes into the decoder next, one id a row."""
+        return [beam.tokens[-1] for beam in self.live]
+
+    @property
+    def length(self) -> int:
+        """Tokens of every live hypothesis."""
+        return len(self.live[0].tokens)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing better can come."""
+        if self.length >= self.max_tokens:
+            return True
+        if len(self.finished) < self.num_rows:
+            return False
+        best_live = max(beam.total for beam in self.live)
+        attainable = best_live / float(self.length**self.options.length_penalty)
+        return self._score(self.finished[-1]) >= attainable
+
+    def append(self, token: int) -> None:
+        """A beam cannot take a single token.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a beam search advances by log-probabilities")
+
+    def advance(self, log_probs: Tensor, ids: Ids) -> None:
+        """Extends every hypothesis by one token.
+
+        Args:
+            log_probs: (beam_size, U), -inf where a token is forbidden.
+            ids: The vocabulary ids of the U columns.
+        """
+        width = log_probs.shape[1]
+        totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)
+        scores = log_probs.double().cpu() + totals[:, None]  # (beam_size, U)
+        best = scores.flatten().topk(min(2 * self.num_rows, scores.numel()))
+        candidates = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        live: list[tuple[Beam, int]] = []
+        for rank, (total, index) in enumerate(candidates):
+            if total == -math.inf:
+                break
+            parent = index // width
+            beam = self.live[parent].extend(int(ids[index % width]), total)
+            if beam.tokens[-1] != self.eos_id:
+                live.append((beam, parent))
+            elif rank < self.num_rows:
+                self._finish(beam)
+        self._keep(live)
+
+    def _keep(self, live: list[tuple[Beam, int]]) -> None:
+        if not live:  # every continuation was EOS: rows go on, but nothing can come of them
+            live = [(self.live[0].extend(self.eos_id, -math.inf), 0)]
+        while len(live) < self.num_rows:
+            beam, parent = live[0]
+            live.append((Beam(beam.tokens, beam.log_probs, -math.inf), parent))
+        live = live[: self.num_rows]
+        self.live = [beam for beam, _ in live]
+        self.parents = [parent for _, parent in live]
+        if self.length >= self.max_tokens:
+            for beam in self.live:
+                if beam.total > -math.inf:
+                    self._finish(beam)
+
+    def _finish(self, beam: Beam) -> None:
+        score = normalized_score(beam.log_probs, self.options.length_penalty)
+        self.finished.append(Hypothesis(beam.tokens, beam.log_probs, score))
+        self.finished.sort(key=self._score, reverse=True)
+        del self.finished[self.num_rows :]
+
+    @staticmethod
+    def _score(hypothesis: Hypothesis) -> float:
+        return -math.inf if hypothesis.score is None else hypothesis.score
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The best num_hypotheses, best first."""
+        return self.finished[: self.options.num_hypotheses]
+
+
+Search = GreedySearch | BeamSearch
+
+
+def new_search(options: DecodingOptions, eos_id: int, max_tokens: int) -> Search:
+    """The search that the options ask for."""
+    kind = GreedySearch if options.beam_size == 1 else BeamSearch
+    return kind(options, eos_id, max_tokens)

@@ -1,0 +1,144 @@
+"""Language codes: their one spelling, the offered language that a code means, names for readers.
+
+Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant"). Clients spell them
+in every way ("PT_br"), and ask for a region where the server offers the language, or the reverse.
+"""
+
+import re
+from collections.abc import Collection
+
+from babel import Locale, UnknownLocaleError, localedata
+
+# The length RFC 5646 (section 4.4.1) advises for tags of language, script, region and variants.
+MAX_CODE_CHARS = 35
+MAX_ACCEPT_ENTRIES = 10
+
+# Looked up first, as Locale.parse searches the disk for 0.2 ms for each tag it does not know.
+_LOCALES = frozenset(localedata.locale_identifiers())
+
+# A language range with its weight, RFC 9110 sections 12.4.2 and 12.5.4, e.g. "pt-BR;q=0.9".
+_ACCEPT_ENTRY = re.compile(
+    r"\s*(?P<tag>[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8}){0,3})\s*"
+    r"(?:;\s*q\s*=\s*(?P<weight>0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*)?"
+)
+
+
+def normalize_code(code: str) -> str:
+    """Spell a language code the canonical way: "PT_br" gives "pt-BR", "zh_hant" gives "zh-Hant".
+
+    Casing follows RFC 5646 section 2.1.1. The code is not looked up: an unknown one is spelled by
+    the same rules, and one with a character outside ASCII (a lone surrogate too) is only trimmed.
+    Never raises.
+    """
+    trimmed = code.strip()
+    if not trimmed.isascii():
+        return trimmed
+    primary, *subtags = trimmed.replace("_", "-").split("-")
+    return "-".join([primary.lower(), *map(_cased, subtags)])
+
+
+def match_language(code: str, offered: Collection[str]) -> str | None:
+    """Find the offered language that a code means.
+
+    Tried in this order: the same code; the code without its last subtags ("pt-BR" -> "pt", as in
+    RFC 4647 section 3.4); the only offered variant of the language ("pt" or "pt-PT" -> "pt-BR"),
+    unless the code names a script and the variant does not name the same. Between two variants
+    the choice would be a guess, so there is no match.
+
+    Args:
+        code: A code in any spelling, as a client sent it. Never raises, whatever it holds.
+        offered: The codes the server offers.
+
+    Returns:
+        The code as it is spelled in `offered`, or None if none of them fits.
+    """
+    wanted = normalize_code(code)
+    if not 0 < len(wanted) <= MAX_CODE_CHARS:
+        return None
+    by_code = {normalize_code(entry): entry for entry in offered}
+    tag = wanted
+    while tag:
+        if tag in by_code:
+            return by_code[tag]
+        tag = tag.rpartition("-")[0]
+    variants = [entry for entry in by_code if _is_variant(entry, wanted)]
+    return by_code[variants[0]] if len(variants) == 1 else None
+
+
+def display_name(code: str, accept_language: str | None = None) -> str:
+    """Name a language in the words of the reader: "pt" is "Portuguese", or "Portugais" for "fr".
+
+    Args:
+        code: A language code in any spelling.
+        accept_language: The value of an Accept-Language header. Its first 10 entries count; those
+            that are malformed, or for which Babel has no locale, are passed over. English is the
+            default.
+
+    Returns:
+        The name with a capital first letter, in English if the reader's locale has none; the
+        normalised code if there is no name at all. Never raises.
+    """
+    canonical = normalize_code(code)
+    for locale in (_preferred_locale(accept_language or ""), Locale("en")):
+        name = _name_in(locale, canonical)
+        if name is not None:
+            # Title case, as upper case gives the wrong letter for Georgian.
+            return name[:1].title() + name[1:]
+    return canonical
+
+
+def _cased(subtag: str) -> str:
+    if len(subtag) == 2:
+        return subtag.upper()
+    if len(subtag) == 4 and subtag.isalpha():
+        return subtag.capitalize()
+    return subtag.lower()
+
+
+def _is_variant(entry: str, wanted: str) -> bool:
+    same_language = entry.partition("-")[0] == wanted.partition("-")[0]
+    return same_language and _script(wanted) in (None, _script(entry))
+
+
+def _script(tag: str) -> str | None:
+    subtags = tag.split("-")[1:]
+    return next((subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+
+
+def _preferred_locale(accept_language: str) -> Locale:
+    """The locale of greatest weight in an Accept-Language header that Babel knows, or English."""
+    weights: dict[str, float] = {}
+    for entry in accept_language.split(",", MAX_ACCEPT_ENTRIES)[:MAX_ACCEPT_ENTRIES]:
+        match = _ACCEPT_ENTRY.fullmatch(entry)
+        if match is not None:
+            weights.setdefault(normalize_code(match["tag"]), float(match["weight"] or 1))
+    for tag in sorted(weights, key=lambda tag: -weights[tag]):
+        locale = _known_locale(tag) if weights[tag] > 0 else None
+        if locale is not None:
+            return locale
+    return Locale("en")
+
+
+def _known_locale(tag: str) -> Locale | None:
+    primary = tag.partition("-")[0]
+    if primary not in _LOCALES:
+        return None
+    try:
+        return Locale.parse(tag, sep="-")
+    except (ValueError, UnknownLocaleError):
+        return Locale(primary)
+
+
+def _name_in(locale: Locale, code: str) -> str | None:
+    """The name of a canonical code, e.g. "Brazilian Portuguese", "Portuguese (Angola)" or None."""
+    names = locale.languages
+    whole: str | None = names.get(code.replace("-", "_"))
+    if whole is not None:
+        return whole
+    primary, *subtags = code.split("-")
+    base: str | None = names.get(primary)
+    if base is None:
+        return None
+    details = [locale.territories.get(tag) or locale.scripts.get(tag) or tag for tag in subtags]
+    listed = ", ".join(filter(None, details))
+    return f"{base} ({listed})" if listed else base

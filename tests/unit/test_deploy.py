@@ -1,0 +1,296 @@
+"""The container files agree with each other and with the service they run.
+
+No container engine is needed: the files are parsed, and every name that stands in two of them, or
+in a file and in the code, is compared.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.metrics import Metrics
+from service.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+PROMETHEUS = DEPLOY / "prometheus"
+GRAFANA = DEPLOY / "grafana"
+HARDENED = ("regard", "prometheus", "grafana")
+
+SAMPLE_SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+METRIC = re.compile(r"\b(?:up|(?:regard|process|python)_\w+)\b")
+SERIES_OF_PROMETHEUS = {"up"}
+
+
+def load_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    parsed: dict[str, Any] = load_yaml(ROOT / "docker-compose.yml")
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def gpu_compose() -> dict[str, Any]:
+    parsed: dict[str, Any] = load_yaml(ROOT / "docker-compose.gpu.yml")
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def board() -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads((GRAFANA / "dashboards" / "regard.json").read_text("utf-8"))
+    return parsed
+
+
+@pytest.fixture(scope="module")
+def dockerfile() -> str:
+    """Its text with continued lines joined and comments left out."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", " ")
+
+
+@pytest.fixture(scope="module")
+def last_stage(dockerfile: str) -> str:
+    return dockerfile[dockerfile.rindex("\nFROM ") + 1 :]
+
+
+def exposed_names() -> set[str]:
+    """Names of all samples that the service can expose."""
+    names = set(SERIES_OF_PROMETHEUS)
+    for family in Metrics().registry.collect():
+        suffixes = SAMPLE_SUFFIXES.get(family.type, ("",))
+        names |= {family.name + suffix for suffix in suffixes}
+    return names
+
+
+def metric_names(expression: str) -> set[str]:
+    return set(METRIC.findall(re.sub(r'"[^"]*"', '""', expression)))
+
+
+def targets(board: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Title and expression of each query on the board."""
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    return [
+        rule for group in load_yaml(PROMETHEUS / "alerts.yml")["groups"] for rule in group["rules"]
+    ]
+
+
+def instruction(stage: str, word: str) -> str:
+    """The one line of a stage that begins with a Dockerfile instruction."""
+    (line,) = [line for line in stage.splitlines() if line.startswith(word + " ")]
+    return line.removeprefix(word).strip()
+
+
+def health_command(last_stage: str) -> list[str]:
+    command: list[str] = json.loads(instruction(last_stage, "HEALTHCHECK").split("CMD", 1)[1])
+    return command
+
+
+def test_every_metric_on_the_board_is_exposed(board: dict[str, Any]) -> None:
+    known = exposed_names()
+    found = {title: metric_names(expression) for title, expression in targets(board)}
+    assert all(found.values()), found
+    assert {title: names - known for title, names in found.items() if names - known} == {}
+
+
+def test_every_variable_of_the_board_reads_an_exposed_metric(board: dict[str, Any]) -> None:
+    for variable in board["templating"]["list"]:
+        assert metric_names(variable["definition"]) <= exposed_names(), variable["name"]
+
+
+def test_every_metric_in_an_alert_is_exposed() -> None:
+    known = exposed_names()
+    found = {rule["alert"]: metric_names(rule["expr"]) for rule in alert_rules()}
+    assert all(found.values()), found
+    assert {alert: names - known for alert, names in found.items() if names - known} == {}
+
+
+@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
+def test_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert rule["alert"].startswith("Regard")
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_alert_names_are_unique() -> None:
+    names = [rule["alert"] for rule in alert_rules()]
+    assert len(names) == len(set(names))
+
+
+def test_board_reads_the_provisioned_datasource(board: dict[str, Any]) -> None:
+    (datasource,) = load_yaml(GRAFANA / "provisioning/datasources/prometheus.yml")["datasources"]
+    used = re.findall(r'"uid": "([^"]+)"', json.dumps([board["panels"], board["templating"]]))
+    assert set(used) == {datasource["uid"]}
+    assert datasource["url"] == "http://prometheus:9090"
+
+
+def test_board_interval_equals_the_scrape_interval() -> None:
+    """A longer scrape interval than Grafana knows of leaves gaps in every rate."""
+    (datasource,) = load_yaml(GRAFANA / "provisioning/datasources/prometheus.yml")["datasources"]
+    scrape_interval = load_yaml(PROMETHEUS / "prometheus.yml")["global"]["scrape_interval"]
+    assert datasource["jsonData"]["timeInterval"] == scrape_interval
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap(board: dict[str, Any]) -> None:
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))
+    taken: dict[tuple[int, int], str] = {}
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+        for cell in (
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        ):
+            assert cell not in taken, (panel["title"], taken[cell])
+            taken[cell] = panel["title"]
+
+
+def test_prometheus_reads_the_mounted_rules_and_scrapes_the_service(
+    compose: dict[str, Any], last_stage: str
+) -> None:
+    config = load_yaml(PROMETHEUS / "prometheus.yml")
+    assert [(PROMETHEUS / name).is_file() for name in config["rule_files"]] == [True]
+    (job,) = config["scrape_configs"]
+    port = instruction(last_stage, "EXPOSE")
+    assert job["static_configs"][0]["targets"] == [f"regard:{port}"]
+    assert "./deploy/prometheus:/etc/prometheus:ro" in compose["services"]["prometheus"]["volumes"]
+
+
+def test_bind_mounts_exist_and_are_read_only(compose: dict[str, Any]) -> None:
+    mounts = [
+        volume.split(":")
+        for service in compose["services"].values()
+        for volume in service.get("volumes", ())
+        if volume.startswith("./")
+    ]
+    assert mounts
+    for source, _, mode in mounts:
+        assert (ROOT / source).is_dir(), source
+        assert mode == "ro", source
+
+
+def test_board_folder_of_the_provider_is_the_mounted_one(compose: dict[str, Any]) -> None:
+    (provider,) = load_yaml(GRAFANA / "provisioning/dashboards/regard.yml")["providers"]
+    folder = provider["options"]["path"]
+    assert f"./deploy/grafana/dashboards:{folder}:ro" in compose["services"]["grafana"]["volumes"]
+
+
+@pytest.mark.parametrize("name", HARDENED)
+def test_service_can_write_and_gain_nothing(compose: dict[str, Any], name: str) -> None:
+    service = compose["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "pids_limit"} <= set(service)
+    assert ":latest" not in service["image"] or "build" in service
+
+
+@pytest.mark.parametrize("name", ["prometheus", "grafana"])
+def test_monitoring_is_published_on_this_machine_only(compose: dict[str, Any], name: str) -> None:
+    assert all(port.startswith("127.0.0.1:") for port in compose["services"][name]["ports"])
+
+
+def test_every_variable_passed_to_the_service_is_a_setting(
+    compose: dict[str, Any], gpu_compose: dict[str, Any]
+) -> None:
+    known = {"REGARD_" + field.upper() for field in Settings.model_fields}
+    for parsed in (compose, gpu_compose):
+        passed = {entry.split("=")[0] for entry in parsed["services"]["regard"]["environment"]}
+        assert passed <= known
+
+
+def test_gpu_file_only_changes_the_service(
+    compose: dict[str, Any], gpu_compose: dict[str, Any]
+) -> None:
+    assert set(gpu_compose["services"]) == {"regard"}
+    service = gpu_compose["services"]["regard"]
+    assert service["image"] != compose["services"]["regard"]["image"]
+    (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert device["capabilities"] == ["gpu"]
+
+
+def test_stages_share_one_base_image_and_the_last_has_no_build_tools(
+    dockerfile: str, last_stage: str
+) -> None:
+    bases = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
+    assert set(bases) == {"python:3.11-slim-bookworm", "dependencies"}
+    assert bases[-1] == "python:3.11-slim-bookworm"
+    assert not re.search(r"apt-get|\bpip\b|gcc|curl", last_stage)
+
+
+def test_image_runs_as_a_fixed_user_that_is_not_root(last_stage: str) -> None:
+    assert instruction(last_stage, "USER") == "10001:10001"
+    assert instruction(last_stage, "STOPSIGNAL") == "SIGTERM"
+    assert json.loads(instruction(last_stage, "ENTRYPOINT")) == ["regard"]
+
+
+def test_image_and_project_have_one_version(last_stage: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"ARG VERSION={project['version']}\n" in last_stage
+    assert f'description="{project["description"]}"' in last_stage
+
+
+def test_everything_that_is_copied_passes_the_ignore_file(dockerfile: str) -> None:
+    """`.dockerignore` lets in by name; a forgotten name fails the build only in a container."""
+    allowed = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
+    }
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", dockerfile, re.MULTILINE)
+    assert {name for line in copied for name in line.split()} == allowed
+
+
+def test_compose_and_image_check_health_alike(compose: dict[str, Any], last_stage: str) -> None:
+    assert compose["services"]["regard"]["healthcheck"]["test"] == [
+        "CMD",
+        *health_command(last_stage),
+    ]
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
+def test_health_command_tells_ready_from_not_ready(
+    last_stage: str, status: int, healthy: bool
+) -> None:
+    """A proxy in the environment is passed by: it could answer 200 for a dead server."""
+    paths = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.timeout = 10
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        environment = {
+            "REGARD_PORT": str(server.server_port),
+            "http_proxy": "http://127.0.0.1:1",
+        }
+        command = [sys.executable, *health_command(last_stage)[1:]]
+        result = subprocess.run(command, env=environment, capture_output=True, check=False)
+        thread.join()
+    assert (result.returncode == 0) is healthy, result.stderr
+    assert paths == ["/health/ready"]

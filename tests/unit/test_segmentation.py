@@ -1,0 +1,167 @@
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service import segmentation
+from service.segmentation import Segments, split_sentences
+
+LANGUAGES = ("en", "pt", "pt-BR", "de", "it", "zh-Hans", "ar", "xx", "")
+LINE_BREAKS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
+
+# Sentence ends, abbreviations, quotes and white space that meet more often than in arbitrary text.
+FRAGMENTS = st.sampled_from(
+    [
+        *LINE_BREAKS,
+        *". ? ! 。 ؟ … \" ' ( ) [ ] “ ” « » 「 」 1 2 B é ß 🎉 مر हि 你好 - Mr e.g _".split(),
+    ]
+    + [
+        " ",
+        "  ",
+        "\t",
+        "\xa0",
+        "\u3000",
+        "\u202f",
+        "\u200b",
+        "\u200f",
+        "\ufeff",
+        "\0",
+        "https://a.b/?c",
+    ]
+)
+TEXTS = st.text() | st.lists(FRAGMENTS, max_size=40).map("".join)
+
+
+def assert_invariants(text: str, segments: Segments) -> None:
+    assert len(segments.separators) == len(segments.sentences) + 1
+    assert segments.join(segments.sentences) == text
+    for sentence in segments.sentences:
+        assert sentence == sentence.strip()
+        assert len(sentence.splitlines()) == 1
+        assert any(map(str.isalnum, sentence))
+    assert not any(map(str.isalnum, "".join(segments.separators)))
+
+
+@settings(deadline=None)
+@given(text=TEXTS, language=st.sampled_from(LANGUAGES))
+@example(text="", language="en")
+@example(text=" " * 10_000, language="en")
+@example(text="a" * 10_000, language="en")
+@example(text="Olá, avó! " * 1_000, language="pt")
+@example(text="A.\0 B. \0", language="en")
+@example(text="مرحبا بالعالم. كيف حالك؟\u200f شكرا.", language="ar")
+@example(text="A.\n\n\nB.\n\n", language="en")
+def test_pieces_put_together_are_the_text(text: str, language: str) -> None:
+    assert_invariants(text, split_sentences(text, language))
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(categories=["Cs", "Lu", "Zs", "Po"])))
+@example(text="One \ud800. Two.\udfff")
+def test_lone_surrogates_are_kept(text: str) -> None:
+    assert_invariants(text, split_sentences(text, "en"))
+
+
+def test_lone_surrogate_in_the_language_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        split_sentences("Text.", "\ud800")
+
+
+@pytest.mark.parametrize(
+    ("text", "separators", "sentences"),
+    [
+        ("", ("",), ()),
+        (" \t\n ", (" \t\n ",), ()),
+        ("Hello.", ("", ""), ("Hello.",)),
+        ("  One.   Two!\t", ("  ", "   ", "\t"), ("One.", "Two!")),
+        ("\xa0One.\u3000Two.\u202f", ("\xa0", "\u3000", "\u202f"), ("One.", "Two.")),
+        ("Two  spaces\tand a tab.", ("", ""), ("Two  spaces\tand a tab.",)),
+        ("Dr. Smith paid $3.50. He left.", ("", " ", ""), ("Dr. Smith paid $3.50.", "He left.")),
+        ("Olá é 🎉 avó. São João.", ("", " ", ""), ("Olá é 🎉 avó.", "São João.")),
+        ("你好。世界很大！", ("", "", ""), ("你好。", "世界很大！")),
+        ("No end\nno end", ("", "\n", ""), ("No end", "no end")),
+        ("One. \n\n \r\n Two.", ("", " \n\n \r\n ", ""), ("One.", "Two.")),
+    ],
+)
+def test_splits(text: str, separators: tuple[str, ...], sentences: tuple[str, ...]) -> None:
+    assert split_sentences(text, "en") == Segments(separators, sentences)
+
+
+@pytest.mark.parametrize("line_break", LINE_BREAKS)
+def test_every_line_break_ends_a_sentence_and_stays(line_break: str) -> None:
+    segments = split_sentences(f"a list{line_break}of things{line_break * 2}here", "en")
+    assert segments == Segments(
+        ("", line_break, line_break * 2, ""), ("a list", "of things", "here")
+    )
+
+
+@pytest.mark.parametrize(
+    "symbols", ["...", "🎉", "---", "_", "。！", "👨‍👩‍👧", "\u200b", "\0", "*\n***\r\n?!"]
+)
+def test_text_without_letter_or_digit_is_not_translated(symbols: str) -> None:
+    assert split_sentences(symbols, "en") == Segments((symbols,), ())
+    around = split_sentences(f"{symbols}\nOne.\n{symbols}\nTwo.\n{symbols}", "en")
+    assert around.sentences == ("One.", "Two.")
+    assert around.join(["Um.", "Dois."]) == f"{symbols}\nUm.\n{symbols}\nDois.\n{symbols}"
+
+
+@pytest.mark.parametrize("space", ["\xa0", "\u3000", "\u2009"])
+def test_wide_space_before_a_full_stop_does_not_panic(space: str) -> None:
+    """`sentencex` cut a character in two here, and its panic passes by `except Exception`."""
+    segments = split_sentences(f"We need plan B{space}. Now we go.", "en")
+    assert "".join(segments.sentences).startswith(f"We need plan B{space}.")
+
+
+def test_join_takes_translations_of_any_length() -> None:
+    segments = split_sentences(" One.\r\n\tTwo. Three.\n", "en")
+    assert segments.join(["", "Dois e\nmeio.", "3"]) == " \r\n\tDois e\nmeio. 3\n"
+
+
+@pytest.mark.parametrize("translations", [[], ["a"], ["a", "b", "c"]])
+def test_join_refuses_another_number_of_translations(translations: list[str]) -> None:
+    segments = split_sentences("One. Two.", "en")
+    with pytest.raises(ValueError, match=f"got {len(translations)} translations for 2 sentences"):
+        segments.join(translations)
+
+
+def test_region_does_not_change_the_rules_of_the_language() -> None:
+    text = "Am 3. Mai kam Dr. Huber bzw. Frau Maier. Ende."
+    assert split_sentences(text, "de-AT") == split_sentences(text, "de")
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pieces of text that are given to `sentencex`, in order."""
+    seen: list[str] = []
+    original = segmentation.get_sentence_boundaries
+
+    def recording(language: str, text: str) -> Any:
+        seen.append(text)
+        return original(language, text)
+
+    monkeypatch.setattr(segmentation, "get_sentence_boundaries", recording)
+    return seen
+
+
+@pytest.mark.parametrize("size", [60, 61, 67, 75, 100])
+def test_long_line_is_split_the_same_through_windows(
+    size: int, windows: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = [f"Sentence number {i} is about Dr. No." for i in range(50)]
+    text = " ".join(sentences)
+    monkeypatch.setattr(segmentation, "WINDOW_CHARS", size)
+    assert split_sentences(text, "en").sentences == tuple(sentences)
+    assert max(map(len, windows)) == size
+
+
+@pytest.mark.parametrize("word", ["word ", "word", "e.g. "])
+def test_sentence_longer_than_a_window_stays_whole(word: str, windows: list[str]) -> None:
+    sentence = word * (3 * segmentation.WINDOW_CHARS // len(word)) + "end."
+    assert split_sentences(f"First. {sentence} Last.", "en").sentences == (
+        "First.",
+        sentence,
+        "Last.",
+    )
+    # Every character is read at most twice, so that time grows with the length only.
+    assert sum(map(len, windows)) <= 2 * len(sentence) + segmentation.WINDOW_CHARS
