@@ -28,12 +28,12 @@ RUN python -m venv --without-pip /opt/venv
 COPY --from=requirements /requirements.txt /
 COPY requirements.lock /
 # torch's own tests, C++ headers and protoc (some 190 MB) serve only those who build extensions.
-# pip compiles what it installs; what it leaves out is done here, for the file system is read-only.
+# pip writes the bytecode of what it installs, which a read-only container could never do.
 RUN pip --python /opt/venv/bin/python install -c /requirements.lock -r /requirements.txt \
     && pip --python /opt/venv/bin/python check \
-    && cd /opt/venv/lib/python3.11/site-packages/torch \
-    && rm -rf test include \
-    && find bin -type f ! -name torch_shm_manager -delete
+    && torch=/opt/venv/lib/python3.11/site-packages/torch \
+    && rm -rf "$torch/test" "$torch/include" \
+    && find "$torch/bin" -type f ! -name torch_shm_manager -delete
 
 
 # The project itself, installed below /staged with the paths it has in the last image. Nothing
@@ -49,8 +49,8 @@ RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
 
 
 FROM python:3.11-slim-bookworm
-# The official image ships the standard library without bytecode, and a read-only container can
-# never write it: without this line every process would compile what it imports, at every start.
+# The official image ships the standard library without bytecode: every process would compile what
+# it imports at every start (0.4 s more to import torch, 0.1 s more for each health check).
 RUN python -m compileall -q -x '/(site-packages|dist-packages|test|tests|idlelib|lib2to3)/' \
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
     && groupadd --gid 10001 regard \

@@ -21,7 +21,8 @@ Files, each importing only from those above it:
     transformer    Encoder, Decoder, EncoderDecoder
     shortlist      which target ids a source sentence may lead to
     output         hidden states -> logits, over all ids or those of the shortlists
-    decoding       options, hypotheses, greedy choice, beam search
+    sequence       what goes into an engine and what comes out (no torch)
+    decoding       greedy choice, beam search
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
     checkpoints/   files on disk -> ModelConfig and filled EncoderDecoder

@@ -1,44 +1,13 @@
 """How the next token is chosen: greedily, or by beam search. Log-probabilities in, ids out."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from model.sequence import DecodingOptions, Hypothesis
 from model.shortlist import Ids
-
-
-@dataclass(frozen=True, slots=True)
-class DecodingOptions:
-    """What a request may ask of the search.
-
-    Attributes:
-        beam_size: Hypotheses kept at each step; 1 is greedy.
-        num_hypotheses: Hypotheses returned, at most beam_size.
-        length_penalty: The exponent of the length that divides a sum of log-probabilities.
-        return_scores: Whether a greedy search computes probabilities (a beam always does).
-    """
-
-    beam_size: int = 1
-    num_hypotheses: int = 1
-    length_penalty: float = 1.0
-    return_scores: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """One translation.
-
-    Attributes:
-        tokens: Ids, EOS included where it was reached.
-        log_probs: One natural logarithm a token; empty without scores.
-        score: Their sum divided by length ** length_penalty; None without scores.
-    """
-
-    tokens: list[int]
-    log_probs: list[float] = field(default_factory=list)
-    score: float | None = None
 
 
 def normalized_score(log_probs: list[float], length_penalty: float) -> float:

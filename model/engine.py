@@ -12,9 +12,10 @@ from torch import Tensor
 
 from model.attention import mask_bias
 from model.cache import DecodingCache
-from model.decoding import DecodingOptions, Hypothesis, Search, new_search
+from model.decoding import Search, new_search
 from model.errors import BeamSizeError, EmptySourceError, SourceTooLongError, UnknownTokenError
 from model.output import FullOutput, OutputLayer, ShortlistOutput
+from model.sequence import BatchStats, EngineLimits, Finished, Sequence
 from model.shortlist import Shortlist
 from model.transformer import NO_TOKEN, EncoderDecoder
 
@@ -26,61 +27,6 @@ over fewer keys than this take another order."""
 MIN_ROWS = 4
 """A step computes at least this many rows: below it, CPU matrix products take kernels that
 sum in another order, and the same sentence would get other bits alone than in a batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence:
-    """One source sentence to translate.
-
-    Attributes:
-        id: The caller's, unique among those in the batch.
-        source: Ids, EOS included.
-        options: How to search.
-    """
-
-    id: int
-    source: list[int]
-    options: DecodingOptions = DecodingOptions()
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The result of one sequence: its hypotheses, best first."""
-
-    id: int
-    hypotheses: list[Hypothesis]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchStats:
-    """What one call of the model worked on.
-
-    Attributes:
-        phase: `encode` or `decode`.
-        rows: Sentences or live rows.
-        tokens: Their tokens.
-        padding_tokens: Places computed beside them for nothing.
-    """
-
-    phase: str
-    rows: int
-    tokens: int
-    padding_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
-    """How large the batch may become.
-
-    Attributes:
-        max_rows: Rows decoded at once, a beam counting as many as it is wide.
-        max_source_tokens: Tokens of one source, EOS included.
-        max_batch_tokens: Padded tokens encoded at once.
-    """
-
-    max_rows: int = 64
-    max_source_tokens: int = 128
-    max_batch_tokens: int = 4096
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,8 @@ import torch
 from model.checkpoints import marian
 from model.checkpoints.load import ModelFiles, check_vocabularies, load_vocabularies
 from model.checkpoints.marian_format import MarianFile
-from model.engine import Engine, EngineLimits
+from model.engine import Engine
+from model.sequence import EngineLimits
 from model.shortlist import Shortlist
 from model.transformer import EncoderDecoder
 

@@ -27,6 +27,8 @@ PROMETHEUS = DEPLOY / "prometheus"
 GRAFANA = DEPLOY / "grafana"
 HARDENED = ("regard", "prometheus", "grafana")
 
+# Given by the image's command, the published port and `stop_grace_period`.
+SETTINGS_FIXED_BY_THE_CONTAINER = {"REGARD_HOST", "REGARD_PORT", "REGARD_DRAIN_TIMEOUT_SECONDS"}
 SAMPLE_SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 METRIC = re.compile(r"\b(?:up|(?:regard|process|python)_\w+)\b")
 SERIES_OF_PROMETHEUS = {"up"}
@@ -209,13 +211,21 @@ def test_monitoring_is_published_on_this_machine_only(compose: dict[str, Any], n
     assert all(port.startswith("127.0.0.1:") for port in compose["services"][name]["ports"])
 
 
-def test_every_variable_passed_to_the_service_is_a_setting(
-    compose: dict[str, Any], gpu_compose: dict[str, Any]
-) -> None:
-    known = {"REGARD_" + field.upper() for field in Settings.model_fields}
-    for parsed in (compose, gpu_compose):
-        passed = {entry.split("=")[0] for entry in parsed["services"]["regard"]["environment"]}
-        assert passed <= known
+def test_every_setting_is_passed_on(compose: dict[str, Any], gpu_compose: dict[str, Any]) -> None:
+    """One that is missing would be dropped in silence, however it is set on the host."""
+    settings = {"REGARD_" + field.upper() for field in Settings.model_fields}
+    passed, passed_on_gpu = (
+        {entry.split("=")[0] for entry in parsed["services"]["regard"]["environment"]}
+        for parsed in (compose, gpu_compose)
+    )
+    assert passed == settings - SETTINGS_FIXED_BY_THE_CONTAINER
+    assert passed_on_gpu <= passed
+
+
+def test_container_is_given_the_time_that_draining_takes(compose: dict[str, Any]) -> None:
+    grace_period = compose["services"]["regard"]["stop_grace_period"]
+    drain_timeout_seconds = Settings.model_fields["drain_timeout_seconds"].default
+    assert float(grace_period.removesuffix("s")) > drain_timeout_seconds
 
 
 def test_gpu_file_only_changes_the_service(

@@ -56,6 +56,11 @@ def test_text_without_letters_has_no_language(detector: LanguageDetector, text: 
     assert LanguageDetector(["en"]).detect(text) == []
 
 
+def test_digits_of_a_script_are_no_letters() -> None:
+    """`lingua` is certain that Devanagari digits are Hindi."""
+    assert LanguageDetector(["hi", "en"]).detect("१२३") == []
+
+
 def test_among_restricts_the_candidates_and_shares_out_their_confidence(
     detector: LanguageDetector,
 ) -> None:
@@ -93,15 +98,29 @@ def test_regional_codes_are_candidates_by_their_language() -> None:
 
 
 def test_shortest_code_stands_for_several_of_one_language() -> None:
-    detector = LanguageDetector(["pt-PT", "pt", "pt-BR"])
+    detector = LanguageDetector(["PT-PT", "pt", "pt-BR"])
     assert detector.detect(SENTENCES["pt"]) == [Detection("pt", 100.0)]
 
 
 @pytest.mark.parametrize("unknown", ["xx", "tlh", "", "é", "\ud800", "english"])
 def test_unknown_codes_are_left_out(unknown: str) -> None:
-    detector = LanguageDetector([unknown, "en"])
-    assert detector.detect("hello") == [Detection("en", 100.0)]
-    assert detector.detect("γειά") == []
+    detector = LanguageDetector([unknown, "en", "de"])
+    assert [found.language for found in detector.detect("hello")] == ["en", "de"]
+    assert detector.detect("hello", among=[unknown]) == []
+
+
+@pytest.mark.parametrize("text", ["hello", "hello world", SENTENCES["en"]])
+def test_single_candidate_is_found_in_text_of_its_script(text: str) -> None:
+    """`lingua` with one language gives "hello" no confidence at all."""
+    assert LanguageDetector(["en"]).detect(text) == [Detection("en", 100.0)]
+    assert LanguageDetector(["en", "xx"]).detect(text) == [Detection("en", 100.0)]
+
+
+def test_single_candidate_is_not_found_in_text_of_another_script() -> None:
+    assert LanguageDetector(["en"]).detect(SENTENCES["el"]) == []
+    assert LanguageDetector(["en"]).detect(SENTENCES["el"], among=["el"]) == []
+    assert LanguageDetector(["el"]).detect(SENTENCES["en"]) == []
+    assert LanguageDetector(["el"]).detect(SENTENCES["el"]) == [Detection("el", 100.0)]
 
 
 @pytest.mark.parametrize("languages", [[], ["xx"]])

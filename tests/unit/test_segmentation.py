@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+import sentencex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +135,7 @@ def test_region_does_not_change_the_rules_of_the_language() -> None:
 def windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pieces of text that are given to `sentencex`, in order."""
     seen: list[str] = []
-    original = segmentation.get_sentence_boundaries
+    original = sentencex.get_sentence_boundaries
 
     def recording(language: str, text: str) -> Any:
         seen.append(text)
@@ -148,7 +149,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_long_line_is_split_the_same_through_windows(
     size: int, windows: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sentences = [f"Sentence number {i} is about Dr. No." for i in range(50)]
+    sentences = [f"Sentence number {i} is by Mr. Smith." for i in range(50)]
     text = " ".join(sentences)
     monkeypatch.setattr(segmentation, "WINDOW_CHARS", size)
     assert split_sentences(text, "en").sentences == tuple(sentences)
@@ -165,3 +166,11 @@ def test_sentence_longer_than_a_window_stays_whole(word: str, windows: list[str]
     )
     # Every character is read at most twice, so that time grows with the length only.
     assert sum(map(len, windows)) <= 2 * len(sentence) + segmentation.WINDOW_CHARS
+
+
+@pytest.mark.parametrize("size", range(31, 41))
+def test_window_does_not_cut_an_abbreviation(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of "Mr.", read as "r.", looks like the end of a sentence."""
+    monkeypatch.setattr(segmentation, "WINDOW_CHARS", size)
+    sentence = "They met " + "Mr. Smith and " * 30 + "left."
+    assert split_sentences(sentence, "en").sentences == (sentence,)

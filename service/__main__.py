@@ -1,0 +1,5 @@
+"""`python -m service` is `regard`."""
+
+from service.cli import main
+
+main()

@@ -1,0 +1,122 @@
+"""The `regard` command."""
+
+import logging
+from typing import Annotated, Any
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+from rich.console import Console
+
+from model.errors import ModelError
+from service.app import create_app
+from service.bench.commands import app as bench
+from service.settings import Settings
+
+app = typer.Typer(help="A translation and embedding server that you can look inside.")
+app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
+
+console = Console(stderr=True)
+
+
+class Server(uvicorn.Server):
+    """A server that tells its metrics when it begins to drain."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Called on SIGTERM and SIGINT."""
+        services = self.config.app.state.services  # type: ignore[union-attr]
+        services.metrics.draining.set(1)
+        super().handle_exit(sig, frame)
+
+
+@app.callback()
+def root() -> None:
+    """A translation and embedding server that you can look inside."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="REGARD_HOST")] = None,
+    port: Annotated[int | None, typer.Option(help="REGARD_PORT")] = None,
+    models: Annotated[str | None, typer.Option(help="REGARD_MODELS")] = None,
+    device: Annotated[str | None, typer.Option(help="REGARD_DEVICE")] = None,
+    dtype: Annotated[str | None, typer.Option(help="REGARD_DTYPE")] = None,
+    workers: Annotated[int | None, typer.Option(help="REGARD_WORKERS")] = None,
+    log_level: Annotated[str | None, typer.Option(help="REGARD_LOG_LEVEL")] = None,
+) -> None:
+    """Serve translations until SIGTERM or Ctrl-C. A flag overrides its environment variable."""
+    flags = {
+        "host": host,
+        "port": port,
+        "models": models,
+        "device": device,
+        "dtype": dtype,
+        "workers": workers,
+        "log_level": log_level,
+    }
+    settings = read_settings({name: value for name, value in flags.items() if value is not None})
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    failures: list[str] = []
+
+    def fail(message: str) -> None:
+        failures.append(message)
+        server.should_exit = True
+
+    try:
+        application = create_app(settings, on_failure=fail)
+    except ModelError as error:
+        raise stop(str(error)) from error
+    server = Server(
+        uvicorn.Config(
+            application,
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,  # a request line would carry the text of a query
+            timeout_graceful_shutdown=int(settings.drain_timeout_seconds),
+            server_header=False,
+        )
+    )
+    greet(settings)
+    server.run()
+    if failures:
+        raise stop(failures[0])
+
+
+def read_settings(flags: dict[str, Any]) -> Settings:
+    """Settings from the environment and flags; a bad value ends the program, named."""
+    try:
+        return Settings(**flags)
+    except ValidationError as error:
+        faults = [
+            f"REGARD_{str(fault['loc'][0]).upper()} is {fault['input']!r}: {fault['msg']}"
+            for fault in error.errors()
+        ]
+        raise stop("; ".join(faults)) from error
+
+
+def stop(message: str) -> typer.Exit:
+    """Says why the program ends."""
+    console.print(f"[bold red]regard:[/] {message}", soft_wrap=True, highlight=False)
+    return typer.Exit(1)
+
+
+def greet(settings: Settings) -> None:
+    """Says where the server is and how to try it."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    address = f"http://{host}:{settings.port}"
+    body = '{"q":"The cat sat on the mat.","source":"en","target":"pt"}'
+    console.print(f"Regard listens on {address} (models load in the background). Try:\n")
+    console.print(
+        f"  curl {address}/translate -H 'Content-Type: application/json' -d '{body}'\n",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+
+
+def main() -> None:
+    """The entry point."""
+    app()

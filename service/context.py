@@ -1,0 +1,48 @@
+"""What one HTTP request gathers on its way: id, timings, and the labels under which it counts."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from service.metrics import NO_MODEL
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Made by the middleware, filled by the route, read by the middleware.
+
+    Attributes:
+        request_id: The client's X-Request-Id where it is a plain one, else made here.
+        started: By time.perf_counter.
+        task: `translate` or `detect`; None on routes that are not counted.
+        model: Served name, or NO_MODEL.
+        num_inputs: Texts in the request.
+        outcome: Label of regard_requests_total.
+        stages: Seconds by stage.
+    """
+
+    request_id: str
+    started: float = field(default_factory=time.perf_counter)
+    task: str | None = None
+    model: str = NO_MODEL
+    num_inputs: int = 0
+    outcome: str = "ok"
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Adds seconds to a stage."""
+        self.stages[name] = self.stages.get(name, 0.0) + seconds
+
+    def server_timing(self) -> str:
+        """The Server-Timing header, in milliseconds."""
+        return ", ".join(f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items())

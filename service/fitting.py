@@ -1,0 +1,92 @@
+"""Cuts sentences that are longer than a model takes into pieces that are not; drops nothing."""
+
+from dataclasses import dataclass
+
+from model.tokenization import WORD_START, Encoding, Tokenizer
+from service.segmentation import Segments
+
+WINDOW_CHARS = 16
+"""Characters looked at for each token that fits: enough for nearly every language, and few
+enough that a sentence without end is not tokenised again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A text in sentences that fit.
+
+    Attributes:
+        segments: The sentences and all that stands between them; joined, the text.
+        sources: Ids of each sentence, EOS not among them.
+        num_cut: How many sentences had to be cut.
+    """
+
+    segments: Segments
+    sources: list[list[int]]
+    num_cut: int
+
+
+def fit_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Fitted:
+    """Has every sentence of more than `limit` tokens cut, and every other as it is.
+
+    A sentence that has no tokens at all (control characters, say) becomes a separator.
+    """
+    separators: list[str] = [segments.separators[0]]
+    sentences: list[str] = []
+    sources: list[list[int]] = []
+    num_cut = 0
+    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
+        ids = tokenizer.encode(sentence)
+        pieces = [(sentence, "", ids)]
+        if len(ids) > limit:
+            num_cut += 1
+            pieces = cut_sentence(sentence, tokenizer, limit)
+        for piece, gap, piece_ids in pieces:
+            if piece_ids:
+                sentences.append(piece)
+                sources.append(piece_ids)
+                separators.append(gap)
+            else:
+                separators[-1] += piece + gap
+        separators[-1] += separator
+    return Fitted(Segments(tuple(separators), tuple(sentences)), sources, num_cut)
+
+
+def cut_sentence(
+    sentence: str, tokenizer: Tokenizer, limit: int
+) -> list[tuple[str, str, list[int]]]:
+    """Pieces of at most `limit` tokens: text, the white space that followed it, and ids.
+
+    A cut is made before the last word that begins in the second half of what fits, or, in a word
+    without end, at the limit. Pieces and white space, joined, are the sentence.
+    """
+    pieces = []
+    rest = sentence
+    while rest:
+        place = _place(rest, tokenizer, limit)
+        # A piece alone may take more tokens than it takes inside the sentence.
+        while len(ids := tokenizer.encode(rest[:place].rstrip())) > limit and place > 1:
+            place = max(1, place * limit // len(ids))
+        body = rest[:place].rstrip()
+        after = rest[len(body) :]
+        rest = after.lstrip()
+        pieces.append((body, after[: len(after) - len(rest)], ids))
+    return pieces
+
+
+def _place(text: str, tokenizer: Tokenizer, limit: int) -> int:
+    """How many characters of a text to take."""
+    window = text[: WINDOW_CHARS * limit]
+    encoding = tokenizer.encode_with_offsets(window)
+    if len(encoding.ids) > limit:
+        return max(1, encoding.offsets[_last_word(encoding, limit)][0])
+    if len(window) == len(text) or not encoding.ids:
+        return len(window)
+    return max(1, encoding.offsets[-1][0]) if len(encoding.ids) > 1 else len(window)
+
+
+def _last_word(encoding: Encoding, limit: int) -> int:
+    """The token to cut before: the last up to `limit` that begins a word, or that at `limit`."""
+    for at in range(limit, limit // 2, -1):
+        if encoding.pieces[at].startswith(WORD_START):
+            return at
+    return limit

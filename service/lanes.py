@@ -1,0 +1,143 @@
+"""Where sentences wait: two lanes for each model, taken from by length, the oldest always first."""
+
+import asyncio
+import itertools
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from model.sequence import Hypothesis, Sequence
+
+LOOK_AHEAD = 4
+"""Candidates looked at for each row to fill, when sentences of like length are sought."""
+
+BULK_SHARE = 5
+"""One row in so many goes to the bulk lane while both lanes wait."""
+
+STARVING_SECONDS = 1.0
+"""A bulk sentence this old takes a row even when fewer than BULK_SHARE are free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """The result of one sentence, with the time that it spent waiting and decoding."""
+
+    hypotheses: list[Hypothesis]
+    queue_seconds: float
+    device_seconds: float
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One sentence between admission and result.
+
+    Attributes:
+        model: Served name.
+        sequence: What the engine gets.
+        is_bulk: Which lane it waits in.
+        future: Settled exactly once.
+        created: When it was admitted (time.perf_counter).
+        dispatched: When a worker got it.
+        attempts: How many workers have had it.
+    """
+
+    model: str
+    sequence: Sequence
+    is_bulk: bool
+    future: asyncio.Future[Translated]
+    created: float = field(default_factory=time.perf_counter)
+    dispatched: float = 0.0
+    attempts: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that it takes in a batch."""
+        return self.sequence.options.beam_size
+
+    @property
+    def tokens(self) -> int:
+        """Source tokens."""
+        return len(self.sequence.source)
+
+
+class Lane:
+    """Jobs in order of arrival, any of which may leave early."""
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[int, Job] = OrderedDict()
+        self.tokens = 0
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the first has waited; 0 where none waits."""
+        if not self.jobs:
+            return 0.0
+        return time.perf_counter() - next(iter(self.jobs.values())).created
+
+    def add(self, job: Job, is_first: bool = False) -> None:
+        """Puts a job last, or first again after its worker died."""
+        self.jobs[job.sequence.id] = job
+        self.jobs.move_to_end(job.sequence.id, last=not is_first)
+        self.tokens += job.tokens
+        self.rows += job.rows
+
+    def remove(self, job: Job) -> bool:
+        """Takes a job out; False if it is not here."""
+        if self.jobs.pop(job.sequence.id, None) is None:
+            return False
+        self.tokens -= job.tokens
+        self.rows -= job.rows
+        return True
+
+    def take(self, rows: int) -> list[Job]:
+        """At most so many rows of jobs: the oldest, and those nearest to it in length.
+
+        A beam that is wider than what is free waits, and nobody passes it.
+        """
+        window = list(itertools.islice(self.jobs.values(), LOOK_AHEAD * rows))
+        if not window:
+            return []
+        anchor = window[0].tokens
+        taken: list[Job] = []
+        for job in sorted(window, key=lambda job: abs(job.tokens - anchor)):
+            if job.rows > rows:
+                break
+            rows -= job.rows
+            taken.append(job)
+        if window[0] not in taken:
+            return []
+        for job in taken:
+            self.remove(job)
+        return taken
+
+
+class ModelQueue:
+    """The two lanes of one model."""
+
+    def __init__(self) -> None:
+        self.interactive = Lane()
+        self.bulk = Lane()
+
+    def __len__(self) -> int:
+        return len(self.interactive) + len(self.bulk)
+
+    @property
+    def rows(self) -> int:
+        """Rows that all who wait would take."""
+        return self.interactive.rows + self.bulk.rows
+
+    def lane(self, is_bulk: bool) -> Lane:
+        """The lane of that name."""
+        return self.bulk if is_bulk else self.interactive
+
+    def take(self, rows: int) -> list[Job]:
+        """At most so many rows of jobs, most of them from the interactive lane."""
+        bulk_rows = max(rows - self.interactive.rows, rows // BULK_SHARE)
+        if not bulk_rows and self.bulk.oldest_age > STARVING_SECONDS:
+            bulk_rows = 1
+        taken = self.bulk.take(min(rows, bulk_rows))
+        return taken + self.interactive.take(rows - sum(job.rows for job in taken))

@@ -1,0 +1,134 @@
+"""What the server and a device worker say to each other, over one socket pair."""
+
+from dataclasses import dataclass, field
+
+from model.checkpoints.load import ModelFiles
+from model.sequence import BatchStats, EngineLimits, Hypothesis, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Server to worker, first: what to load and how.
+
+    Attributes:
+        models: Files of each model.
+        device: auto, cpu, cuda or cuda:N.
+        dtype: auto, or a precision.
+        shortlist: auto, on or off.
+        limits: Of each model's batch; max_rows 0 lets the device decide.
+        threads: Intra-op threads on a CPU.
+    """
+
+    models: tuple[ModelFiles, ...]
+    device: str
+    dtype: str
+    shortlist: str
+    limits: EngineLimits
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Server to worker: sequences to translate, by model, never more than it has rows free.
+
+    A worker says once, in Ready, how many rows it has; the server counts those that it has
+    given out. Messages arrive in order, so that rows freed by an Abort are free for the Work
+    that follows it.
+    """
+
+    sequences: dict[str, list[Sequence]]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Server to worker: nobody waits for these sequences any more."""
+
+    ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Server to worker: end now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentModel:
+    """A model as the worker loaded it.
+
+    Attributes:
+        name: Served name.
+        device: Such as `cpu` or `cuda:0`.
+        dtype: Such as `float32`.
+        load_seconds: From disk to ready, warm-up included.
+        max_rows: Rows of its batch.
+    """
+
+    name: str
+    device: str
+    dtype: str
+    load_seconds: float
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Worker to server: every model is loaded and warm."""
+
+    models: list[ResidentModel]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """Worker to server: a model could not be loaded, and never will be."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The translations of one sequence."""
+
+    id: int
+    hypotheses: list[Hypothesis]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One sequence could not be translated, alone in its batch.
+
+    Attributes:
+        id: Of the sequence.
+        error: The class of the error.
+        is_out_of_memory: Whether the device ran out of memory.
+    """
+
+    id: int
+    error: str
+    is_out_of_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Worker to server: what has happened since the last one.
+
+    Attributes:
+        done: Finished sequences.
+        failed: Sequences that failed.
+        batches: Every call of a model, by model.
+        rows_live: Rows in use, by model.
+        splits: How often a failing batch was split, by model.
+        out_of_memory: How often the device ran out of memory, by model.
+        memory_bytes: By kind: resident, allocated, reserved, peak.
+    """
+
+    done: list[Done] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    batches: dict[str, list[BatchStats]] = field(default_factory=dict)
+    rows_live: dict[str, int] = field(default_factory=dict)
+    splits: dict[str, int] = field(default_factory=dict)
+    out_of_memory: dict[str, int] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+
+
+ToWorker = WorkerConfig | Work | Abort | Stop
+FromWorker = Ready | LoadFailed | Report

@@ -1,0 +1,220 @@
+"""Every Prometheus metric, with its help text, labels and buckets, in a registry of its own.
+
+No label ever holds a text, a key, an address or anything else that a client chooses freely.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from model.sequence import BatchStats
+
+TASKS = ("translate", "detect")
+LANES = ("interactive", "bulk")
+OUTCOMES = (
+    "ok",
+    "invalid",
+    "too_large",
+    "rejected_queue",
+    "rejected_tokens",
+    "deadline",
+    "cancelled",
+    "unavailable",
+    "error",
+)
+STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
+NO_MODEL = "none"
+"""The model label of a request that ended before a model was chosen, or that used several."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
+POWERS = tuple(float(2**n) for n in range(11))
+TOKENS = tuple(float(2**n) for n in range(16))
+RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
+
+
+class WatchedLane(Protocol):
+    """A queue that knows how full it is."""
+
+    tokens: int
+
+    def __len__(self) -> int:
+        """How many wait."""
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the first has waited."""
+
+
+class Metrics:
+    """All metrics of one server process.
+
+    Args:
+        models: Served names; their series exist at zero from the start.
+        version: Of the server.
+    """
+
+    def __init__(self, models: Iterable[str] = (), version: str = "") -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._make_requests()
+        self._make_batches()
+        self._make_queue()
+        self._make_server()
+        self.build_info.labels(version).set(1)
+        self._make_series([*models, NO_MODEL])
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"regard_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"regard_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(f"regard_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _make_requests(self) -> None:
+        kind = ("task", "model")
+        self.requests = self._counter("requests", "HTTP requests ended.", *kind, "outcome")
+        self.inputs = self._counter("inputs", "Texts of requests ended.", *kind, "outcome")
+        self.request_duration = self._histogram(
+            "request_duration_seconds",
+            "From the first byte to the last.",
+            SECONDS,
+            *kind,
+            "outcome_class",
+        )
+        self.stage_duration = self._histogram(
+            "stage_duration_seconds",
+            "Time of a request in one stage; queue and device are the longest of its sentences.",
+            STAGE_SECONDS,
+            *kind,
+            "stage",
+        )
+        self.tokens = self._counter(
+            "tokens", "Tokens read (source), written (target), computed for nothing (padding).",
+            *kind, "kind",
+        )  # fmt: skip
+        self.source_tokens = self._histogram(
+            "source_tokens", "Source tokens of a sentence.", POWERS, *kind
+        )
+        self.target_tokens = self._histogram(
+            "target_tokens", "Target tokens of a sentence.", POWERS, *kind
+        )
+        self.cancelled = self._counter(
+            "cancelled", "Sentences nobody waited for any more.", *kind, "where"
+        )
+        self.truncated_inputs = self._counter(
+            "truncated_inputs",
+            "Sentences longer than the model takes, translated in pieces.",
+            *kind,
+        )
+
+    def _make_batches(self) -> None:
+        kind = ("task", "model")
+        self.batches = self._counter("batches", "Calls of a model.", *kind, "phase")
+        self.batch_rows = self._histogram(
+            "batch_rows", "Rows of one call of a model.", POWERS, *kind, "phase"
+        )
+        self.batch_tokens = self._histogram(
+            "batch_tokens", "Tokens of one call of a model.", TOKENS, *kind, "phase"
+        )
+        self.batch_padding_ratio = self._histogram(
+            "batch_padding_ratio", "Share of padding in one call of a model.", RATIOS, *kind
+        )
+        self.decode_slots = self._gauge(
+            "decode_slots", "Rows of all workers, live (used) and free.", "model", "state"
+        )
+        self.oom = self._counter("oom", "Times that the device ran out of memory.", "model")
+        self.batch_splits = self._counter(
+            "batch_splits", "Batches split to find the sentence that fails.", "model"
+        )
+        self.engine_restarts = self._counter("engine_restarts", "Workers that died.")
+
+    def _make_queue(self) -> None:
+        place = ("task", "model", "lane")
+        self.queue_depth = self._gauge("queue_depth", "Sentences that wait.", *place)
+        self.queue_tokens = self._gauge("queue_tokens", "Source tokens that wait.", *place)
+        self.queue_oldest_age = self._gauge(
+            "queue_oldest_age_seconds", "How long the oldest sentence has waited.", *place
+        )
+        self.inflight_requests = self._gauge(
+            "inflight_requests", "Requests begun and not yet answered.", "task"
+        )
+        self.admission_limit = self._gauge(
+            "admission_limit", "What may be admitted and not yet answered.", "kind"
+        )
+
+    def _make_server(self) -> None:
+        self.ready = self._gauge("ready", "1 while translations are accepted.")
+        self.draining = self._gauge("draining", "1 from SIGTERM on.")
+        self.device_memory = self._gauge(
+            "device_memory_bytes", "Memory of a worker: resident, and a GPU's.", "worker", "kind"
+        )
+        self.model_load = self._gauge(
+            "model_load_seconds", "From disk to ready, in the slowest worker.", "model"
+        )
+        self.build_info = self._gauge("build_info", "Always 1.", "version")
+        self.model_info = self._gauge(
+            "model_info", "1 for each resident model.",
+            "model", "source", "target", "device", "dtype", "revision",
+        )  # fmt: skip
+
+    def _make_series(self, models: list[str]) -> None:
+        for task in TASKS:
+            self.inflight_requests.labels(task)
+            for model in models if task == "translate" else [NO_MODEL]:
+                for outcome in OUTCOMES:
+                    self.requests.labels(task, model, outcome)
+                    self.inputs.labels(task, model, outcome)
+                self.request_duration.labels(task, model, "2xx")
+        for model in models[:-1]:
+            self._make_model_series(model)
+
+    def _make_model_series(self, model: str) -> None:
+        task = TASKS[0]
+        for stage in STAGES:
+            self.stage_duration.labels(task, model, stage)
+        for kind in ("source", "target", "padding"):
+            self.tokens.labels(task, model, kind)
+        for phase in ("encode", "decode"):
+            for metric in (self.batches, self.batch_rows, self.batch_tokens):
+                metric.labels(task, model, phase)
+        for where in ("queued", "running"):
+            self.cancelled.labels(task, model, where)
+        for metric in (self.truncated_inputs, self.source_tokens, self.target_tokens):
+            metric.labels(task, model)
+        self.batch_padding_ratio.labels(task, model)
+        for state in ("used", "free"):
+            self.decode_slots.labels(model, state)
+        self.oom.labels(model)
+        self.batch_splits.labels(model)
+
+    def observe_batch(self, model: str, stats: BatchStats) -> None:
+        """Counts one call of a model."""
+        labels = ("translate", model, stats.phase)
+        self.batches.labels(*labels).inc()
+        self.batch_rows.labels(*labels).observe(stats.rows)
+        self.batch_tokens.labels(*labels).observe(stats.tokens)
+        computed = stats.tokens + stats.padding_tokens
+        ratio = stats.padding_tokens / computed if computed else 0.0
+        self.batch_padding_ratio.labels("translate", model).observe(ratio)
+        self.tokens.labels("translate", model, "padding").inc(stats.padding_tokens)
+
+    def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
+        """Has the gauges of a lane ask it for their values when they are scraped."""
+        labels = ("translate", model, name)
+        self.queue_depth.labels(*labels).set_function(lambda: len(lane))
+        self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
+        self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)

@@ -1,0 +1,107 @@
+"""Around every request: its id, its timings, its figures, and an answer even to a fault of ours.
+
+Pure ASGI: middleware that hands responses through tasks of its own would hide from the routes
+that a client has gone.
+"""
+
+import logging
+import re
+import secrets
+import time
+import traceback
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.context import RequestContext
+from service.errors import InternalError
+from service.metrics import Metrics
+from service.replies import error_response
+
+logger = logging.getLogger("regard.http")
+
+TASKS = {"/translate": "translate", "/detect": "detect"}
+PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestMiddleware:
+    """Gives each request a RequestContext and counts it when it has been answered.
+
+    Args:
+        app: What is wrapped.
+        metrics: Where it is counted.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        context = RequestContext(request_id(scope), task=TASKS.get(scope["path"]))
+        scope.setdefault("state", {})["context"] = context
+        reply = Reply(send, context)
+        if context.task:
+            self.metrics.inflight_requests.labels(context.task).inc()
+        try:
+            await self.app(scope, receive, reply)
+        except Exception as error:
+            log_fault(context, error)
+            context.outcome = "error"
+            if reply.status is None:
+                fault = InternalError("the server failed; the log has this request's id")
+                await error_response(fault, context)(scope, receive, reply)
+        finally:
+            if context.task:
+                self._count(context, reply.status or 499)
+
+    def _count(self, context: RequestContext, status: int) -> None:
+        metrics, task, model = self.metrics, context.task or "", context.model
+        metrics.inflight_requests.labels(task).dec()
+        metrics.requests.labels(task, model, context.outcome).inc()
+        metrics.inputs.labels(task, model, context.outcome).inc(context.num_inputs)
+        seconds = time.perf_counter() - context.started
+        metrics.request_duration.labels(task, model, f"{status // 100}xx").observe(seconds)
+        for stage, stage_seconds in context.stages.items():
+            metrics.stage_duration.labels(task, model, stage).observe(stage_seconds)
+
+
+class Reply:
+    """Sends a response on with the headers that every response has.
+
+    Args:
+        send: The server's.
+        context: Whose id and timings go along.
+    """
+
+    def __init__(self, send: Send, context: RequestContext) -> None:
+        self.send = send
+        self.context = context
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        """Sends one message of the response."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self.context.request_id
+            if self.context.stages:
+                headers["Server-Timing"] = self.context.server_timing()
+        await self.send(message)
+
+
+def request_id(scope: Scope) -> str:
+    """The client's own id where it is short and plain, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
+            return str(value.decode("latin-1"))
+    return secrets.token_hex(8)
+
+
+def log_fault(context: RequestContext, error: Exception) -> None:
+    """Logs where a fault is, without its message: that might quote what a client sent."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    logger.error("request %s failed: %s\n%s", context.request_id, type(error).__name__, frames)

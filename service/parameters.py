@@ -1,0 +1,164 @@
+"""Request bodies as parameters: JSON, form, multipart or query, within a limit."""
+
+import re
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from service.errors import InvalidRequestError, RequestTooLargeError
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+MAX_FIELDS = 4096
+SHOWN_CHARS = 40
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
+    """The parameters of a request, whichever way they were sent.
+
+    JSON is taken as it is. A form is merged with the query; a field that comes several times is a
+    list, and line ends are those of a form, CRLF, turned back to LF.
+
+    Raises:
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: It cannot be read, or is not what `model` takes.
+    """
+    body = await read_body(request, max_bytes)
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type == JSON:
+        fields = parse_json(body)
+    elif content_type in (FORM, "") or (not body and request.query_params):
+        fields = _merge([*request.query_params.multi_items(), *_parse_form(body)])
+    elif content_type == MULTIPART:
+        fields = _merge(
+            [*request.query_params.multi_items(), *await _parse_multipart(request.headers, body)]
+        )
+    else:
+        raise InvalidRequestError(
+            f"Content-Type {content_type[:SHOWN_CHARS]} is not supported; "
+            f"send {JSON}, {FORM} or {MULTIPART}"
+        )
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        hint = _json_hint(content_type, body)
+        raise InvalidRequestError(describe(error) + hint) from None
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        RequestTooLargeError: It is over the limit, or says that it will be.
+        InvalidRequestError: It is compressed.
+    """
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise InvalidRequestError(
+            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"
+        )
+    announced = request.headers.get("content-length", "0")
+    if announced.isdigit() and int(announced) > max_bytes:
+        raise too_large(int(announced), max_bytes)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise too_large(len(body), max_bytes)
+    return bytes(body)
+
+
+def too_large(size: int, limit: int) -> RequestTooLargeError:
+    """The error for a body over the limit."""
+    return RequestTooLargeError(
+        f"the body has {size} bytes or more; the limit is {limit}. "
+        "Send it in parts, or raise REGARD_MAX_BODY_BYTES."
+    )
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """The object that a JSON body holds.
+
+    Raises:
+        InvalidRequestError: It is no JSON, holds a lone surrogate, or is not an object.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"Invalid JSON format: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidRequestError("Invalid JSON format: the body must be an object")
+    return value
+
+
+def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    try:
+        pairs = parse_qsl(
+            body.decode("utf-8", errors="replace"),
+            keep_blank_values=True,
+            max_num_fields=MAX_FIELDS,
+        )
+    except ValueError:
+        raise InvalidRequestError(
+            f"the form has more than {MAX_FIELDS} fields; send {JSON} instead"
+        ) from None
+    return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
+
+
+async def _parse_multipart(headers: Headers, body: bytes) -> list[tuple[str, str]]:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+        yield b""
+
+    try:
+        parser = MultiPartParser(headers, stream(), max_files=0, max_fields=MAX_FIELDS)
+        form = await parser.parse()
+    except (MultiPartException, KeyError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"the multipart form cannot be read: {error}") from None
+    return [(name, str(value).replace("\r\n", "\n")) for name, value in form.multi_items()]
+
+
+def _merge(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        known = fields.get(name)
+        if known is None:
+            fields[name] = value
+        elif isinstance(known, list):
+            known.append(value)
+        else:
+            fields[name] = [known, value]
+    return fields
+
+
+def _json_hint(content_type: str, body: bytes) -> str:
+    if content_type != JSON and body.lstrip().startswith(b"{"):
+        return f". The body looks like JSON: send it with Content-Type: {JSON}"
+    return ""
+
+
+def describe(error: ValidationError) -> str:
+    """The first fault of a request, in LibreTranslate's words where it has some."""
+    fault = error.errors(include_url=False)[0]
+    # Inside a union the kind of its member stands in the place: q, list[str], 1.
+    kinds = re.compile(r"\[|^(str|int|constrained-int)$")
+    place = [part for part in fault["loc"] if not kinds.search(str(part))]
+    name = str(place[0]) if place else "body"
+    if fault["type"] == "missing":
+        return f"Invalid request: missing {name} parameter"
+    if name == "format":
+        return f"{str(fault['input'])[:SHOWN_CHARS]} format is not supported; use text"
+    if fault["type"] in ("int_parsing", "int_type", "int_from_float"):
+        return f"Invalid request: {name} parameter is not a number"
+    where = name + "".join(f"[{part}]" for part in place[1:])
+    kind = type(fault["input"]).__name__
+    return f"Invalid request: {where} parameter: {fault['msg']} (it is {kind})"

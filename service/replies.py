@@ -1,0 +1,75 @@
+"""Responses: JSON by orjson, and the one body of every error."""
+
+from typing import Any
+
+import orjson
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from service.context import RequestContext
+from service.errors import (
+    KINDS,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    ServiceError,
+    outcome,
+)
+from service.parameters import describe
+
+
+class JSONReply(Response):
+    """A JSON response; lone surrogates cannot occur in what we send."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return orjson.dumps(content)
+
+
+def error_response(error: ServiceError, context: RequestContext) -> Response:
+    """The response for an error, which also becomes the request's outcome."""
+    kind = KINDS[type(error)]
+    context.outcome = outcome(error)
+    body = {
+        "error": error.message,
+        "error_type": kind.error_type,
+        "request_id": context.request_id,
+    }
+    headers = {}
+    if error.retry_after_seconds is not None:
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    return JSONReply(body, kind.status, headers)
+
+
+async def handle_service_error(request: Request, error: Exception) -> Response:
+    """For what the routes raise."""
+    assert isinstance(error, ServiceError)
+    return error_response(error, request.state.context)
+
+
+async def handle_http_exception(request: Request, error: Exception) -> Response:
+    """For what the framework raises: no such route, or not by this method."""
+    assert isinstance(error, HTTPException)
+    context: RequestContext = request.state.context
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
+        response = error_response(wrong, context)
+        response.headers.update(error.headers or {})
+        return response
+    if error.status_code == 404:
+        missing = NotFoundError("there is no such address; GET /docs lists what there is")
+        return error_response(missing, context)
+    return error_response(InvalidRequestError(str(error.detail)), context)
+
+
+async def handle_validation_error(request: Request, error: Exception) -> Response:
+    """For parameters that the framework itself has checked."""
+    assert isinstance(error, RequestValidationError | ValidationError)
+    message = describe(error) if isinstance(error, ValidationError) else "Invalid request"
+    return error_response(InvalidRequestError(message), request.state.context)

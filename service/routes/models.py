@@ -1,0 +1,30 @@
+"""GET /v1/models."""
+
+from fastapi import APIRouter
+
+from service.dependencies import ServicesDep
+from service.schemas import ModelBody, ModelList
+
+router = APIRouter(tags=["models"])
+
+
+@router.get("/v1/models")
+async def models(services: ServicesDep) -> ModelList:
+    """What is resident, where and in which precision."""
+    resident = {
+        model.name: model for ready in services.supervisor.ready.values() for model in ready.models
+    }
+    return ModelList(
+        data=[
+            ModelBody(
+                id=name,
+                created=services.started,
+                source=served.files.source,
+                target=served.files.target,
+                revision=served.files.revision,
+                device=resident[name].device if name in resident else None,
+                dtype=resident[name].dtype if name in resident else None,
+            )
+            for name, served in services.catalog.models.items()
+        ]
+    )

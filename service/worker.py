@@ -1,0 +1,256 @@
+"""The device worker: owns one engine a model, takes work, steps, reports.
+
+It runs in a process of its own (`python -m service.worker FD`) and imports nothing of HTTP. A
+test may run the same class in a thread, over a socket pair.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from model.checkpoints.build import load_engine
+from model.checkpoints.load import ModelFiles
+from model.device import select_device, select_dtype
+from model.engine import Engine
+from model.errors import ModelError
+from model.sequence import Sequence
+from service.channel import Channel
+from service.messages import (
+    Abort,
+    Done,
+    Failed,
+    LoadFailed,
+    Ready,
+    Report,
+    ResidentModel,
+    Stop,
+    Work,
+    WorkerConfig,
+)
+
+logger = logging.getLogger("regard.worker")
+
+CPU_ROWS = 64
+GPU_ROWS = 256
+REPORT_SECONDS = 0.1
+"""Figures of batches are sent at least this often; results are sent at once."""
+
+LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
+
+
+def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
+    """The engine of one model, warm.
+
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    device = select_device(config.device)
+    limits = config.limits
+    if not limits.max_rows:
+        limits = replace(limits, max_rows=CPU_ROWS if device.type == "cpu" else GPU_ROWS)
+    use_shortlist = config.shortlist == "on" or (
+        config.shortlist == "auto" and device.type == "cpu"
+    )
+    engine = load_engine(files, device, select_dtype(config.dtype, device), limits, use_shortlist)
+    warm_up(engine)
+    return engine
+
+
+def warm_up(engine: Engine) -> None:
+    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist."""
+    limits = engine.limits
+    filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
+    largest = limits.max_batch_tokens // engine.max_source_width
+    for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
+        engine.admit([Sequence(row, source) for row in range(rows)])
+        engine.step()
+        engine.clear()
+
+
+class Worker:
+    """One loop: receive, admit, step every engine, report.
+
+    Args:
+        channel: To the server.
+        load: Makes the engine of a model.
+    """
+
+    def __init__(self, channel: Channel, load: LoadEngine = load_from_files) -> None:
+        self.channel = channel
+        self.load = load
+        self.engines: dict[str, Engine] = {}
+        self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
+        self.is_stopping = False
+        self.last_report = 0.0
+        self._new_report()
+
+    def _new_report(self) -> None:
+        self.done: list[Done] = []
+        self.failed: list[Failed] = []
+        self.splits: Counter[str] = Counter()
+        self.out_of_memory: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Works until told to stop, or until the server is gone."""
+        try:
+            self._start(self.channel.receive())
+            while not self.is_stopping:
+                self._receive()
+                self._step()
+                self._report()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            logger.info("the server is gone; the worker ends")
+
+    def _start(self, config: WorkerConfig) -> None:
+        torch.set_num_threads(config.threads)
+        resident = []
+        for files in config.models:
+            start = time.perf_counter()
+            try:
+                engine = self.load(files, config)
+            except ModelError as error:
+                self.channel.send(LoadFailed(f"{files.name}: {error}"))
+                self.is_stopping = True
+                return
+            self.engines[files.name] = engine
+            device, dtype = str(engine.model.device), str(engine.model.dtype).split(".")[-1]
+            seconds = time.perf_counter() - start
+            resident.append(
+                ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)
+            )
+        self.channel.send(Ready(resident))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no engine has a sequence."""
+        return not any(engine.num_rows for engine in self.engines.values())
+
+    def _receive(self) -> None:
+        """Takes what has arrived; waits only when there is nothing else to do."""
+        is_waiting = self.is_idle
+        while not self.is_stopping and (is_waiting or self.channel.has_message()):
+            message = self.channel.receive()
+            is_waiting = False
+            if isinstance(message, Work):
+                for name, sequences in message.sequences.items():
+                    self._admit(name, sequences)
+            elif isinstance(message, Abort):
+                self._abort(message.ids)
+            elif isinstance(message, Stop):
+                self.is_stopping = True
+
+    def _admit(self, name: str, sequences: list[Sequence]) -> None:
+        self.held[name].update((sequence.id, sequence) for sequence in sequences)
+        try:
+            self.engines[name].admit(sequences)
+        except Exception as error:
+            self._isolate(name, error)
+
+    def _abort(self, ids: Iterable[int]) -> None:
+        for name, engine in self.engines.items():
+            for sequence_id in ids:
+                engine.abort(sequence_id)
+                self.held[name].pop(sequence_id, None)
+
+    def _step(self) -> None:
+        for name, engine in self.engines.items():
+            try:
+                self._take(name, engine)
+            except Exception as error:
+                self._isolate(name, error)
+
+    def _take(self, name: str, engine: Engine) -> None:
+        for finished in engine.step():
+            if self.held[name].pop(finished.id, None) is not None:
+                self.done.append(Done(finished.id, finished.hypotheses))
+
+    def _isolate(self, name: str, error: Exception) -> None:
+        """Starts all sequences of a batch that failed anew, in halves, until the culprit is alone.
+
+        Decoding gives the same ids again, so that starting anew loses only time. An error that
+        the device does not survive ends the process here, and the server starts another.
+        """
+        engine = self.engines[name]
+        groups = self._split(name, list(self.held[name].values()), error)
+        while groups:
+            group = [sequence for sequence in groups.pop() if sequence.id in self.held[name]]
+            try:
+                engine.admit(group)
+                while engine.num_rows:
+                    self._take(name, engine)
+            except Exception as next_error:
+                groups += self._split(name, group, next_error)
+            self._report()
+
+    def _split(self, name: str, group: list[Sequence], error: Exception) -> list[list[Sequence]]:
+        self.engines[name].clear()
+        is_out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        self.out_of_memory[name] += is_out_of_memory
+        self.splits[name] += len(group) > 1
+        logger.warning("a batch of %d failed: %s", len(group), type(error).__name__)
+        if is_out_of_memory and self.engines[name].model.device.type == "cuda":
+            torch.cuda.empty_cache()
+        group = [sequence for sequence in group if sequence.id in self.held[name]]
+        if len(group) == 1:
+            logger.error("sequence %d cannot be translated", group[0].id, exc_info=error)
+            del self.held[name][group[0].id]
+            self.failed.append(Failed(group[0].id, type(error).__name__, is_out_of_memory))
+            return []
+        middle = len(group) // 2
+        return [half for half in (group[middle:], group[:middle]) if half]
+
+    def _report(self) -> None:
+        """Sends results at once, and figures of batches when they are due."""
+        now = time.monotonic()
+        has_results = self.done or self.failed
+        has_figures = any(engine.stats for engine in self.engines.values())
+        is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
+        if not (has_results or (has_figures and is_due)):
+            return
+        self.last_report = now
+        self.channel.send(
+            Report(
+                done=self.done,
+                failed=self.failed,
+                batches={name: engine.drain_stats() for name, engine in self.engines.items()},
+                rows_live={name: engine.num_rows for name, engine in self.engines.items()},
+                splits=dict(self.splits),
+                out_of_memory=dict(self.out_of_memory),
+                memory_bytes=memory_bytes(),
+            )
+        )
+        self._new_report()
+
+
+def memory_bytes() -> dict[str, int]:
+    """What this process holds: resident memory, and on a GPU what torch holds of its memory."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    memory = {"resident": pages * os.sysconf("SC_PAGE_SIZE")}
+    if torch.cuda.is_available():
+        memory["allocated"] = torch.cuda.memory_allocated()
+        memory["reserved"] = torch.cuda.memory_reserved()
+        memory["peak"] = torch.cuda.max_memory_allocated()
+    return memory
+
+
+def main() -> None:
+    """Runs a worker on the socket whose file descriptor is the first argument."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # The server decides when a worker ends: a signal to the whole group must not cut it short.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        Worker(Channel(connection)).run()
+
+
+if __name__ == "__main__":
+    main()
