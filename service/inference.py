@@ -15,7 +15,7 @@ from service.fitting import fit_sentences
 from service.lanes import Translated
 from service.metrics import NO_MODEL, Metrics
 from service.scheduler import Scheduler, Sentence
-from service.segmentation import Segments, split_sentences
+from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
 
 P = ParamSpec("P")
@@ -41,12 +41,14 @@ class TranslationRequest:
         source: A served language, or None to detect one for each text.
         target: A served language.
         options: How to search.
+        split_sentences: False takes each text as one sentence.
     """
 
     texts: Sequence[str]
     source: str | None
     target: str
     options: DecodingOptions
+    split_sentences: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class Translator:
         if model is None:
             return Prepared(None, Segments((text,), ()), [], detected)
         tokenizer = model.vocabularies.source
-        whole = split_sentences(text, source)
+        whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # one is for EOS
         fitted = fit_sentences(whole, tokenizer, limit)
         if fitted.num_cut:

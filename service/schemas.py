@@ -41,6 +41,9 @@ class TranslateRequest(BaseModel):
     beam_size: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Hypotheses kept while decoding; 1, the default, is greedy."
     )
+    split_sentences: bool = Field(
+        True, description="Translate sentence by sentence; false takes each text as one sentence."
+    )
     return_scores: bool = Field(
         False, description="Give the log-probability of every sentence and token."
     )

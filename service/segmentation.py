@@ -97,6 +97,18 @@ def split_sentences(text: str, language: str) -> Segments:
     return Segments(tuple(separators), tuple(sentences))
 
 
+def one_sentence(text: str) -> Segments:
+    """Take a text as one sentence, with the white space around it as separators.
+
+    A text with no letter or digit in it is one separator, as in `split_sentences`.
+    """
+    if _LETTER_OR_DIGIT.search(text) is None:
+        return Segments((text,), ())
+    sentence = text.strip()
+    start = len(text) - len(text.lstrip())
+    return Segments((text[:start], text[start + len(sentence) :]), (sentence,))
+
+
 def _pieces(text: str, language: str) -> Iterator[str]:
     """Cut a text at line breaks and sentence ends; joined, the pieces are the text."""
     for line in text.splitlines(keepends=True):

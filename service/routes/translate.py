@@ -119,7 +119,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         num_hypotheses=body.alternatives + 1,
         return_scores=body.return_scores,
     )
-    return TranslationRequest(texts, source, target, options)
+    return TranslationRequest(texts, source, target, options, body.split_sentences)
 
 
 def translate_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:

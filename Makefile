@@ -1,0 +1,46 @@
+# Set-up, tests and runs. Needs Python 3.11 and make; everything else goes into .venv.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: install serve test check format lock clean
+
+install: $(VENV)/.installed  ## .venv with regard in it
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	touch $@
+
+serve: install  ## the server, on port 8000 unless REGARD_PORT says otherwise
+	$(BIN)/regard serve
+
+test: $(VENV)/.installed-dev  ## all tests, and what they need
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev  ## lint, format, strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev  ## mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
+	rm -rf .lock-venv
+	$(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/pip install --quiet '.[bench,dev]'
+	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
+	  .lock-venv/bin/pip freeze --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
+	rm -rf .lock-venv
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
