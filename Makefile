@@ -39,7 +39,7 @@ lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet '.[bench,dev]'
 	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
-	  .lock-venv/bin/pip freeze --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
+	  .lock-venv/bin/pip freeze --all --exclude pip --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
 	rm -rf .lock-venv
 
 clean:

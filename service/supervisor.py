@@ -108,16 +108,20 @@ class Supervisor:
         self.metrics.ready.set(0)
         for link in self.links:
             link.send(Stop())
-        for task in self.tasks:
-            if not task.done() and not self.links:
-                task.cancel()
+        if self.links:
+            await asyncio.wait(self.tasks, timeout=STOP_SECONDS)
+        for task in self.tasks:  # those that wait to start a worker again, or cannot end one
+            task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _keep(self, name: str) -> None:
         failures = 0
         while True:
             started = time.monotonic()
-            await self._run(name)
+            try:
+                await self._run(name)
+            except Exception:  # a fault here must not leave the server without workers
+                logger.exception("%s failed", name)
             if self.is_stopping or self.failure is not None:
                 return
             self.metrics.engine_restarts.inc()
