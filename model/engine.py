@@ -19,10 +19,16 @@ from model.sequence import BatchStats, EngineLimits, Finished, Sequence
 from model.shortlist import Shortlist
 from model.transformer import NO_TOKEN, EncoderDecoder
 
-WIDTH_MULTIPLE = 32
-"""Sources are padded to a multiple of this, so that few shapes occur, and so that in float32
-the bits of a sentence's result do not depend on how far its batch is padded: vectorised sums
-over fewer keys than this take another order."""
+MIN_WIDTH = 32
+"""Sources are padded to at least this many tokens: attention kernels sum over fewer keys in
+another order, and in float32 the bits of a sentence's result would depend on how far its batch
+is padded."""
+
+WIDTH_MULTIPLE = 8
+"""And to a multiple of this, for the same reason, and so that few shapes occur."""
+
+MAX_SPREAD = 1.25
+"""Sentences are encoded together up to this ratio of the widest to the narrowest."""
 
 MIN_ROWS = 4
 """A step computes at least this many rows: below it, CPU matrix products take kernels that
@@ -145,7 +151,7 @@ class Engine:
             width = round_up(len(sequence.source))
             group = groups[-1] if groups else []
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
-            if group and fits and round_up(len(group[0].source)) == width:
+            if group and fits and width <= MAX_SPREAD * round_up(len(group[0].source)):
                 group.append(sequence)
             else:
                 groups.append([sequence])
@@ -274,9 +280,9 @@ class Engine:
         del self.owners[kept:]
 
 
-def round_up(tokens: int, multiple: int = WIDTH_MULTIPLE) -> int:
-    """The next multiple of WIDTH_MULTIPLE."""
-    return -(-tokens // multiple) * multiple
+def round_up(tokens: int) -> int:
+    """The width to which so many tokens are padded."""
+    return max(MIN_WIDTH, -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
 
 
 def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -9,10 +9,12 @@ out: TLS, redirects, chunked and compressed replies, pipelining.
 
 import asyncio
 import re
+from contextlib import closing
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 REQUEST_TIMEOUT_SECONDS = 60.0
+SHOWN_BYTES = 500
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
@@ -73,111 +75,93 @@ class Reply(NamedTuple):
     body: bytes
     is_last: bool
 
-
-def parse_reply(buffer: bytes | bytearray) -> Reply | None:
-    """Read the reply at the start of `buffer`; None while a part of it is still to come.
-
-    Raises:
-        RequestError: this is no HTTP/1 reply with a Content-Length.
-    """
-    head_end = buffer.find(b"\r\n\r\n")
-    if head_end < 0:
-        return None
-    head = bytes(buffer[:head_end])
-    length = _CONTENT_LENGTH.search(head)
-    if length is None or not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
-        raise RequestError("protocol", f"no HTTP/1 reply with a Content-Length: {head[:80]!r}")
-    body_start = head_end + 4
-    body_end = body_start + int(length[1])
-    if len(buffer) < body_end:
-        return None
-    body = bytes(buffer[body_start:body_end])
-    return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None)
+    @property
+    def excerpt(self) -> str:
+        """The beginning of the body, for an error message."""
+        return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """One keep-alive connection; after a failure it is closed and another must be opened."""
 
-    def __init__(self, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout_seconds: float
+    ) -> None:
+        self._reader, self._writer = reader, writer
         self._timeout_seconds = timeout_seconds
-        self._loop = asyncio.get_running_loop()
-        self._buffer = bytearray()
-        self._reply: asyncio.Future[Reply] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport
 
     @classmethod
-    async def open(
-        cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
-    ) -> "Connection":
+    async def open(cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> Self:
         """Connect to the server.
 
         Raises:
             RequestError: of kind `connect`.
         """
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_seconds):
-                transport, connection = await loop.create_connection(
-                    lambda: cls(timeout_seconds), address.host, address.port
-                )
+                streams = await asyncio.open_connection(address.host, address.port)
         except OSError as error:  # TimeoutError is one of them
             detail = f"{address.host}:{address.port}: {error}; is the server running?"
             raise RequestError("connect", detail) from error
-        connection._transport = transport
-        return connection
+        return cls(*streams, timeout_seconds)
 
     @property
     def is_closed(self) -> bool:
         """True when no further request can be sent."""
-        return self._transport.is_closing()
+        return self._writer.is_closing() or self._reader.at_eof()
 
-    def send(self, request: bytes) -> asyncio.Future[Reply]:
-        """Send one request, only after the reply to the one before.
+    async def send(self, request: bytes) -> Reply:
+        """Send one request and wait for its reply.
 
-        Returns:
-            The reply to come, or a RequestError of kind `timeout`, `closed` or `protocol`.
+        Raises:
+            RequestError: of kind `timeout`, `closed` or `protocol`.
         """
-        self._reply = self._loop.create_future()
-        self._timer = self._loop.call_later(
-            self._timeout_seconds, self._fail, "timeout", f"no reply in {self._timeout_seconds:g} s"
-        )
-        self._transport.write(request)
-        return self._reply
+        is_last = True
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                self._writer.write(request)
+                reply = await read_reply(self._reader)
+            is_last = reply.is_last
+        except TimeoutError as error:
+            raise RequestError("timeout", f"no reply in {self._timeout_seconds:g} s") from error
+        except (EOFError, OSError) as error:
+            detail = f"the connection ended before the reply ({error}); is the server running?"
+            raise RequestError("closed", detail) from error
+        finally:
+            if is_last:
+                self.close()
+        return reply
 
     def close(self) -> None:
-        """Close the connection; a reply still awaited fails as `closed`."""
-        self._transport.close()
+        """Close the connection."""
+        self._writer.close()
 
-    def data_received(self, data: bytes) -> None:
-        """Take what the server sent and settle the awaited reply once it is whole."""
-        self._buffer += data
-        try:
-            reply = parse_reply(self._buffer)
-        except RequestError as error:
-            self._settle(error)
-            return
-        if reply is not None:
-            self._buffer.clear()
-            self._settle(reply)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        """Fail the awaited reply, if there is one."""
-        self._fail("closed", f"the connection ended before the reply ({error or 'end of file'})")
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Read one reply.
 
-    def _fail(self, kind: str, detail: str) -> None:
-        self._settle(RequestError(kind, detail))
+    Raises:
+        RequestError: this is no HTTP/1 reply with a Content-Length.
+        EOFError: the stream ended inside it.
+    """
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError as error:
+        raise RequestError("protocol", f"no end of the headers: {error}") from error
+    length = _CONTENT_LENGTH.search(head)
+    if length is None or not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
+        raise RequestError("protocol", f"no HTTP/1 reply with a Content-Length: {head[:80]!r}")
+    body = await reader.readexactly(int(length[1]))
+    return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None)
 
-    def _settle(self, outcome: Reply | RequestError) -> None:
-        """Settle the awaited reply; close unless the connection can carry another request."""
-        awaited, self._reply = self._reply, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if isinstance(outcome, RequestError) or outcome.is_last or awaited is None:
-            self._transport.close()
-        if awaited is None or awaited.done():
-            return
-        if isinstance(outcome, RequestError):
-            awaited.set_exception(outcome)
-        else:
-            awaited.set_result(outcome)
+
+async def send_once(
+    address: Address, request: bytes, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+) -> Reply:
+    """Send one request on a connection of its own.
+
+    Raises:
+        RequestError: of any kind.
+    """
+    with closing(await Connection.open(address, timeout_seconds)) as connection:
+        return await connection.send(request)

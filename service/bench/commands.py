@@ -1,32 +1,39 @@
-"""`regard bench`: measure a server from outside, by quality and by load."""
+"""`regard bench`: measure a server from outside, by quality, consistency and load."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
-import httpx
 import orjson
 import typer
 import uvloop
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from service.bench.client import BenchError
-from service.bench.load import LoadReport, built_in_sentences, parse_clients, ratios, run_load
-from service.bench.quality import QualityReport, Scorer, read_lines, read_parallel, translate
+from service.bench.client import Address, BenchError
+from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
+from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
+from service.bench.quality import QualityReport, Scorer
+from service.bench.sentences import built_in_sentences, read_lines, read_parallel
 from service.bench.server import running_server
+from service.bench.translation import in_lists, split_pair, translate
 
-app = typer.Typer(help="Measure a server over HTTP: quality and load.", no_args_is_help=True)
+SHOWN_LINES = 8
+
+app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
 _LINES = typer.Option(exists=True, dir_okay=False, help="one sentence a line")
 _PAIR = typer.Option(help="source and target language, such as en-pt")
 _URL = typer.Option(envvar="REGARD_URL", help="a running server; without it one is started")
 _JSON = typer.Option("--json", help="print one JSON object instead")
+_SPLIT = typer.Option(
+    "--split/--no-split",
+    help="let the server split lines; those of a parallel file are sentences already",
+)
 
 
 @app.command()
@@ -41,25 +48,51 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
     url: Annotated[str | None, _URL] = None,
     batch: Annotated[int, typer.Option(min=1, help="sentences a request")] = 32,
     clients: Annotated[int, typer.Option(min=1, help="requests at a time")] = 1,
+    split: Annotated[bool, _SPLIT] = False,
     output: Annotated[Path | None, typer.Option(help="where to write the translations")] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Translate a file over HTTP and score it with sacreBLEU (BLEU 13a and chrF)."""
+    """Translate a file over HTTP and score it with sacreBLEU (BLEU 13a and chrF).
+
+    The lines of a parallel file are sentences already, so each goes to the model as one: a line
+    cut in two would be scored for the sentence splitter, not for the model. --split cuts them.
+    """
     with _errors_shown():
-        sentences = read_lines(source)
+        lists = in_lists(read_lines(source), batch)
         scorer = Scorer(read_parallel(source, reference))
         others = None if other is None else read_parallel(source, other)
         with running_server(url) as base_url:
+            address = Address.parse(base_url)
             began = perf_counter()
-            translations = translate(base_url, pair, sentences, batch, clients)
+            translations = uvloop.run(translate(address, pair, lists, split, clients))
             seconds = perf_counter() - began
         report = scorer.report(pair, translations, seconds, others)
-        if as_json:
-            typer.echo(orjson.dumps(report).decode())
-        else:
-            Console().print(quality_table(report))
+        _show(report, _quality_table(report), as_json)
         if output is not None:
-            _write_lines(output, translations)
+            lines = [translation.replace("\n", " ") for translation in translations]
+            output.write_text("\n".join([*lines, ""]), "utf-8")
+
+
+@app.command()
+def consistency(
+    source: Annotated[Path, _LINES],
+    pair: Annotated[str, _PAIR] = "en-pt",
+    clients: Annotated[int, typer.Option(min=1, help="clients at random times")] = 32,
+    url: Annotated[str | None, _URL] = None,
+    seed: Annotated[int, typer.Option(help="of the clients' order and pauses")] = 0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Check that the same text gets the same answer: alone, in a list, and among other clients.
+
+    Exits with 1 if the translation of any line differs. A line goes to the model as one sentence.
+    """
+    with _errors_shown():
+        sentences = read_lines(source)
+        with running_server(url) as base_url:
+            report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
+    _show(report, _consistency_table(report), as_json)
+    if report.lists_differ or report.clients_differ:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -75,22 +108,27 @@ def load(
     """Load a server with clients that each send one sentence after the other."""
     with _errors_shown():
         counts = parse_clients(clients)
-        sentences = built_in_sentences(pair) if source is None else read_lines(source)
+        language, _ = split_pair(pair)
+        sentences = built_in_sentences(language) if source is None else read_lines(source)
         with running_server(url) as base_url:
-            reports = [
+            runs = [
                 uvloop.run(run_load(base_url, pair, sentences, count, warmup, duration))
                 for count in counts
             ]
-    if as_json:
-        typer.echo(orjson.dumps({"pair": pair, "runs": _with_ratios(reports)}).decode())
-    else:
-        _print_load(reports)
+    reports = with_ratios(runs)
+    _show({"pair": pair, "runs": reports}, _load_table(reports), as_json)
     if any(report.errors or not report.sentences for report in reports):
         raise typer.Exit(1)
 
 
-def quality_table(report: QualityReport) -> Table:
-    """Lay out a report; the scores of the compared file stand beside ours."""
+def _show(report: object, table: RenderableType, as_json: bool) -> None:
+    if as_json:
+        typer.echo(orjson.dumps(report).decode())
+    else:
+        Console().print(table)
+
+
+def _quality_table(report: QualityReport) -> Table:
     table = Table(report.pair, "this server", "compared file", box=box.SIMPLE)
     theirs = report.compared
     table.add_row("BLEU", f"{report.scores.bleu:.2f}", f"{theirs.bleu:.2f}" if theirs else "-")
@@ -102,19 +140,34 @@ def quality_table(report: QualityReport) -> Table:
     return table
 
 
-def load_table(reports: Sequence[LoadReport]) -> Table:
-    """Lay out one run a row, in 80 columns."""
+def _consistency_table(report: ConsistencyReport) -> Table:
+    table = Table(report.pair, "differ from alone", "first lines", box=box.SIMPLE)
+    for way, lines in (
+        (f"in lists of up to {LIST_SIZE}", report.lists_differ),
+        (f"from {report.clients} clients", report.clients_differ),
+    ):
+        shown = ", ".join(map(str, lines[:SHOWN_LINES])) or "-"
+        table.add_row(way, f"{len(lines)} of {report.sentences}", shown)
+    return table
+
+
+def _load_table(reports: Sequence[LoadReport]) -> Group:
+    """Lay out one run a row, in 80 columns, and the errors below."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
     for heading in [*headings, "padding %", "errors"]:
         table.add_column(heading, justify="right")
-    for report, ratio in zip(reports, ratios(reports), strict=True):
-        padding = None if report.padding_share is None else 100 * report.padding_share
-        latencies = [report.p50_ms, report.p95_ms, report.p99_ms]
-        figures = [report.sentences_per_second, ratio, *latencies, report.mean_rows, padding]
+    notes = []
+    for run in reports:
+        padding = None if run.padding_share is None else 100 * run.padding_share
+        latencies = [run.p50_ms, run.p95_ms, run.p99_ms]
+        figures = [run.sentences_per_second, run.ratio, *latencies, run.mean_rows, padding]
         cells = [_figure(figure) for figure in figures]
-        table.add_row(str(report.clients), *cells, str(sum(report.errors.values())))
-    return table
+        table.add_row(str(run.clients), *cells, str(sum(run.errors.values())))
+        notes += [f"{run.clients} clients: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        if not run.sentences:
+            notes.append(f"{run.clients} clients: nothing finished in {run.seconds:g} s")
+    return Group(table, *map(escape, notes))
 
 
 def _figure(value: float | None) -> str:
@@ -123,33 +176,11 @@ def _figure(value: float | None) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:.1f}"
 
 
-def _print_load(reports: Sequence[LoadReport]) -> None:
-    console = Console()
-    console.print(load_table(reports))
-    for report in reports:
-        for kind, times in sorted(report.errors.items()):
-            console.print(f"{report.clients} clients: {times} x {kind}", markup=False)
-        if not report.sentences:
-            console.print(f"{report.clients} clients: nothing finished in {report.seconds:g} s")
-
-
-def _with_ratios(reports: Sequence[LoadReport]) -> list[dict[str, object]]:
-    return [
-        {**asdict(report), "ratio": ratio}
-        for report, ratio in zip(reports, ratios(reports), strict=True)
-    ]
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write one line each: a line break inside a translation becomes a space."""
-    path.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), "utf-8")
-
-
 @contextmanager
 def _errors_shown() -> Iterator[None]:
     """End the command with status 1 and the message when the benchmark cannot go on."""
     try:
         yield
-    except (BenchError, OSError, httpx.InvalidURL) as error:
+    except (BenchError, OSError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from error

@@ -10,15 +10,14 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.bench.client import Address, BenchError, Connection, Reply, RequestError
-from service.bench.quality import split_pair
-from service.bench.sentences import SENTENCES
+from service.bench.client import Address, BenchError, Connection, Reply, RequestError, send_once
+from service.bench.translation import translate_request, unusable
 
 ERROR_PAUSE_SECONDS = 0.1
 
@@ -31,7 +30,8 @@ class LoadReport:
         seconds: length of the measured window.
         errors: how often, by status and error type or by the kind of RequestError.
         mean_rows: live sentences in a decode step, on average.
-        padding_share: padding of source and padding tokens, 0 to 1.
+        padding_share: padding of all places computed in encoder and decoder, 0 to 1.
+        ratio: sentences/s over those of the first run.
     """
 
     clients: int
@@ -44,6 +44,7 @@ class LoadReport:
     errors: dict[str, int]
     mean_rows: float | None
     padding_share: float | None
+    ratio: float | None = None
 
 
 @dataclass
@@ -73,39 +74,41 @@ def percentile(ordered: Sequence[float], percent: float) -> float | None:
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
-def sum_samples(metrics: str, name: str, **labels: str) -> float:
-    """Sum the samples of Prometheus text that have this name and at least these labels."""
-    return sum(
-        sample.value
-        for family in text_string_to_metric_families(metrics)
-        for sample in family.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
+def increase(before: str, after: str, name: str, **labels: str) -> float:
+    """Give how much the samples of this name and at least these labels grew, all together."""
+
+    def total(metrics: str) -> float:
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(metrics)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    return total(after) - total(before)
 
 
 def mean_decode_rows(before: str, after: str) -> float | None:
     """Give the mean rows of the decode steps between two readings of /metrics."""
-    rows, steps = (
-        sum_samples(after, name, phase="decode") - sum_samples(before, name, phase="decode")
-        for name in ("regard_batch_rows_sum", "regard_batch_rows_count")
-    )
+    rows = increase(before, after, "regard_batch_rows_sum", phase="decode")
+    steps = increase(before, after, "regard_batch_rows_count", phase="decode")
     return rows / steps if steps > 0 else None
 
 
 def padding_share(before: str, after: str) -> float | None:
-    """Give the part of the encoded tokens that was padding between two readings of /metrics."""
-    source, padding = (
-        sum_samples(after, "regard_tokens_total", kind=kind)
-        - sum_samples(before, "regard_tokens_total", kind=kind)
-        for kind in ("source", "padding")
-    )
-    return padding / (source + padding) if source + padding > 0 else None
+    """Give the part of the computed places that was padding between two readings of /metrics."""
+    computed = increase(before, after, "regard_tokens_total")  # source, target and padding
+    padding = increase(before, after, "regard_tokens_total", kind="padding")
+    return padding / computed if computed > 0 else None
 
 
-def ratios(reports: Sequence[LoadReport]) -> list[float | None]:
-    """Give the sentences/s of each run over those of the first."""
+def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
+    """Relate each run to the first."""
     first = reports[0].sentences_per_second
-    return [report.sentences_per_second / first if first else None for report in reports]
+    return [
+        replace(report, ratio=report.sentences_per_second / first if first else None)
+        for report in reports
+    ]
 
 
 def parse_clients(text: str) -> list[int]:
@@ -118,21 +121,6 @@ def parse_clients(text: str) -> list[int]:
     if min(counts) < 1:
         raise BenchError(f"clients {text!r} must be whole numbers above 0; give 64, or 1,64")
     return counts
-
-
-def built_in_sentences(pair: str) -> Sequence[str]:
-    """Give our own sentences in the source language of the pair.
-
-    Raises:
-        BenchError: there are none in this language.
-    """
-    language = split_pair(pair)[0]
-    if language not in SENTENCES:
-        raise BenchError(
-            f"no built-in sentences for {language!r}, only for {', '.join(SENTENCES)}; "
-            "give --source FILE"
-        )
-    return SENTENCES[language]
 
 
 def failure_of(reply: Reply) -> str | None:
@@ -159,8 +147,12 @@ async def run_load(
         BenchError: the very first request, sent alone before the clients start, failed.
     """
     address = Address.parse(url)
-    requests = itertools.cycle(_requests(address, pair, sentences))
-    await _try_once(address, next(requests))
+    # Encoded once, before the clock runs.
+    encoded = [translate_request(address, pair, text, True) for text in sentences if text.strip()]
+    requests = itertools.cycle(encoded)
+    reply = await send_once(address, next(requests))
+    if failure_of(reply) is not None:
+        raise unusable(reply, 1)
     start = perf_counter() + warmup_seconds
     window = Window(start=start, end=start + duration_seconds)
     async with asyncio.TaskGroup() as group:
@@ -172,7 +164,7 @@ async def run_load(
 
 
 def summarise(num_clients: int, window: Window, before: str, after: str) -> LoadReport:
-    """Turn what a run collected, and /metrics before and after the window, into figures."""
+    """Turn what a run collected, and /metrics at both ends of the window, into figures."""
     ordered = sorted(1000 * seconds for seconds in window.latencies)
     seconds = window.end - window.start
     return LoadReport(
@@ -187,27 +179,6 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
         mean_rows=mean_decode_rows(before, after),
         padding_share=padding_share(before, after),
     )
-
-
-def _requests(address: Address, pair: str, sentences: Sequence[str]) -> list[bytes]:
-    """Encode every request once, before the clock runs."""
-    source, target = split_pair(pair)
-    return [
-        address.request(
-            "POST",
-            "/translate",
-            orjson.dumps({"q": sentence, "source": source, "target": target}),
-        )
-        for sentence in sentences
-        if sentence.strip()
-    ]
-
-
-async def _try_once(address: Address, request: bytes) -> None:
-    reply = await _send_alone(address, request)
-    if failure_of(reply) is not None:
-        detail = reply.body[:500].decode("utf-8", errors="replace")
-        raise BenchError(f"/translate at {address.host}:{address.port}: {reply.status} {detail}")
 
 
 async def _send_until_end(address: Address, requests: Iterator[bytes], window: Window) -> None:
@@ -231,16 +202,8 @@ async def _scrape_at(moment: float, address: Address, window: Window) -> str:
     """Read /metrics at a moment of perf_counter; empty where the server has none."""
     await asyncio.sleep(moment - perf_counter())
     try:
-        reply = await _send_alone(address, address.request("GET", "/metrics"))
+        reply = await send_once(address, address.request("GET", "/metrics"))
     except RequestError as error:
         window.errors[f"metrics {error.kind}"] += 1
         return ""
     return reply.body.decode("utf-8") if reply.status == 200 else ""
-
-
-async def _send_alone(address: Address, request: bytes) -> Reply:
-    connection = await Connection.open(address)
-    try:
-        return await connection.send(request)
-    finally:
-        connection.close()

@@ -1,6 +1,10 @@
-"""Plain sentences of our own, 5 to 35 words each, to load a server with: no file is needed."""
+"""The sentences to send: one a line from a file, or plain ones of our own, 5 to 35 words each."""
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from service.bench.client import BenchError
 
 _ENGLISH = """
 The train leaves at nine. She put the wet umbrella behind the door and asked whether anyone had seen
@@ -82,3 +86,47 @@ def _sentences(text: str) -> tuple[str, ...]:
 
 
 SENTENCES = {"en": _sentences(_ENGLISH), "pt": _sentences(_PORTUGUESE)}
+
+
+def built_in_sentences(language: str) -> Sequence[str]:
+    """Give our own sentences.
+
+    Raises:
+        BenchError: there are none in this language.
+    """
+    if language not in SENTENCES:
+        raise BenchError(
+            f"no built-in sentences for {language!r}, only for {', '.join(SENTENCES)}; "
+            "give --source FILE"
+        )
+    return SENTENCES[language]
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""Read one sentence a line. `\n` and `\r\n` alone end a line, as for sacreBLEU itself.
+
+    Raises:
+        BenchError: the file is empty or not UTF-8.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BenchError(f"{path} is not UTF-8 ({error}); convert it first") from error
+    if not text.strip():
+        raise BenchError(f"{path} is empty; it needs one sentence a line")
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def read_parallel(source: Path, other: Path) -> list[str]:
+    """Read `other`, line n of which belongs to line n of `source`.
+
+    Raises:
+        BenchError: they have not the same number of lines, or one cannot be read.
+    """
+    wanted, lines = len(read_lines(source)), read_lines(other)
+    if len(lines) != wanted:
+        raise BenchError(
+            f"{source} has {wanted} lines but {other} has {len(lines)}; "
+            "line n of one must belong to line n of the other"
+        )
+    return lines

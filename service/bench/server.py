@@ -1,5 +1,6 @@
 """The server under measurement: the one at a given URL, or one started for the run."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -9,9 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
-from service.bench.client import BenchError
+from service.bench.client import Address, BenchError, RequestError, send_once
 
 HOST = "127.0.0.1"
 READY_LIMIT_SECONDS = 120.0
@@ -33,59 +32,49 @@ def running_server(
 ) -> Iterator[str]:
     """Give the base URL of a server: `url`, or else a server that lives as long as the context.
 
-    Args:
-        url: base URL of a server that already runs.
-        command: arguments of the process to start, for a port.
-        ready_limit_seconds: how long the process may take until /health/ready answers 200.
-
     Raises:
-        BenchError: the process ended or was not ready in time; its last lines are shown.
+        BenchError: the server that was started ended, or /health/ready did not answer 200 in
+            time; its last lines are shown.
     """
     if url is not None:
-        yield url.rstrip("/")
+        yield url
         return
-    port = _free_port()
-    own_url = f"http://{HOST}:{port}"
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        address = Address(HOST, probe.getsockname()[1], "")
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        process = subprocess.Popen(command(port), stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command(address.port), stdout=log, stderr=subprocess.STDOUT)
         try:
-            _wait_until_ready(process, own_url, ready_limit_seconds, Path(log.name))
-            yield own_url
+            _wait_until_ready(process, address, ready_limit_seconds, Path(log.name))
+            yield f"http://{HOST}:{address.port}"
         finally:
             _stop(process)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _wait_until_ready(
-    process: subprocess.Popen[bytes], url: str, limit_seconds: float, log: Path
+    process: subprocess.Popen[bytes], address: Address, limit_seconds: float, log: Path
 ) -> None:
     deadline = time.monotonic() + limit_seconds
-    while not _is_ready(url):
+    while not asyncio.run(_is_ready(address)):
         if process.poll() is not None:
-            raise BenchError(_failure(f"the server ended with status {process.returncode}", log))
+            raise _failure(f"the server ended with status {process.returncode}", log)
         if time.monotonic() > deadline:
-            raise BenchError(_failure(f"{url} was not ready in {limit_seconds:g} s", log))
+            raise _failure(f"the server was not ready in {limit_seconds:g} s", log)
         time.sleep(POLL_SECONDS)
 
 
-def _is_ready(url: str) -> bool:
+async def _is_ready(address: Address) -> bool:
     try:
-        reply = httpx.get(f"{url}/health/ready", trust_env=False)
-    except httpx.TransportError:  # it does not listen yet
+        reply = await send_once(address, address.request("GET", "/health/ready"), 5.0)
+    except RequestError:  # it does not listen yet
         return False
-    return reply.status_code == httpx.codes.OK
+    return reply.status == 200
 
 
-def _failure(what: str, log: Path) -> str:
+def _failure(what: str, log: Path) -> BenchError:
     lines = log.read_text("utf-8", errors="replace").splitlines()[-SHOWN_LINES:]
     output = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
-    return f"{what}; give --url to measure a running server. It said last:\n{output}"
+    return BenchError(f"{what}; give --url to measure a running server. It said last:\n{output}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,73 @@
+"""Same text, same answer: a translation must not depend on its company or on when it came.
+
+Each line goes to the model as one sentence, so that it stands for one row of a batch.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.bench.client import Address
+from service.bench.translation import in_lists, translate
+
+LIST_SIZE = 1000
+"""Sentences in a list: below the 1024 that a server takes by default."""
+
+MAX_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class ConsistencyReport:
+    """Which lines, counted from 1, were translated otherwise than alone.
+
+    Attributes:
+        seed: of the order and the pauses of the clients.
+        lists_differ: lines that differ in one request with the others.
+        clients_differ: lines that differ when `clients` send single sentences at random times.
+    """
+
+    pair: str
+    sentences: int
+    clients: int
+    seed: int
+    lists_differ: list[int]
+    clients_differ: list[int]
+
+
+async def run_consistency(
+    url: str, pair: str, sentences: Sequence[str], num_clients: int, seed: int
+) -> ConsistencyReport:
+    """Translate all sentences alone, in lists and from clients at random times, and compare.
+
+    Raises:
+        BenchError: a request failed.
+    """
+    address, generator = Address.parse(url), random.Random(seed)
+    order = generator.sample(range(len(sentences)), len(sentences))
+    mixed = [[sentences[place]] for place in order]
+
+    def pause() -> float:
+        return generator.uniform(0.0, MAX_PAUSE_SECONDS)
+
+    alone = await translate(address, pair, in_lists(sentences, 1), False)
+    listed = await translate(address, pair, in_lists(sentences, LIST_SIZE), False)
+    sent = await translate(address, pair, mixed, False, num_clients, pause)
+    return ConsistencyReport(
+        pair=pair,
+        sentences=len(sentences),
+        clients=num_clients,
+        seed=seed,
+        lists_differ=differing_lines(alone, listed),
+        clients_differ=differing_lines(alone, restore(order, sent)),
+    )
+
+
+def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
+    """Undo a shuffle: item n goes back to place `order[n]`."""
+    return [item for _, item in sorted(zip(order, items, strict=True))]
+
+
+def differing_lines(alone: Sequence[str], others: Sequence[str]) -> list[int]:
+    """Give the lines, counted from 1, whose two translations are not the same string."""
+    pairs = enumerate(zip(alone, others, strict=True), 1)
+    return [line for line, (one, other) in pairs if one != other]
