@@ -59,6 +59,8 @@ class ModelConfig:
         tied_output: The output layer uses the decoder's table.
         decoder: What stands first in a decoder layer.
         norm: Where layer norm stands.
+        norms_keys: Whether pre-norm self-attention attends to the normed stream. Marian norms
+            only what asks: keys and values are of the stream as it is.
         activation: Nonlinearity of the feed-forward layers.
         sinusoids: Which position table.
         layer_norm_eps: Added to the variance.
@@ -80,6 +82,7 @@ class ModelConfig:
     tied_output: bool = True
     decoder: DecoderKind = DecoderKind.SSRU
     norm: NormPosition = NormPosition.POST
+    norms_keys: bool = True
     activation: Activation = Activation.RELU
     sinusoids: Sinusoids = Sinusoids.MARIAN
     layer_norm_eps: float = 1e-6

@@ -205,6 +205,7 @@ class Engine:
         self._release(finished)
         return [Finished(r.sequence.id, r.search.hypotheses()) for r in finished]
 
+    @torch.inference_mode()
     def abort(self, sequence_id: int) -> bool:
         """Frees the rows of a sequence at once; False if it is not in the batch."""
         running = self.running.get(sequence_id)

@@ -77,11 +77,20 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
         self.is_pre = config.norm is NormPosition.PRE
+        self.norms_keys = config.norms_keys
 
     def before(self, x: Tensor) -> Tensor:
         """What goes into the sublayer."""
         y: Tensor = self.norm(x) if self.is_pre else x
         return y
+
+    def attended(self, x: Tensor, inner: Tensor) -> Tensor:
+        """What self-attention takes its keys and values from, for x and `before` of it.
+
+        Source: marian-dev, src/models/transformer.h, LayerAttention: `preProcess` is applied to
+        the query alone.
+        """
+        return inner if self.norms_keys else x
 
     def after(self, x: Tensor, y: Tensor) -> Tensor:
         """What leaves, for the sublayer's input x and its output y."""
@@ -104,7 +113,7 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, D) to (B, S, D), and the weights (B, H, S, S) or None."""
         inner = self.self_residual.before(x)
-        key, value = self.self_attention.project_memory(inner)
+        key, value = self.self_attention.project_memory(self.self_residual.attended(x, inner))
         y, weights = self.self_attention(inner, key, value, bias, return_weights)
         x = self.self_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
@@ -137,7 +146,7 @@ class DecoderLayer(nn.Module):
             (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention weights
             (B, H, T, S) or None.
         """
-        y, self_weights = self._recur(self.recurrence_residual.before(x), state, return_weights)
+        y, self_weights = self._recur(x, state, return_weights)
         x = self.recurrence_residual.after(x, y)
         y, cross_weights = self.cross_attention(
             self.cross_residual.before(x),
@@ -153,11 +162,13 @@ class DecoderLayer(nn.Module):
     def _recur(
         self, x: Tensor, state: LayerState, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
+        inner = self.recurrence_residual.before(x)
         if isinstance(self.recurrence, SSRU):
-            return self.recurrence(x, state.cell), None
-        key, value = self.recurrence.project_memory(x)
+            return self.recurrence(inner, state.cell), None
+        attended = self.recurrence_residual.attended(x, inner)
+        key, value = self.recurrence.project_memory(attended)
         state.append(key, value)
         out: tuple[Tensor, Tensor | None] = self.recurrence(
-            x, state.self_key, state.self_value, state.self_bias, return_weights
+            inner, state.self_key, state.self_value, state.self_bias, return_weights
         )
         return out

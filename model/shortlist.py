@@ -39,7 +39,9 @@ class Shortlist:
         self.is_shared = is_shared
 
     @classmethod
-    def read(cls, path: Path, source_vocab_size: int, is_shared: bool) -> "Shortlist":
+    def read(
+        cls, path: Path, source_vocab_size: int, target_vocab_size: int, is_shared: bool
+    ) -> "Shortlist":
         """Reads Marian's binary form.
 
         Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator: six u64 (magic,
@@ -66,8 +68,13 @@ class Shortlist:
             )
         offsets = np.frombuffer(data, "<u8", num_offsets, offset=8 * HEADER_WORDS)
         lists = np.frombuffer(data, "<u4", num_candidates, offset=8 * (HEADER_WORDS + num_offsets))
-        if np.any(np.diff(offsets.astype(np.int64)) < 0) or int(offsets[-1]) != num_candidates:
+        rises = int(offsets.max()) == num_candidates and np.all(offsets[1:] >= offsets[:-1])
+        if not rises:
             raise CheckpointFormatError(f"{path.name} has offsets that do not rise to its end")
+        if max(num_frequent, 1 + int(lists.max(initial=0))) > target_vocab_size:
+            raise CheckpointFormatError(
+                f"{path.name} has ids beyond the vocabulary of {target_vocab_size}"
+            )
         return cls(num_frequent, offsets, lists, is_shared)
 
     def ids(self, source: list[int]) -> Ids:

@@ -47,7 +47,11 @@ def load_engine(
     model = load_model(files, device, dtype)
     shortlist = None
     if use_shortlist and files.shortlist is not None:
+        config = model.config
         shortlist = Shortlist.read(
-            files.shortlist, model.config.source_vocab_size, files.has_shared_vocab
+            files.shortlist,
+            config.source_vocab_size,
+            config.target_vocab_size,
+            files.has_shared_vocab,
         )
     return Engine(model, limits, shortlist)

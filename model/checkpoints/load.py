@@ -1,6 +1,7 @@
 """From a folder or an installed package to the files of a model, and from those to the model."""
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,7 +84,7 @@ def find_models(reference: str) -> list[ModelFiles]:
 def _package_folders(name: str) -> list[Path]:
     try:
         files = metadata.files(name) or []
-    except metadata.PackageNotFoundError as error:
+    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
         raise CheckpointNotFoundError(
             f"the package {name} is not installed; install it, or name a folder"
         ) from error
@@ -131,9 +132,12 @@ def _length_factor(folder: Path) -> float:
     for path in sorted(folder.glob("config*.yml")):
         try:
             options = yaml.safe_load(path.read_text(encoding="utf-8"))
-            return float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))
-        except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+            factor = float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))
+        except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointFormatError(f"{path.name} is not a settings file: {error}") from error
+        if not 0 < factor < math.inf:
+            raise CheckpointFormatError(f"{path.name}: max-length-factor {factor} is no length")
+        return factor
     return MARIAN_MAX_LENGTH_FACTOR
 
 

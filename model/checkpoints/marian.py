@@ -42,6 +42,15 @@ REQUIRED: dict[str, Sequence[Any]] = {
 }
 DEFAULTS: dict[str, Any] = {name: values[0] for name, values in REQUIRED.items()}
 
+# Sizes with Marian's defaults; None where there is none.
+SIZES: dict[str, int | None] = {
+    "dim-emb": None,
+    "enc-depth": None,
+    "dec-depth": None,
+    "transformer-heads": 8,
+    "transformer-dim-ffn": 2048,
+}
+
 
 def read_config(
     file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
@@ -63,7 +72,7 @@ def read_config(
         for name, values in REQUIRED.items()
         if options.get(name, DEFAULTS[name]) not in values
     ]
-    decoder = options.get("transformer-decoder-autoreg", "self-attention")
+    decoder = str(options.get("transformer-decoder-autoreg", "self-attention"))
     if decoder not in DECODERS:
         reasons.append(f"transformer-decoder-autoreg is {decoder!r}")
     if decoder == "rnn" and options.get("dec-cell") != "ssru":
@@ -71,20 +80,20 @@ def read_config(
     norm = _norm(options)
     if norm not in NORMS:
         reasons.append(f"transformer-preprocess/postprocess/postprocess-top are {norm}")
-    activation = options.get("transformer-ffn-activation", "swish")
+    activation = str(options.get("transformer-ffn-activation", "swish"))
     if activation not in ACTIVATIONS:
         reasons.append(f"transformer-ffn-activation is {activation!r}")
-    missing = [n for n in ("dim-emb", "enc-depth", "dec-depth", "dim-vocabs") if n not in options]
-    reasons += [f"{name} is missing" for name in missing]
+    sizes: dict[str, Any] = {name: options.get(name, default) for name, default in SIZES.items()}
+    reasons += _size_reasons(sizes, options.get("dim-vocabs"), len(file.data))
     if reasons:
         raise UnsupportedModelError(file.path.name, reasons)
     is_shared = bool(options.get("tied-embeddings-all"))
     return ModelConfig(
-        d_model=options["dim-emb"],
-        num_heads=options.get("transformer-heads", 8),
-        ffn_dim=options.get("transformer-dim-ffn", 2048),
-        encoder_layers=options["enc-depth"],
-        decoder_layers=options["dec-depth"],
+        d_model=sizes["dim-emb"],
+        num_heads=sizes["transformer-heads"],
+        ffn_dim=sizes["transformer-dim-ffn"],
+        encoder_layers=sizes["enc-depth"],
+        decoder_layers=sizes["dec-depth"],
         source_vocab_size=options["dim-vocabs"][0],
         target_vocab_size=options["dim-vocabs"][-1],
         eos_id=eos_id,
@@ -93,9 +102,34 @@ def read_config(
         tied_output=is_shared or bool(options.get("tied-embeddings")),
         decoder=DECODERS[decoder],
         norm=NORMS[norm],
+        norms_keys=False,
         activation=ACTIVATIONS[activation],
         max_length_factor=max_length_factor,
     )
+
+
+def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:
+    """What is wrong with the sizes.
+
+    A model that the file cannot fill is one reason: a damaged number must not be met only when
+    the memory runs out.
+    """
+    reasons = [
+        f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_size(size)
+    ]
+    if not (isinstance(vocabs, list) and len(vocabs) == 2 and all(map(_is_size, vocabs))):
+        reasons.append(f"dim-vocabs is {vocabs!r}, supported: two sizes")
+    if reasons:
+        return reasons
+    layers = sizes["enc-depth"] + sizes["dec-depth"]
+    layer = sizes["dim-emb"] * max(sizes["dim-emb"], sizes["transformer-dim-ffn"])
+    if max(layers * layer, sizes["dim-emb"] * max(vocabs)) > num_bytes:
+        reasons.append(f"the sizes ask for more weights than the {num_bytes} bytes of the file")
+    return reasons
+
+
+def _is_size(size: Any) -> bool:
+    return type(size) is int and size > 0
 
 
 def _norm(options: dict[str, Any]) -> tuple[str, str, str]:
@@ -166,11 +200,12 @@ def _encoder_names(config: ModelConfig) -> list[Name]:
 def _decoder_names(config: ModelConfig) -> list[Name]:
     layer = "decoder.layers.{i}"
     if config.decoder is DecoderKind.SSRU:
+        rnn_norm = "decoder_l{i}_rnn" + ("" if config.norm is NormPosition.PRE else "_ffn")
         recurrence = [
             Name(f"{layer}.recurrence.update.weight", "decoder_l{i}_rnn_W"),
             Name(f"{layer}.recurrence.forget.weight", "decoder_l{i}_rnn_Wf"),
             Name(f"{layer}.recurrence.forget.bias", "decoder_l{i}_rnn_bf"),
-            *_norm_names(f"{layer}.recurrence_residual", "decoder_l{i}_rnn_ffn", config),
+            *_norm_names(f"{layer}.recurrence_residual", rnn_norm, config),
         ]
     else:
         recurrence = [

@@ -4,6 +4,7 @@ Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_i
 (int8 tensors), read as facts and checked against real files.
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ OPTIONS_ITEM = "special:model.yml"
 FLOAT16 = 0x0402
 FLOAT32 = 0x0404
 INTGEMM8 = 0x4101
+YAML_ERRORS = (ValueError, KeyError, AttributeError, RecursionError)
+"""What PyYAML lets through for a date, boolean or number that is none, and for deep nesting."""
+
 FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
     FLOAT16: np.dtype("<f2"),
     FLOAT32: np.dtype("<f4"),
@@ -40,7 +44,7 @@ class Item:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 class MarianFile:
@@ -57,9 +61,12 @@ class MarianFile:
         self.path = path
         self.data = path.read_bytes()
         try:
-            self.items = {item.name: item for item in self._read_items()}
+            items = self._read_items()
         except (struct.error, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
+        self.items = {item.name: item for item in items}
+        if len(self.items) < len(items):
+            raise CheckpointFormatError(f"{path.name} has two items of one name")
         end = max((item.offset + item.num_bytes for item in self.items.values()), default=0)
         if end != len(self.data):
             raise CheckpointFormatError(
@@ -104,7 +111,7 @@ class MarianFile:
         text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
         try:
             options = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, *YAML_ERRORS) as error:
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM}: {error}") from error
         if not isinstance(options, dict):
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
@@ -136,12 +143,18 @@ class MarianFile:
         self._check(item, item.size + 4)
         integers = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
-        # The bytes of an int8 matrix lie transposed already; those of an embedding do not.
-        shape = item.shape if is_embedding else item.shape[::-1]
-        return integers.reshape(shape).astype(np.float32) / np.float32(multiplier)
+        if not multiplier > 0:
+            raise CheckpointFormatError(
+                f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
+            )
+        # Int8 bytes lie transposed: (out, in) already, or (D, V). Those named Wemb do not.
+        values = integers.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
+        floats = values.astype(np.float32) / np.float32(multiplier)
+        return floats.T if is_embedding and "Wemb" not in item.name else floats
 
     def _check(self, item: Item, needed: int) -> None:
-        if needed > item.num_bytes or item.offset + item.num_bytes > len(self.data):
+        is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)
+        if is_cut or min(item.shape, default=0) < 0:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} of shape {item.shape} needs {needed} bytes; "
                 f"the file holds {min(item.num_bytes, len(self.data) - item.offset)}"

@@ -1,0 +1,123 @@
+"""The built-in models say what they said before, in whatever company a sentence is translated.
+
+tests/golden/make.py made the file; ids are exact.
+"""
+
+import json
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from model.checkpoints.build import load_engine
+from model.checkpoints.load import ModelFiles, load_vocabularies
+from model.engine import Engine
+from model.sequence import EngineLimits, Sequence
+from tests.golden.make import PATH, TEXTS
+from tests.tiny import greedy_ids
+
+pytestmark = pytest.mark.checkpoint
+
+NAMES = ["en-pt", "pt-en"]
+
+
+@pytest.fixture(scope="module")
+def golden() -> dict[str, Any]:
+    models: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))["models"]
+    return models
+
+
+@pytest.fixture(scope="module")
+def engines(built_in: dict[str, ModelFiles]) -> dict[str, Engine]:
+    limits = EngineLimits(max_rows=16)
+    return {
+        name: load_engine(built_in[name], torch.device("cpu"), torch.float32, limits, True)
+        for name in NAMES
+    }
+
+
+def columns(golden: dict[str, Any], name: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Source ids and target ids of every sentence of one model."""
+    sentences = golden[name]["sentences"]
+    return [s["source"] for s in sentences], [s["target"] for s in sentences]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_is_of_these_checkpoints_and_sentences(
+    golden: dict[str, Any], built_in: dict[str, ModelFiles], name: str
+) -> None:
+    assert golden[name]["revision"] == built_in[name].revision, "run tests/golden/make.py again"
+    vocabularies = load_vocabularies(built_in[name])
+    assert [s["text"] for s in golden[name]["sentences"]] == TEXTS[name]
+    for sentence in golden[name]["sentences"]:
+        assert sentence["source"] == [*vocabularies.source.encode(sentence["text"]), 0]
+        assert sentence["translation"] == vocabularies.target.decode(sentence["target"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_sentence_alone(golden: dict[str, Any], engines: dict[str, Engine], name: str) -> None:
+    for source, target in zip(*columns(golden, name), strict=True):
+        assert greedy_ids(engines[name], [source]) == [target]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_sentences_at_once(
+    golden: dict[str, Any], engines: dict[str, Engine], name: str
+) -> None:
+    sources, targets = columns(golden, name)
+    engine = engines[name]
+    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
+    assert engine.num_rows == len(sources)
+    found: dict[int, list[int]] = {}
+    while engine.num_rows:
+        found |= {result.id: result.hypotheses[0].tokens for result in engine.step()}
+    assert found == dict(enumerate(targets))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_that_come_at_any_time(
+    golden: dict[str, Any], engines: dict[str, Engine], name: str, seed: int
+) -> None:
+    """Each sentence comes twice, in any order, some steps after the one before it; now and then
+    a stranger is admitted too and aborted later, so that rows move."""
+    chance = random.Random(seed)
+    sources, targets = columns(golden, name)
+    engine = engines[name]
+    waiting = [*range(len(sources))] * 2
+    chance.shuffle(waiting)
+    expected: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}
+    stranger = -1
+    while waiting or engine.num_rows:
+        if waiting and engine.free_rows > 1 and chance.random() < 0.5:
+            choice = waiting.pop()
+            expected[len(expected)] = targets[choice]
+            engine.admit([Sequence(len(expected) - 1, sources[choice])])
+        if not engine.abort(stranger) and waiting and engine.free_rows and chance.random() < 0.3:
+            stranger -= 1
+            engine.admit([Sequence(stranger, chance.choice(sources))])
+        for result in engine.step():
+            if result.id >= 0:
+                found[result.id] = result.hypotheses[0].tokens
+    assert found == expected
+    assert len(found) == 2 * len(sources)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shortlist_restricts_and_hardly_changes_a_translation(
+    golden: dict[str, Any],
+    engines: dict[str, Engine],
+    built_in: dict[str, ModelFiles],
+    name: str,
+) -> None:
+    """Every id is in its own sentence's list; without lists most sentences are the same."""
+    sources, targets = columns(golden, name)
+    shortlist = engines[name].shortlist
+    assert shortlist is not None
+    for source, target in zip(sources, targets, strict=True):
+        assert set(target) <= set(shortlist.ids(source).tolist())
+    full = load_engine(built_in[name], torch.device("cpu"), torch.float32, EngineLimits(), False)
+    same = sum(a == b for a, b in zip(greedy_ids(full, sources), targets, strict=True))
+    assert same >= 8

@@ -1,0 +1,117 @@
+"""Our Transformer and loader against an independent float64 model, from the file's bytes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from numpy.testing import assert_allclose
+
+from model.checkpoints.load import ModelFiles
+from model.checkpoints.marian import load_weights, read_config
+from model.checkpoints.marian_format import MarianFile
+from model.engine import Engine
+from model.sequence import EngineLimits
+from model.transformer import EncoderDecoder
+from tests.marian_writer import (
+    PRE_NORM,
+    Array,
+    Item,
+    container,
+    float16_item,
+    float32_item,
+    int8_item,
+    options_item,
+    tiny_options,
+    tiny_tensors,
+)
+from tests.parity.numpy_marian import NumpyMarian
+from tests.tiny import greedy_ids, pad, tiny_sources
+
+SELF_ATTENTION = {"transformer_decoder_autoreg": "self-attention"}
+OWN_OUTPUT = {"tied_embeddings_all": False, "tied_embeddings_src": True}
+MODELS: dict[str, dict[str, Any]] = {
+    "ssru post-norm": {},
+    "ssru pre-norm": PRE_NORM,
+    "self-attention post-norm": SELF_ATTENTION | {"transformer_ffn_activation": "swish"},
+    "self-attention pre-norm": SELF_ATTENTION | PRE_NORM,
+    "own output": OWN_OUTPUT,
+    "three tables": {"tied_embeddings_all": False},
+}
+
+# Logits are of size 10 to 60 and come out of sums of float32 products; 7e-5 was measured.
+FLOAT32: dict[str, float] = {"atol": 2e-4, "rtol": 1e-5}
+# Not 1e-12: weights and position tables are float32 before they are anything else; 4e-6 was
+# measured.
+FLOAT64: dict[str, float] = {"atol": 1e-5, "rtol": 1e-7}
+
+SENTENCES = [
+    "The library closes at nine on Fridays.",
+    "We found the keys under an old newspaper in the kitchen.",
+    "Is there a train to the coast before noon?",
+    "3.5 litres of water weigh about 3.5 kilograms.",
+    "My grandmother planted these apple trees when she was young, and they still bear fruit.",
+]
+
+
+def our_model(path: Path, dtype: torch.dtype) -> EncoderDecoder:
+    file = MarianFile(path)
+    return load_weights(file, read_config(file, 3.0, 0, 1)).to(dtype)
+
+
+def as_in_a_student(name: str, values: Array) -> Item:
+    """Tensors as a student has them: matrices in int8 and the rest in float32."""
+    is_matrix = ("_W" in name or "Wemb" in name) and "_ln_" not in name
+    return int8_item(name, values) if is_matrix else float32_item(name, values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "kind", [float32_item, float16_item, as_in_a_student], ids=["fp32", "fp16", "int8"]
+)
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_tiny_model_is_the_same_in_plain_float64(
+    tmp_path: Path, name: str, kind: Callable[[str, Array], Item], dtype: torch.dtype
+) -> None:
+    options = tiny_options(**MODELS[name])
+    items = [kind(tensor, values) for tensor, values in tiny_tensors(options).items()]
+    path = tmp_path / "model.bin"
+    path.write_bytes(container([*items, options_item(options)]))
+    plain, ours = NumpyMarian(path), our_model(path, dtype)
+    for source in tiny_sources(3, longest=12):
+        assert_same_numbers(plain, ours, source, [9, 4, 4, 60, 33, 0])
+        limit = ours.config.max_target_tokens(len(source))
+        assert greedy_ids(Engine(ours, EngineLimits()), [source])[0] == plain.greedy(
+            source, limit, eos=0, unk=1
+        )
+
+
+def assert_same_numbers(
+    plain: NumpyMarian, ours: EncoderDecoder, source: list[int], target: list[int]
+) -> None:
+    batch, mask = pad([source], len(source) + 5)
+    with torch.no_grad():
+        memory, _ = ours.encoder(batch, mask)
+        logits, _ = ours(batch, mask, torch.tensor([target]))
+    tolerance = FLOAT64 if ours.dtype is torch.float64 else FLOAT32
+    expected = np.stack(plain.encode(source)), plain.logits(source, target)
+    for found, other in zip((memory[0, : len(source)], logits[0]), expected, strict=True):
+        assert_allclose(found.numpy(), other, atol=tolerance["atol"], rtol=tolerance["rtol"])
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_built_in_model_is_the_same_in_plain_float64(
+    built_in: dict[str, ModelFiles], dtype: torch.dtype
+) -> None:
+    files = built_in["en-pt"]
+    plain, ours = NumpyMarian(files.weights), our_model(files.weights, dtype)
+    vocabulary = sentencepiece.SentencePieceProcessor(model_file=str(files.source_vocab))
+    sources = [[*vocabulary.encode(sentence), 0] for sentence in SENTENCES]
+    targets = greedy_ids(Engine(ours, EngineLimits()), sources)
+    for source, target in zip(sources, targets, strict=True):
+        assert target == plain.greedy(source, 3 * len(source), eos=0, unk=1)
+        assert_same_numbers(plain, ours, source, target)

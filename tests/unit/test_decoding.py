@@ -1,0 +1,258 @@
+"""The searches against a fake model: log-probabilities that depend on the prefix alone.
+
+The fake is enough because a search sees nothing of a model but these rows.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from model.decoding import Beam, BeamSearch, GreedySearch, Search, new_search, normalized_score
+from model.sequence import DecodingOptions, Hypothesis
+
+EOS = 0
+IDS = np.array([EOS, 7, 5, 9])
+MAX_TOKENS = 4
+PENALTIES = [0.0, 0.6, 1.0, 2.0]
+
+
+class FakeModel:
+    """A distribution over IDS for each prefix, from a seed."""
+
+    def __init__(self, seed: int, eos_bias: float = 0.0, forbidden: int | None = None) -> None:
+        self.seed = seed
+        self.eos_bias = eos_bias
+        self.forbidden = forbidden
+
+    def log_probs(self, prefix: list[int]) -> Tensor:
+        generator = torch.Generator().manual_seed(hash((self.seed, *prefix)) % 2**31)
+        logits = torch.randn(len(IDS), generator=generator)
+        logits[0] += self.eos_bias
+        if self.forbidden is not None:
+            logits[self.forbidden] = -torch.inf
+        return logits.log_softmax(-1)
+
+    def run(self, search: Search) -> list[Hypothesis]:
+        """Decodes as an engine does: rows hold prefixes, and follow the search's parents."""
+        rows: list[list[int]] = [[] for _ in range(search.num_rows)]
+        steps = 0
+        while not steps or not search.is_finished:
+            search.advance(torch.stack([self.log_probs(row) for row in rows]), IDS)
+            if search.parents is not None:
+                rows = [rows[parent] for parent in search.parents]
+            rows = [[*row, token] for row, token in zip(rows, search.next_tokens, strict=True)]
+            steps += 1
+            assert steps <= search.max_tokens
+        return search.hypotheses()
+
+    def total(self, tokens: list[int]) -> float:
+        """The sum of the log-probabilities of these tokens."""
+        columns = [IDS.tolist().index(token) for token in tokens]
+        return math.fsum(
+            self.log_probs(tokens[:place])[column].item() for place, column in enumerate(columns)
+        )
+
+    def every_target(self, penalty: float) -> list[tuple[float, list[int]]]:
+        """Each target that ends in EOS or at the limit, with its score, best first."""
+        words = [int(i) for i in IDS if i != EOS]
+        ended = [
+            [*words_before, EOS]
+            for length in range(MAX_TOKENS)
+            for words_before in itertools.product(words, repeat=length)
+        ]
+        capped = [list(target) for target in itertools.product(words, repeat=MAX_TOKENS)]
+        scored = [(self.total(t) / len(t) ** penalty, t) for t in ended + capped]
+        return sorted(scored, reverse=True)
+
+
+def plain_beam_search(model: FakeModel, size: int, penalty: float) -> list[tuple[float, list[int]]]:
+    """The rule in its shortest form: lists and sorting, no rows.
+
+    Of the 2 `size` best continuations, those by EOS are finished if they are among the first
+    `size`, and the first `size` of the others live on; the end comes when `size` are finished
+    and none that lives has a better score now than the worst of them.
+    """
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[float, list[int]]] = []
+    for length in range(1, MAX_TOKENS + 1):
+        candidates = [
+            (total + value, [*tokens, int(token)])
+            for total, tokens in live
+            for token, value in zip(IDS, model.log_probs(tokens).tolist(), strict=True)
+            if value > -math.inf
+        ]
+        candidates = sorted(candidates, reverse=True)[: 2 * size]
+        done = [c for c in candidates[:size] if c[1][-1] == EOS]
+        live = [c for c in candidates if c[1][-1] != EOS][:size]
+        done += live if length == MAX_TOKENS else []
+        finished += [(total / len(tokens) ** penalty, tokens) for total, tokens in done]
+        finished = sorted(finished, reverse=True)[:size]
+        attainable = max((total for total, _ in live), default=-math.inf) / length**penalty
+        if len(finished) == size and finished[-1][0] >= attainable:
+            break
+    return finished
+
+
+def as_pairs(hypotheses: list[Hypothesis]) -> list[tuple[float, list[int]]]:
+    assert all(h.score is not None for h in hypotheses)
+    return [(h.score or 0.0, h.tokens) for h in hypotheses]
+
+
+def assert_same(
+    found: list[tuple[float, list[int]]], expected: list[tuple[float, list[int]]]
+) -> None:
+    assert [tokens for _, tokens in found] == [tokens for _, tokens in expected]
+    # Log-probabilities are float32 in a search's rows; sums of 4 differ by their rounding.
+    assert [score for score, _ in found] == pytest.approx([s for s, _ in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_as_wide_as_the_space_finds_every_target_in_order(seed: int, penalty: float) -> None:
+    model = FakeModel(seed)
+    expected = model.every_target(penalty)
+    options = DecodingOptions(len(expected), len(expected), penalty)
+    found = model.run(BeamSearch(options, EOS, MAX_TOKENS))
+    assert len(found) == len(expected) == 1 + 3 + 9 + 27 + 81
+    assert_same(as_pairs(found), expected)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("eos_bias", [-2.0, 0.0, 2.0])
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_narrow_beam_follows_its_rule(
+    seed: int, size: int, eos_bias: float, penalty: float
+) -> None:
+    model = FakeModel(seed, eos_bias)
+    options = DecodingOptions(size, size, penalty)
+    found = as_pairs(model.run(BeamSearch(options, EOS, MAX_TOKENS)))
+    assert_same(found, plain_beam_search(model, size, penalty))
+    assert found[0][0] <= model.every_target(penalty)[0][0] + 1e-5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_without_a_length_penalty_stopping_early_loses_nothing(seed: int) -> None:
+    """Sums of log-probabilities only fall, so the rule to stop is exact there."""
+    model = FakeModel(seed, eos_bias=1.0)
+    search = BeamSearch(DecodingOptions(3, 3, 0.0), EOS, 50)
+    found = as_pairs(model.run(search))
+    assert search.length < 50
+    best_live = max(beam.total for beam in search.live)
+    assert all(score >= best_live for score, _ in found)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_target_ends_at_its_limit(size: int) -> None:
+    model = FakeModel(3, eos_bias=-1e4)
+    options = DecodingOptions(size, size, return_scores=True)
+    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+        assert len(hypothesis.tokens) == MAX_TOKENS
+        assert EOS not in hypothesis.tokens
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_eos_at_the_limit_ends_a_target_once(size: int) -> None:
+    model = FakeModel(3, eos_bias=1e4)
+    options = DecodingOptions(size, size, return_scores=True)
+    hypotheses = model.run(new_search(options, EOS, 1))
+    assert hypotheses[0].tokens == [EOS]
+    assert len({tuple(h.tokens) for h in hypotheses}) == len(hypotheses)
+
+
+def test_a_longer_target_wins_under_a_stronger_penalty() -> None:
+    short = normalized_score([-1.0, -1.0], 1.0)
+    long = normalized_score([-0.8] * 5, 1.0)
+    assert short == -1.0
+    assert long == pytest.approx(-0.8)
+    assert normalized_score([-1.0, -1.0], 0.0) == -2.0 > normalized_score([-0.8] * 5, 0.0)
+    assert normalized_score([-1.0, -2.0, -3.0], 2.0) == pytest.approx(-6 / 9)
+
+
+def test_the_best_hypotheses_come_first_and_no_more_than_wanted() -> None:
+    model = FakeModel(1)
+    hypotheses = model.run(BeamSearch(DecodingOptions(5, 2), EOS, MAX_TOKENS))
+    all_five = model.run(BeamSearch(DecodingOptions(5, 5), EOS, MAX_TOKENS))
+    assert hypotheses == all_five[:2]
+    scores = [score for score, _ in as_pairs(all_five)]
+    assert scores == sorted(scores, reverse=True)
+    assert len({tuple(h.tokens) for h in all_five}) == 5
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_log_probs_are_those_of_the_tokens(size: int) -> None:
+    model = FakeModel(2)
+    options = DecodingOptions(size, size, 0.6, return_scores=True)
+    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+        assert len(hypothesis.log_probs) == len(hypothesis.tokens)
+        for place, value in enumerate(hypothesis.log_probs):
+            column = IDS.tolist().index(hypothesis.tokens[place])
+            expected = model.log_probs(hypothesis.tokens[:place])[column].item()
+            assert value == pytest.approx(expected, abs=1e-6)
+        assert hypothesis.score == normalized_score(hypothesis.log_probs, 0.6)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_forbidden_token_is_never_taken(seed: int, size: int) -> None:
+    model = FakeModel(seed, forbidden=2)
+    options = DecodingOptions(size, size, return_scores=True)
+    for hypothesis in model.run(new_search(options, EOS, MAX_TOKENS)):
+        assert 5 not in hypothesis.tokens
+
+
+def test_a_beam_that_can_only_end_ends() -> None:
+    """Every continuation is EOS: one hypothesis, and rows that go on must add none."""
+    search = BeamSearch(DecodingOptions(3, 3), EOS, MAX_TOKENS)
+    only_eos = torch.tensor([0.0, -torch.inf, -torch.inf, -torch.inf]).expand(3, -1)
+    for _ in range(MAX_TOKENS):
+        search.advance(only_eos, IDS)
+        assert search.next_tokens == [EOS] * 3
+    assert search.is_finished
+    assert [h.tokens for h in search.hypotheses()] == [[EOS]]
+
+
+def test_a_beam_with_fewer_ways_than_rows_gives_each_once() -> None:
+    search = BeamSearch(DecodingOptions(4, 4), EOS, 2)
+    two_ways = torch.tensor([-0.7, -0.7, -torch.inf, -torch.inf]).expand(4, -1)
+    search.advance(two_ways, IDS)
+    search.advance(two_ways, IDS)
+    assert sorted(h.tokens for h in search.hypotheses()) == [[EOS], [7, EOS], [7, 7]]
+
+
+def test_greedy_takes_the_best_token_each_time() -> None:
+    model = FakeModel(4, eos_bias=-1.0)
+    (found,) = model.run(GreedySearch(DecodingOptions(return_scores=True), EOS, 9))
+    for place, token in enumerate(found.tokens):
+        assert token == IDS[int(model.log_probs(found.tokens[:place]).argmax())]
+    assert found.tokens[-1] == EOS or len(found.tokens) == 9
+
+
+def test_greedy_without_scores_takes_what_it_is_given() -> None:
+    search = GreedySearch(DecodingOptions(), EOS, 3)
+    assert not search.needs_log_probs
+    search.append(7)
+    assert (search.is_finished, search.next_tokens) == (False, [7])
+    search.append(EOS)
+    assert search.is_finished
+    assert search.hypotheses() == [Hypothesis([7, EOS], [], None)]
+
+
+def test_the_options_choose_the_search() -> None:
+    assert isinstance(new_search(DecodingOptions(), EOS, 3), GreedySearch)
+    beam = new_search(DecodingOptions(beam_size=2), EOS, 3)
+    assert isinstance(beam, BeamSearch)
+    assert (beam.num_rows, beam.needs_log_probs) == (2, True)
+    with pytest.raises(TypeError, match="by log-probabilities"):
+        beam.append(7)
+
+
+def test_an_extended_beam_leaves_the_first_as_it_was() -> None:
+    beam = Beam([7], [-1.0], -1.0)
+    longer = beam.extend(5, -3.5)
+    assert (beam.tokens, beam.log_probs) == ([7], [-1.0])
+    assert (longer.tokens, longer.log_probs, longer.total) == ([7, 5], [-1.0, -2.5], -3.5)

@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from model import device
+from model.device import has_fast_bfloat16, select_device, select_dtype
+from model.errors import DeviceError
+
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
+
+
+@pytest.mark.parametrize(("is_there", "chosen"), [(True, "cuda"), (False, "cpu")])
+def test_auto_takes_cuda_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, is_there: bool, chosen: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: is_there)
+    assert select_device("auto").type == chosen
+
+
+def test_cpu_is_always_there() -> None:
+    assert select_device("cpu") == CPU
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:x", "cuda:-1", "0"])
+def test_an_unknown_device_is_refused_with_the_names_that_work(name: str) -> None:
+    with pytest.raises(DeviceError, match="use auto, cpu, cuda or cuda:N"):
+        select_device(name)
+
+
+@pytest.mark.parametrize("name", ["meta", "mps", "xpu"])
+def test_a_device_of_another_kind_is_refused(name: str) -> None:
+    with pytest.raises(DeviceError, match=f"'{name}' is not supported"):
+        select_device(name)
+
+
+def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert select_device("cuda:1") == torch.device("cuda:1")
+    assert select_device("cuda") == CUDA
+    with pytest.raises(DeviceError, match="'cuda:2' is not here: 2 CUDA devices"):
+        select_device("cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("float32", torch.float32),
+        ("fp32", torch.float32),
+        ("bfloat16", torch.bfloat16),
+        ("bf16", torch.bfloat16),
+    ],
+)
+def test_a_precision_is_taken_by_either_name(name: str, dtype: torch.dtype) -> None:
+    assert select_dtype(name, CPU) is dtype
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", ""])
+def test_an_unknown_precision_is_refused(name: str) -> None:
+    with pytest.raises(DeviceError, match=f"dtype '{name}' is unknown; use auto, float32"):
+        select_dtype(name, CPU)
+
+
+@pytest.mark.parametrize(("is_fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_auto_precision_follows_the_hardware(
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
+    assert select_dtype("auto", CPU) is dtype
+
+
+@pytest.mark.parametrize(
+    ("capability", "is_fast"), [((7, 5), False), ((8, 0), True), ((8, 6), True), ((9, 0), True)]
+)
+def test_bfloat16_is_fast_from_ampere_on(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], is_fast: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert has_fast_bfloat16(CUDA) is is_fast
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_fast"), [("fpu amx_bf16 amx_tile", True), ("fpu avx512_bf16", False)]
+)
+def test_bfloat16_on_a_cpu_is_fast_with_amx_alone(
+    monkeypatch: pytest.MonkeyPatch, flags: str, is_fast: bool
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"flags : {flags}\n")
+    assert has_fast_bfloat16(CPU) is is_fast
+
+
+def test_bfloat16_is_not_fast_where_the_processor_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError("no /proc here")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert not has_fast_bfloat16(CPU)

@@ -1,0 +1,428 @@
+"""The in-flight batch: its properties, and what it keeps through any sequence of calls."""
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from model.engine import MIN_ROWS, Engine, argmax
+from model.errors import (
+    BeamSizeError,
+    EmptySourceError,
+    InputError,
+    SourceTooLongError,
+    UnknownTokenError,
+)
+from model.sequence import DecodingOptions, EngineLimits, Finished, Hypothesis, Sequence
+from model.shortlist import Shortlist
+from model.transformer import EncoderDecoder
+from tests.tiny import (
+    VOCAB_SIZE,
+    Family,
+    greedy_ids,
+    pad,
+    tiny_config,
+    tiny_model,
+    tiny_sources,
+    translate,
+    uncached_greedy,
+)
+
+GREEDY = DecodingOptions()
+SCORED = DecodingOptions(return_scores=True)
+BEAM = DecodingOptions(beam_size=3, num_hypotheses=3)
+LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
+
+
+def tiny_shortlist(candidates: int = 4) -> Shortlist:
+    generator = np.random.default_rng(0)
+    lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
+    offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
+    return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
+
+
+@pytest.fixture(params=[None, tiny_shortlist()], ids=["full", "shortlist"])
+def shortlist(request: pytest.FixtureRequest) -> Shortlist | None:
+    shortlist = request.param
+    assert shortlist is None or isinstance(shortlist, Shortlist)
+    return shortlist
+
+
+def assert_close(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Tokens equal; scores to the rounding of float32 sums."""
+    assert [h.tokens for h in found] == [h.tokens for h in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+# The six properties
+
+
+def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
+    model, sources = family.model(), tiny_sources(20, longest=20)
+    targets = greedy_ids(Engine(model, LIMITS), sources)
+    assert len(set(map(tuple, targets))) >= 15
+    ended = sum(target[-1] == 0 for target in targets)
+    assert 3 <= ended <= 19
+    for source, target in zip(sources[:5], targets, strict=False):
+        assert target == uncached_greedy(model, source)
+
+
+def test_cached_logits_are_teacher_forced_logits(family: Family) -> None:
+    model, sources = family.model(), tiny_sources(5, longest=15)
+    engine = Engine(model, LIMITS)
+    results = translate(engine, [Sequence(i, s, SCORED) for i, s in enumerate(sources)])
+    for i, source in enumerate(sources):
+        hypothesis = results[i][0]
+        with torch.no_grad():
+            logits, _ = model(*pad([source]), torch.tensor([hypothesis.tokens]))
+        logits[..., model.config.unk_id] = -torch.inf
+        log_probs = logits[0].log_softmax(-1)
+        expected = [log_probs[t, token].item() for t, token in enumerate(hypothesis.tokens)]
+        assert hypothesis.log_probs == pytest.approx(expected, abs=1e-4)
+        assert hypothesis.score == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [GREEDY, SCORED, BEAM], ids=["greedy", "scored", "beam"])
+def test_a_batch_translates_as_one_alone(
+    family: Family, shortlist: Shortlist | None, options: DecodingOptions
+) -> None:
+    model, sources = family.model(), tiny_sources(5, longest=10)
+    sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
+    together = translate(Engine(model, LIMITS, shortlist), sequences)
+    for sequence in sequences:
+        alone = translate(Engine(model, LIMITS, shortlist), [sequence])
+        assert_close(together[sequence.id], alone[sequence.id])
+
+
+def test_padding_changes_nothing(family: Family) -> None:
+    """A short sentence beside the longest, wherever the longest stands."""
+    model = family.model()
+    short, long = [7, 9, 0], [*range(2, 40), 0]
+    alone = greedy_ids(Engine(model, LIMITS), [short])[0]
+    assert greedy_ids(Engine(model, LIMITS), [short, long])[0] == alone
+    assert greedy_ids(Engine(model, LIMITS), [long, short])[1] == alone
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_order_of_admission_changes_nothing(
+    family: Family, shortlist: Shortlist | None, seed: int
+) -> None:
+    model, sources = family.model(), tiny_sources(12, longest=16)
+    expected = greedy_ids(Engine(model, LIMITS, shortlist), sources)
+    order = list(range(12))
+    random.Random(seed).shuffle(order)
+    shuffled = greedy_ids(Engine(model, LIMITS, shortlist), [sources[i] for i in order])
+    assert shuffled == [expected[i] for i in order]
+
+
+def test_admitting_all_at_once_is_admitting_one_by_one(family: Family) -> None:
+    model, sources = family.model(), tiny_sources(8, longest=15)
+    expected = greedy_ids(Engine(model, LIMITS), sources)
+    engine = Engine(model, LIMITS)
+    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
+    assert finish(engine) == dict(enumerate(expected))
+
+
+def finish(engine: Engine) -> dict[int, list[int]]:
+    """Steps until the batch is empty; the best target of each sequence."""
+    finished: dict[int, list[int]] = {}
+    while engine.num_rows:
+        finished |= {result.id: result.hypotheses[0].tokens for result in engine.step()}
+    return finished
+
+
+# Sequences of calls
+
+
+class Driver:
+    """Drives an engine at random and holds it to account after every call."""
+
+    def __init__(self, engine: Engine, seed: int, expected: list[list[Hypothesis]]) -> None:
+        self.engine = engine
+        self.chance = random.Random(seed)
+        self.expected = expected
+        self.in_batch: dict[int, int] = {}  # id -> which of the pool
+        self.ended: set[int] = set()
+
+    def admit(self, pool: list[Sequence]) -> None:
+        newcomers: list[Sequence] = []
+        rows = self.engine.free_rows
+        for _ in range(self.chance.randint(1, 4)):
+            choice = self.chance.randrange(len(pool))
+            rows -= pool[choice].options.beam_size
+            if rows < 0:
+                break
+            name = len(self.in_batch) + len(self.ended)
+            self.in_batch[name] = choice
+            newcomers.append(Sequence(name, pool[choice].source, pool[choice].options))
+        self.engine.admit(newcomers)
+
+    def step(self) -> None:
+        for result in self.engine.step():
+            self.settle(result)
+
+    def settle(self, result: Finished) -> None:
+        assert result.id not in self.ended
+        assert_close(result.hypotheses, self.expected[self.in_batch.pop(result.id)])
+        self.ended.add(result.id)
+
+    def abort(self) -> None:
+        name = self.chance.randrange(len(self.in_batch) + len(self.ended) + 1)
+        assert self.engine.abort(name) is (name in self.in_batch)
+        if self.in_batch.pop(name, None) is not None:
+            self.ended.add(name)
+
+    def check(self) -> None:
+        """No row leaks, none is shared, and each holds what its sequence says."""
+        engine = self.engine
+        assert set(engine.running) == set(self.in_batch)
+        held = sorted(row for running in engine.running.values() for row in running.rows)
+        assert held == list(range(engine.num_rows))
+        assert engine.num_rows + engine.free_rows == engine.limits.max_rows
+        for name, running in engine.running.items():
+            assert running.sequence.id == name
+            assert len(running.rows) == running.sequence.options.beam_size
+            assert all(engine.owners[row] is running for row in running.rows)
+        assert engine.cache.positions[engine.num_rows :].count_nonzero() == 0
+
+
+def pool_of_sequences() -> list[Sequence]:
+    options = [GREEDY, GREEDY, SCORED, BEAM, DecodingOptions(5, 2, 0.6)]
+    sources = tiny_sources(10, seed=3, longest=12)
+    return [Sequence(i, source, options[i % 5]) for i, source in enumerate(sources)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_sequence_of_calls_leaks_no_row_and_settles_each_once(
+    family: Family, shortlist: Shortlist | None, seed: int
+) -> None:
+    model, pool = family.model(), pool_of_sequences()
+    alone = [translate(Engine(model, LIMITS, shortlist), [s])[s.id] for s in pool]
+    engine = Engine(model, LIMITS, shortlist)
+    driver = Driver(engine, seed, alone)
+    for _ in range(100):
+        choice = driver.chance.random()
+        if choice < 0.2 and engine.free_rows:
+            driver.admit(pool)
+        elif choice < 0.3:
+            driver.abort()
+        else:
+            driver.step()
+        driver.check()
+    while driver.in_batch:
+        driver.step()
+        driver.check()
+    assert engine.num_rows == 0
+    assert len(driver.ended) > 10
+
+
+def test_greedy_and_beams_share_a_batch(family: Family) -> None:
+    model = family.model()
+    sources = tiny_sources(6, longest=10)
+    options = [GREEDY, BEAM, SCORED, DecodingOptions(2, 1), GREEDY, BEAM]
+    sequences = [Sequence(i, s, o) for i, (s, o) in enumerate(zip(sources, options, strict=True))]
+    engine = Engine(model, EngineLimits(max_rows=11, max_source_tokens=41))
+    engine.admit(sequences)
+    assert engine.num_rows == 11
+    finished: dict[int, list[Hypothesis]] = {}
+    while engine.num_rows:
+        finished |= {result.id: result.hypotheses for result in engine.step()}
+    for sequence in sequences:
+        alone = translate(Engine(model, LIMITS), [sequence])[sequence.id]
+        assert_close(finished[sequence.id], alone)
+    assert [h.score is None for h in (finished[0][0], finished[2][0])] == [True, False]
+
+
+def brute_force(model: EncoderDecoder, source: list[int], words: list[int]) -> list[int]:
+    """The most probable target of at most 2 words: one teacher-forced pass over all of them."""
+    eos = model.config.eos_id
+    targets = [[eos, eos], *([a, b] for a in words for b in [eos, *words])]
+    with torch.no_grad():
+        logits, _ = model(*pad([source] * len(targets)), torch.tensor(targets))
+    logits[..., model.config.unk_id] = -torch.inf
+    log_probs = logits.log_softmax(-1).gather(2, torch.tensor(targets)[..., None])[..., 0]
+    log_probs[0, 1] = 0.0  # nothing follows EOS
+    best = targets[int(log_probs.sum(-1).argmax())]
+    return best[:1] if best[0] == eos else best
+
+
+def test_a_wide_beam_finds_the_most_probable_target(family: Family) -> None:
+    """12 ids, 2 tokens at most, and a row for each first token: nothing is pruned."""
+    sizes = {"source_vocab_size": 12, "target_vocab_size": 12, "max_length_factor": 1.0}
+    model = family.model(**sizes)
+    with torch.no_grad():
+        model.decoder.output_bias[0] -= 5.0  # EOS is one id among others
+    options = DecodingOptions(beam_size=12, num_hypotheses=1, length_penalty=0.0)
+    found = set()
+    for word in range(2, 12):
+        best = translate(Engine(model, EngineLimits(12)), [Sequence(0, [word, 0], options)])[0][0]
+        assert best.tokens == brute_force(model, [word, 0], list(range(2, 12)))
+        found.add(tuple(best.tokens))
+    assert len(found) > 1
+
+
+# Rows, limits, figures
+
+
+def test_an_aborted_sequence_frees_its_rows(family: Family) -> None:
+    model = family.model()
+    sources = tiny_sources(3, longest=12)
+    expected = greedy_ids(Engine(model, LIMITS), sources)
+    engine = Engine(model, LIMITS)
+    engine.admit([Sequence(0, sources[0]), Sequence(1, sources[1], BEAM), Sequence(2, sources[2])])
+    assert engine.free_rows == 3
+    assert engine.abort(1)
+    assert engine.free_rows == 6
+    assert not engine.abort(1)
+    assert finish(engine) == {0: expected[0], 2: expected[2]}
+
+
+def test_a_sequence_is_aborted_after_its_shortlists_outgrew_their_place() -> None:
+    """The larger place was made while admitting, in inference mode, and a move outside of it
+    raised "Inplace update to inference tensor": an abort ended the worker."""
+    config = tiny_config(source_vocab_size=9000, target_vocab_size=9000)
+    lists = np.random.default_rng(0).integers(0, 9000, (9000, 300)).astype(np.uint32)
+    offsets = (np.arange(9001) * 300).astype(np.uint64)
+    shortlist = Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
+    engine = Engine(tiny_model(config, 0), LIMITS, shortlist)
+    engine.admit([Sequence(i, [*range(20 * i + 2, 20 * i + 20), 0]) for i in range(8)])
+    assert engine.abort(0)
+    assert engine.num_rows == 7
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 2.5])
+def test_a_target_ends_at_its_own_sources_limit(family: Family, factor: float) -> None:
+    model = family.model(max_length_factor=factor)
+    with torch.no_grad():
+        model.decoder.output_bias[0] = -1e4
+    sources = tiny_sources(8, longest=15)
+    for source, target in zip(sources, greedy_ids(Engine(model, LIMITS), sources), strict=True):
+        assert len(target) == model.config.max_target_tokens(len(source))
+
+
+@pytest.mark.parametrize("max_rows", [1, 2, MIN_ROWS, MIN_ROWS + 1])
+def test_few_rows_are_enough(family: Family, max_rows: int) -> None:
+    model, sources = family.model(), tiny_sources(5, longest=10)
+    engine = Engine(model, EngineLimits(max_rows=max_rows, max_source_tokens=41))
+    assert greedy_ids(engine, sources) == greedy_ids(Engine(model, LIMITS), sources)
+
+
+def test_unknown_and_padding_are_never_generated(family: Family) -> None:
+    model = family.model(pad_id=2)
+    with torch.no_grad():
+        model.decoder.output_bias[[1, 2]] = 1e4
+    for options in (GREEDY, BEAM):
+        results = translate(
+            Engine(model, LIMITS),
+            [Sequence(i, source, options) for i, source in enumerate(tiny_sources(4, longest=8))],
+        )
+        tokens = {t for hypotheses in results.values() for h in hypotheses for t in h.tokens}
+        assert tokens.isdisjoint({1, 2})
+
+
+def test_a_model_with_a_start_token_decodes_as_it_is_taught(family: Family) -> None:
+    model, source = family.model(start_id=63), tiny_sources(1)[0]
+    target = greedy_ids(Engine(model, LIMITS), [source])[0]
+    assert target == uncached_greedy(model, source)
+    assert target != uncached_greedy(family.model(), source)
+
+
+def test_nothing_admitted_is_nothing_done(family: Family) -> None:
+    engine = Engine(family.model(), LIMITS)
+    engine.admit([])
+    assert engine.step() == []
+    assert engine.drain_stats() == []
+
+
+def test_clear_forgets_every_sequence(family: Family) -> None:
+    engine, sources = Engine(family.model(), LIMITS), tiny_sources(4, longest=12)
+    expected = greedy_ids(engine, sources)
+    engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
+    engine.step()
+    engine.clear()
+    assert (engine.num_rows, engine.free_rows, engine.drain_stats()) == (0, 8, [])
+    assert greedy_ids(engine, sources) == expected
+
+
+def test_figures_count_what_was_computed() -> None:
+    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine.admit([Sequence(0, [5, 0]), Sequence(1, [*range(2, 30), 0])])
+    engine.step()
+    encode, decode = engine.drain_stats()
+    assert (encode.phase, encode.rows, encode.tokens) == ("encode", 2, 31)
+    assert (encode.tokens + encode.padding_tokens) % 2 == 0
+    assert encode.padding_tokens > 0
+    assert (decode.phase, decode.rows, decode.tokens) == ("decode", 2, 2)
+    assert decode.padding_tokens == MIN_ROWS - 2
+    assert engine.drain_stats() == []
+
+
+def encode_groups(limits: EngineLimits, lengths: list[int]) -> Iterator[tuple[int, int]]:
+    """(rows, padded tokens) of each encoder batch for sources of these lengths."""
+    engine = Engine(tiny_model(tiny_config(), 0), limits)
+    engine.admit([Sequence(i, [5] * (n - 1) + [0]) for i, n in enumerate(lengths)])
+    for figures in engine.drain_stats():
+        yield figures.rows, figures.tokens + figures.padding_tokens
+
+
+def test_newcomers_are_encoded_by_like_length_within_the_token_budget() -> None:
+    limits = EngineLimits(max_rows=16, max_source_tokens=128, max_batch_tokens=256)
+    groups = list(encode_groups(limits, [120, 4, 5, 4, 128, 6, 5, 4, 4, 5, 6, 7]))
+    assert sum(rows for rows, _ in groups) == 12
+    assert all(padded <= 256 for _, padded in groups)
+    assert all(padded // rows <= 32 or padded // rows >= 120 for rows, padded in groups)
+
+
+def test_a_source_beyond_the_token_budget_is_encoded_alone() -> None:
+    limits = EngineLimits(max_rows=4, max_source_tokens=128, max_batch_tokens=64)
+    assert [rows for rows, _ in encode_groups(limits, [128, 128])] == [1, 1]
+
+
+# Refusals
+
+VALID = [5, 6, 0]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "error", "message"),
+    [
+        (Sequence(0, []), EmptySourceError, "no tokens"),
+        (Sequence(0, [5] * 42), SourceTooLongError, "42 tokens; the limit is 41. Split"),
+        (Sequence(0, [5, VOCAB_SIZE, 0]), UnknownTokenError, "from 0 to 64; the vocabulary has 64"),
+        (Sequence(0, [5, -1, 0]), UnknownTokenError, "from -1 to 5; the vocabulary has 64"),
+        (Sequence(0, VALID, DecodingOptions(9)), BeamSizeError, "is 9; it must be from 1 to 8"),
+        (Sequence(0, VALID, DecodingOptions(0)), BeamSizeError, "is 0; it must be from 1 to 8"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused(
+    sequence: Sequence, error: type[InputError], message: str
+) -> None:
+    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    with pytest.raises(error, match=message):
+        engine.check(sequence)
+    with pytest.raises(error, match=message):
+        engine.admit([Sequence(1, VALID), sequence])
+    assert engine.num_rows == 0
+
+
+@pytest.mark.parametrize("length", [1, 41])
+def test_sources_up_to_the_limit_are_taken(length: int) -> None:
+    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine.check(Sequence(0, [VOCAB_SIZE - 1] * length))
+
+
+def test_more_rows_than_are_free_are_refused_before_any_is_taken() -> None:
+    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine.admit([Sequence(0, VALID, DecodingOptions(6))])
+    with pytest.raises(BeamSizeError, match="3 rows wanted; 2 are free"):
+        engine.admit([Sequence(1, VALID, BEAM)])
+    assert engine.num_rows == 6
+
+
+def test_argmax_takes_the_best_column_and_the_first_of_equals() -> None:
+    logits = torch.tensor([[0.0, 2.0, 2.0], [-torch.inf, -torch.inf, -3.0]])
+    assert argmax(logits).tolist() == [1, 2]

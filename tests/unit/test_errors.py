@@ -1,0 +1,52 @@
+import inspect
+import re
+
+import pytest
+
+from model import errors
+from model.errors import InputError, ModelError, UnsupportedModelError, WeightMismatchError
+
+
+def lines_of_tree() -> list[tuple[int, str]]:
+    """(depth, name) for each line of the tree in the module's docstring."""
+    lines = (inspect.getdoc(errors) or "").splitlines()
+    found = [re.match(r"^([ │├└─]*)(\w+Error)\b", line) for line in lines]
+    return [(len(match[1]) // 3, match[2]) for match in found if match]
+
+
+def tree_of_classes(root: type[Exception], depth: int = 0) -> list[tuple[int, str]]:
+    children = [line for c in root.__subclasses__() for line in tree_of_classes(c, depth + 1)]
+    return [(depth, root.__name__), *children]
+
+
+def test_the_docstring_draws_the_tree_that_is_there() -> None:
+    assert lines_of_tree() == tree_of_classes(ModelError)
+
+
+def test_every_class_is_defined_here_and_says_what_it_means() -> None:
+    for _, name in tree_of_classes(ModelError):
+        assert inspect.getdoc(getattr(errors, name))
+
+
+def test_an_input_error_is_no_checkpoint_error() -> None:
+    assert not issubclass(InputError, errors.CheckpointError)
+
+
+def test_unsupported_reasons_are_all_in_the_message() -> None:
+    error = UnsupportedModelError("model.bin", ["a is 1", "b is 2"])
+    assert str(error) == "model.bin is not supported: a is 1; b is 2"
+    assert error.reasons == ["a is 1", "b is 2"]
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ((["a", "b"], [], []), "missing: a, b"),
+        (([], ["c"], ["d"]), "unexpected: c; shapes differ: d"),
+        ((["a"], ["b"], ["c"]), "missing: a; unexpected: b; shapes differ: c"),
+    ],
+)
+def test_mismatches_are_named_and_empty_kinds_left_out(
+    lists: tuple[list[str], list[str], list[str]], message: str
+) -> None:
+    assert str(WeightMismatchError(*lists)) == message

