@@ -22,18 +22,22 @@ class Throughput:
 
     def add(self, tokens: int) -> None:
         """Counts tokens whose translation has just come."""
-        now = time.monotonic()
-        self.events.append((now, tokens))
+        self.events.append((time.monotonic(), tokens))
         self.tokens += tokens
-        while self.events[0][0] < now - WINDOW_SECONDS:
-            self.tokens -= self.events.popleft()[1]
+        self._forget()
 
     def seconds_for(self, tokens: int) -> int:
         """How long that many tokens should take: 1 to MAX_RETRY_SECONDS."""
+        self._forget()
         if not self.tokens:
             return 1
         span = max(1.0, time.monotonic() - self.events[0][0])
         return min(MAX_RETRY_SECONDS, max(1, math.ceil(tokens * span / self.tokens)))
+
+    def _forget(self) -> None:
+        since = time.monotonic() - WINDOW_SECONDS
+        while self.events and self.events[0][0] < since:
+            self.tokens -= self.events.popleft()[1]
 
 
 @dataclass(slots=True)

@@ -66,6 +66,8 @@ def create_app(
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_middleware(RequestMiddleware, metrics=services.metrics)
+    # Around all else: a page may read even the answer to a fault, and preflights are not counted.
     app.add_middleware(
         CORSMiddleware,
         allow_origins=["*"],
@@ -73,7 +75,6 @@ def create_app(
         allow_headers=["Authorization", "Content-Type"],
         max_age=CORS_MAX_AGE_SECONDS,
     )
-    app.add_middleware(RequestMiddleware, metrics=services.metrics)
     return app
 
 

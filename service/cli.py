@@ -1,12 +1,16 @@
 """The `regard` command."""
 
 import logging
+import math
+import signal
+import socket
 from typing import Annotated, Any
 
 import typer
 import uvicorn
 from pydantic import ValidationError
 from rich.console import Console
+from rich.markup import escape
 
 from model.errors import ModelError
 from service.app import create_app
@@ -20,13 +24,22 @@ console = Console(stderr=True)
 
 
 class Server(uvicorn.Server):
-    """A server that tells its metrics when it begins to drain."""
+    """A server that says where it listens, and for which SIGTERM is no failure."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called before it serves."""
+        await super().startup(sockets)
+        greet(self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Called on SIGTERM and SIGINT."""
-        services = self.config.app.state.services  # type: ignore[union-attr]
-        services.metrics.draining.set(1)
-        super().handle_exit(sig, frame)
+        """Called on SIGTERM and SIGINT; a second SIGINT ends without draining.
+
+        uvicorn would raise the signal again when it has drained, and so end with the status of a
+        program that was killed.
+        """
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
 
 @app.callback()
@@ -75,11 +88,12 @@ def serve(
             port=settings.port,
             log_level="warning",
             access_log=False,  # a request line would carry the text of a query
-            timeout_graceful_shutdown=int(settings.drain_timeout_seconds),
+            timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
             server_header=False,
         )
     )
-    greet(settings)
+    metrics = application.state.services.metrics
+    metrics.draining.set_function(lambda: server.should_exit)
     server.run()
     if failures:
         raise stop(failures[0])
@@ -99,16 +113,21 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 def stop(message: str) -> typer.Exit:
     """Says why the program ends."""
-    console.print(f"[bold red]regard:[/] {message}", soft_wrap=True, highlight=False)
+    console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(1)
 
 
-def greet(settings: Settings) -> None:
+def greet(host: str, port: int) -> None:
     """Says where the server is and how to try it."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
-    address = f"http://{host}:{settings.port}"
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     body = '{"q":"The cat sat on the mat.","source":"en","target":"pt"}'
-    console.print(f"Regard listens on {address} (models load in the background). Try:\n")
+    console.print(
+        f"Regard listens on {address} (models load in the background). Try:\n",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
     console.print(
         f"  curl {address}/translate -H 'Content-Type: application/json' -d '{body}'\n",
         soft_wrap=True,

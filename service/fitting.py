@@ -81,7 +81,10 @@ def _place(text: str, tokenizer: Tokenizer, limit: int) -> int:
         return max(1, encoding.offsets[_last_word(encoding, limit)][0])
     if len(window) == len(text) or not encoding.ids:
         return len(window)
-    return max(1, encoding.offsets[-1][0]) if len(encoding.ids) > 1 else len(window)
+    # The end of the window may have cut its last token: leave that to the next piece, unless it
+    # is most of the window, as characters that the vocabulary does not know are all one token.
+    start = encoding.offsets[-1][0]
+    return start if start > len(window) // 2 else len(window)
 
 
 def _last_word(encoding: Encoding, limit: int) -> int:

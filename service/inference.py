@@ -158,6 +158,10 @@ class Translator:
         """The likeliest languages of a text, best first; `en` with confidence 0 for none."""
         return self.detector.detect(text, among) or [UNDETECTED]
 
+    def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
+        """The likeliest languages of each text."""
+        return [self.detect(text) for text in texts]
+
     def _prepare_all(self, request: TranslationRequest) -> list[Prepared]:
         return [self._prepare(text, request) for text in request.texts]
 

@@ -14,9 +14,6 @@ LOOK_AHEAD = 4
 BULK_SHARE = 5
 """One row in so many goes to the bulk lane while both lanes wait."""
 
-STARVING_SECONDS = 1.0
-"""A bulk sentence this old takes a row even when fewer than BULK_SHARE are free."""
-
 
 @dataclass(frozen=True, slots=True)
 class Translated:
@@ -78,6 +75,11 @@ class Lane:
             return 0.0
         return time.perf_counter() - next(iter(self.jobs.values())).created
 
+    @property
+    def next_rows(self) -> int:
+        """Rows that the first takes; 0 where none waits."""
+        return next(iter(self.jobs.values())).rows if self.jobs else 0
+
     def add(self, job: Job, is_first: bool = False) -> None:
         """Puts a job last, or first again after its worker died."""
         self.jobs[job.sequence.id] = job
@@ -121,6 +123,7 @@ class ModelQueue:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
+        self.passed = 0  # rows that went to the other lane while bulk waited
 
     def __len__(self) -> int:
         return len(self.interactive) + len(self.bulk)
@@ -130,14 +133,31 @@ class ModelQueue:
         """Rows that all who wait would take."""
         return self.interactive.rows + self.bulk.rows
 
+    @property
+    def next_rows(self) -> int:
+        """Rows that the wider of the two oldest takes; with fewer it can only wait."""
+        return max(self.interactive.next_rows, self.bulk.next_rows)
+
     def lane(self, is_bulk: bool) -> Lane:
         """The lane of that name."""
         return self.bulk if is_bulk else self.interactive
 
     def take(self, rows: int) -> list[Job]:
-        """At most so many rows of jobs, most of them from the interactive lane."""
-        bulk_rows = max(rows - self.interactive.rows, rows // BULK_SHARE)
-        if not bulk_rows and self.bulk.oldest_age > STARVING_SECONDS:
-            bulk_rows = 1
-        taken = self.bulk.take(min(rows, bulk_rows))
-        return taken + self.interactive.take(rows - sum(job.rows for job in taken))
+        """At most so many rows of jobs, most of them from the interactive lane.
+
+        Rows become free a few at a time, so that the share of the bulk lane is kept as a debt over
+        many calls. A wide beam whose turn has come has the rows that are free kept for it.
+        """
+        is_contested = bool(len(self.interactive) and len(self.bulk))
+        if not is_contested:
+            self.passed = 0
+        allowed = max(self.passed // (BULK_SHARE - 1), rows - self.interactive.rows)
+        if allowed >= self.bulk.next_rows > rows:
+            return []
+        bulk = self.bulk.take(min(rows, allowed))
+        bulk_rows = sum(job.rows for job in bulk)
+        interactive = self.interactive.take(rows - bulk_rows)
+        if is_contested:
+            gone = sum(job.rows for job in interactive)
+            self.passed = max(0, self.passed + gone - (BULK_SHARE - 1) * bulk_rows)
+        return bulk + interactive

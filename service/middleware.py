@@ -4,6 +4,7 @@ Pure ASGI: middleware that hands responses through tasks of its own would hide f
 that a client has gone.
 """
 
+import asyncio
 import logging
 import re
 import secrets
@@ -11,10 +12,11 @@ import time
 import traceback
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.context import RequestContext
-from service.errors import InternalError
+from service.errors import InternalError, ServiceError, UnavailableError
 from service.metrics import Metrics
 from service.replies import error_response
 
@@ -48,12 +50,14 @@ class RequestMiddleware:
             self.metrics.inflight_requests.labels(context.task).inc()
         try:
             await self.app(scope, receive, reply)
+        except ClientDisconnect:  # while it sent its body
+            context.outcome = "cancelled"
+        except asyncio.CancelledError:  # it took longer than a stopping server waits
+            await reply.fail(UnavailableError("the server is stopping; try again", 1))
+            raise
         except Exception as error:
             log_fault(context, error)
-            context.outcome = "error"
-            if reply.status is None:
-                fault = InternalError("the server failed; the log has this request's id")
-                await error_response(fault, context)(scope, receive, reply)
+            await reply.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             if context.task:
                 self._count(context, reply.status or 499)
@@ -91,6 +95,19 @@ class Reply:
             if self.context.stages:
                 headers["Server-Timing"] = self.context.server_timing()
         await self.send(message)
+
+    async def fail(self, error: ServiceError) -> None:
+        """Answers with an error, unless an answer has begun; the outcome is the error's anyway."""
+        response = error_response(error, self.context)
+        if self.status is None:
+            await self(
+                {
+                    "type": "http.response.start",
+                    "status": response.status_code,
+                    "headers": response.raw_headers,
+                }
+            )
+            await self({"type": "http.response.body", "body": response.body})
 
 
 def request_id(scope: Scope) -> str:

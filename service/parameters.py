@@ -39,9 +39,8 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
     elif content_type in (FORM, "") or (not body and request.query_params):
         fields = _merge([*request.query_params.multi_items(), *_parse_form(body)])
     elif content_type == MULTIPART:
-        fields = _merge(
-            [*request.query_params.multi_items(), *await _parse_multipart(request.headers, body)]
-        )
+        form = await _parse_multipart(request.headers, body, max_bytes)
+        fields = _merge([*request.query_params.multi_items(), *form])
     else:
         raise InvalidRequestError(
             f"Content-Type {content_type[:SHOWN_CHARS]} is not supported; "
@@ -67,7 +66,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
             f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"
         )
     announced = request.headers.get("content-length", "0")
-    if announced.isdigit() and int(announced) > max_bytes:
+    if announced.isdecimal() and int(announced) > max_bytes:
         raise too_large(int(announced), max_bytes)
     body = bytearray()
     async for chunk in request.stream():
@@ -114,17 +113,26 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
     return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
 
 
-async def _parse_multipart(headers: Headers, body: bytes) -> list[tuple[str, str]]:
+async def _parse_multipart(headers: Headers, body: bytes, max_bytes: int) -> list[tuple[str, str]]:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
         yield b""
 
     try:
-        parser = MultiPartParser(headers, stream(), max_files=0, max_fields=MAX_FIELDS)
+        parser = MultiPartParser(
+            headers, stream(), max_files=0, max_fields=MAX_FIELDS, max_part_size=max_bytes
+        )
         form = await parser.parse()
-    except (MultiPartException, KeyError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"the multipart form cannot be read: {error}") from None
-    return [(name, str(value).replace("\r\n", "\n")) for name, value in form.multi_items()]
+    except MultiPartException as error:
+        raise InvalidRequestError(f"the multipart form cannot be read: {error.message}") from None
+    except UnicodeError:  # some codecs raise this where others raise what starlette expects
+        raise InvalidRequestError("the multipart form is not in the charset it names") from None
+    return [(name, _plain(str(value))) for name, value in form.multi_items()]
+
+
+def _plain(value: str) -> str:
+    """The value of a form's field with LF, and "?" for lone surrogates (a UTF-7 form has those)."""
+    return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
 def _merge(pairs: list[tuple[str, str]]) -> dict[str, Any]:
@@ -148,7 +156,10 @@ def _json_hint(content_type: str, body: bytes) -> str:
 
 def describe(error: ValidationError) -> str:
     """The first fault of a request, in LibreTranslate's words where it has some."""
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)
+    # A union lists a fault for each of its members; the one that got furthest says most.
+    first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
+    fault = max(first, key=lambda fault: len(fault["loc"]))
     # Inside a union the kind of its member stands in the place: q, list[str], 1.
     kinds = re.compile(r"\[|^(str|int|constrained-int)$")
     place = [part for part in fault["loc"] if not kinds.search(str(part))]

@@ -5,7 +5,6 @@ from typing import Any
 import orjson
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -18,7 +17,6 @@ from service.errors import (
     ServiceError,
     outcome,
 )
-from service.parameters import describe
 
 
 class JSONReply(Response):
@@ -69,7 +67,9 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
-    """For parameters that the framework itself has checked."""
-    assert isinstance(error, RequestValidationError | ValidationError)
-    message = describe(error) if isinstance(error, ValidationError) else "Invalid request"
+    """For headers that the framework itself has checked."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    place, name = fault["loc"][0], fault["loc"][-1]
+    message = f"Invalid request: {place} {name}: {fault['msg']}"
     return error_response(InvalidRequestError(message), request.state.context)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from model.sequence import DecodingOptions, Sequence
@@ -77,9 +78,12 @@ class Scheduler:
         self.queues = {model: ModelQueue() for model in models}
         self.seats: dict[Link, Seat] = {}
         self.ids = itertools.count(1)
+        self.is_closed = False
         for model, queue in self.queues.items():
             for lane_name, lane in zip(LANES, (queue.interactive, queue.bulk), strict=True):
                 metrics.watch_lane(model, lane_name, lane)
+            metrics.decode_slots.labels(model, "used").set_function(partial(self._used_rows, model))
+            metrics.decode_slots.labels(model, "free").set_function(partial(self._free_rows, model))
 
     async def run(
         self, sentences: SequenceOf[Sentence], is_bulk: bool, deadline: float
@@ -92,10 +96,12 @@ class Scheduler:
             deadline: By time.perf_counter.
 
         Raises:
-            UnavailableError: No worker is ready, or one died twice over a sentence.
+            UnavailableError: No worker is ready, or two died over a sentence.
             DeadlineExceededError: The deadline passed.
             InternalError: A sentence made the engine fail.
         """
+        if self.is_closed:
+            raise UnavailableError("the server is stopping; try again", 1)
         if not self.seats:
             raise UnavailableError("the models are loading; try again soon", 1)
         jobs = [self._enqueue(sentence, is_bulk) for sentence in sentences]
@@ -104,16 +110,17 @@ class Scheduler:
             async with asyncio.timeout(max(0.0, deadline - time.perf_counter())):
                 return [await job.future for job in jobs]
         except TimeoutError as error:
-            done = sum(job.future.done() for job in jobs)
+            done = sum(is_settled(job) for job in jobs)
             raise DeadlineExceededError(
                 f"{done} of {len(jobs)} sentences were translated before the deadline; "
                 "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
             ) from error
         finally:
-            self._cancel([job for job in jobs if not job.future.done()])
+            left = [job for job in jobs if not is_settled(job)]
             for job in jobs:  # an error of a second sentence has nobody to go to
-                if job.future.done() and not job.future.cancelled():
+                if is_settled(job):
                     job.future.exception()
+            self._cancel(left)
 
     def _enqueue(self, sentence: Sentence, is_bulk: bool) -> Job:
         sequence = Sequence(next(self.ids), sentence.source, sentence.options)
@@ -131,7 +138,8 @@ class Scheduler:
                 reverse=True,
             )
             for position, seat in enumerate(seats):
-                share = -(-queue.rows // (len(seats) - position))
+                # Less than the oldest needs would leave it waiting beside free rows.
+                share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
                 if share:
                     self._give(seat, model, queue.take(min(share, seat.free[model])))
 
@@ -145,7 +153,6 @@ class Scheduler:
             seat.held[job.sequence.id] = job
             seat.free[model] -= job.rows
         seat.link.send(Work({model: [job.sequence for job in jobs]}))
-        self._show_slots(model)
 
     def _cancel(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -170,8 +177,6 @@ class Scheduler:
     def worker_ready(self, link: Link, max_rows: dict[str, int]) -> None:
         """A worker has loaded its models and has so many rows for each."""
         self.seats[link] = Seat(link, dict(max_rows), dict(max_rows))
-        for model in max_rows:
-            self._show_slots(model)
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
@@ -189,8 +194,6 @@ class Scheduler:
                 job.future.set_exception(
                     UnavailableError("the worker died twice over this request; try again", 1)
                 )
-        for model in seat.max_rows:
-            self._show_slots(model)
         self._dispatch()
 
     def report(self, link: Link, report: Report) -> None:
@@ -239,17 +242,17 @@ class Scheduler:
             self.metrics.oom.labels(model).inc(count)
         for kind, size in report.memory_bytes.items():
             self.metrics.device_memory.labels(link.name, kind).set(size)
-        for model in report.batches:
-            self._show_slots(model)
 
-    def _show_slots(self, model: str) -> None:
+    def _used_rows(self, model: str) -> int:
         rows = sum(seat.max_rows.get(model, 0) for seat in self.seats.values())
-        free = sum(seat.free.get(model, 0) for seat in self.seats.values())
-        self.metrics.decode_slots.labels(model, "used").set(rows - free)
-        self.metrics.decode_slots.labels(model, "free").set(free)
+        return rows - self._free_rows(model)
+
+    def _free_rows(self, model: str) -> int:
+        return sum(seat.free.get(model, 0) for seat in self.seats.values())
 
     def close(self) -> None:
-        """Fails everything that is left."""
+        """Fails everything that is left, and what still comes."""
+        self.is_closed = True
         error = UnavailableError("the server is stopping; try again", 1)
         waiting = [
             job
@@ -261,3 +264,8 @@ class Scheduler:
         for job in waiting + held:
             if not job.future.done():
                 job.future.set_exception(error)
+
+
+def is_settled(job: Job) -> bool:
+    """Whether a worker has settled a job; a deadline cancels the future that is awaited."""
+    return job.future.done() and not job.future.cancelled()

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -39,12 +39,15 @@ class Settings(BaseSettings):
         4096, description="Padded tokens encoded at once in a worker."
     )
     max_source_tokens: int = Field(
-        128, ge=8, description="Tokens of one sentence; a longer one is translated in pieces."
+        128, ge=16, description="Tokens of one sentence; a longer one is translated in pieces."
     )
     max_body_bytes: PositiveInt = Field(2 * 1024 * 1024, description="Size of a request's body.")
     max_inputs: PositiveInt = Field(1024, description="Texts in one request.")
     max_beam_size: PositiveInt = Field(
-        8, description="Widest beam; one less is the largest number of alternatives."
+        8,
+        le=64,
+        validate_default=True,
+        description="Widest beam; one less is the largest number of alternatives.",
     )
     max_pending_requests: PositiveInt = Field(
         1024, description="Requests admitted and not yet answered; more get 429."
@@ -71,6 +74,17 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("max_beam_size")
+    @classmethod
+    def _fits(cls, beam_size: int, info: ValidationInfo) -> int:
+        rows: int = info.data.get("max_rows", 0)
+        if 0 < rows < beam_size:
+            raise ValueError(
+                f"a beam has to fit in REGARD_MAX_ROWS, which is {rows}; "
+                "lower the one or raise the other"
+            )
+        return beam_size
 
     @property
     def max_alternatives(self) -> int:

@@ -1,6 +1,7 @@
 """Keeps the device workers alive: starts them, listens to them, starts them again."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -88,9 +89,14 @@ class Supervisor:
         self.on_failure = on_failure
         self.ready: dict[str, Ready] = {}
         self.failure: str | None = None
-        self.is_stopping = False
+        self.stopping = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
         self.links: set[WorkerLink] = set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the end has begun."""
+        return self.stopping.is_set()
 
     @property
     def is_ready(self) -> bool:
@@ -104,15 +110,19 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Ends all workers; what they hold is lost, so that the server drains first."""
-        self.is_stopping = True
+        self.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
-            link.send(Stop())
-        if self.links:
-            await asyncio.wait(self.tasks, timeout=STOP_SECONDS)
-        for task in self.tasks:  # those that wait to start a worker again, or cannot end one
+            if link.name in self.ready:
+                link.send(Stop())
+            else:  # it would hear of it only when its models are loaded
+                link.writer.close()
+        if not self.tasks:
+            return
+        _, late = await asyncio.wait(self.tasks, timeout=STOP_SECONDS)
+        for task in late:  # its worker hangs
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _keep(self, name: str) -> None:
         failures = 0
@@ -120,42 +130,50 @@ class Supervisor:
             started = time.monotonic()
             try:
                 await self._run(name)
-            except Exception:  # a fault here must not leave the server without workers
-                logger.exception("%s failed", name)
+            except Exception:  # such as no memory for another process: it may pass
+                logger.exception("%s could not be kept", name)
             if self.is_stopping or self.failure is not None:
                 return
             self.metrics.engine_restarts.inc()
-            failures = 0 if time.monotonic() - started > MAX_BACKOFF_SECONDS else failures + 1
-            backoff = min(MAX_BACKOFF_SECONDS, 0.1 * 2**failures)
+            failures = 1 if time.monotonic() - started > MAX_BACKOFF_SECONDS else failures + 1
+            backoff = min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10))
             logger.error("%s ended; it starts again in %.1f s", name, backoff)
-            await asyncio.sleep(backoff)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), backoff)
+                return
 
     async def _run(self, name: str) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
-            process = await self.start_worker(theirs, self.config.threads)
-        reader, writer = await asyncio.open_connection(sock=ours)
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(ours)
+            with theirs:
+                process = await self.start_worker(theirs, self.config.threads)
+            reader, writer = await asyncio.open_connection(sock=ours)
+            opened.pop_all()  # the socket is the writer's now
         link = WorkerLink(name, writer)
         self.links.add(link)
         try:
             link.send(self.config)
+            if self.is_stopping:
+                writer.close()
             while True:
                 self._receive(link, await channel.read(reader))
         except (asyncio.IncompleteReadError, OSError):
             logger.debug("%s closed its channel", name)
         finally:
             self.links.discard(link)
-            self.ready.pop(name, None)
+            is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
             writer.close()
-            await self._end(process)
+            await self._end(process, 0 if self.is_stopping and is_loading else STOP_SECONDS)
 
-    async def _end(self, process: WorkerProcess) -> None:
+    async def _end(self, process: WorkerProcess, seconds: float) -> None:
         try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            await asyncio.wait_for(process.wait(), seconds)
         except TimeoutError:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended just now
+                process.kill()
             await process.wait()
 
     def _receive(self, link: WorkerLink, message: object) -> None:
@@ -172,7 +190,7 @@ class Supervisor:
         self.ready[link.name] = ready
         files = {model.name: model for model in self.config.models}
         for model in ready.models:
-            self.metrics.model_load.labels(model.name).set(model.load_seconds)
+            self.metrics.model_load.labels(model.name).set(self._slowest_load(model.name))
             self.metrics.model_info.labels(
                 model.name,
                 files[model.name].source,
@@ -187,6 +205,10 @@ class Supervisor:
             )  # fmt: skip
         self.scheduler.worker_ready(link, {model.name: model.max_rows for model in ready.models})
         self.metrics.ready.set(self.is_ready)
+
+    def _slowest_load(self, name: str) -> float:
+        models = [model for ready in self.ready.values() for model in ready.models]
+        return max(model.load_seconds for model in models if model.name == name)
 
 
 def available_cores() -> int:

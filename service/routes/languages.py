@@ -6,14 +6,20 @@ from fastapi import APIRouter, Header
 
 from service.dependencies import ServicesDep
 from service.languages import display_name
-from service.schemas import DefaultLanguages, FrontendSettings, Language, LanguageChoice
+from service.schemas import (
+    DefaultLanguages,
+    ErrorBody,
+    FrontendSettings,
+    Language,
+    LanguageChoice,
+)
 
 router = APIRouter(tags=["languages"])
 
 AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
-@router.get("/languages")
+@router.get("/languages", responses={"4XX": {"model": ErrorBody}})
 async def languages(
     services: ServicesDep, accept_language: AcceptLanguage = None
 ) -> list[Language]:
@@ -26,7 +32,7 @@ async def languages(
     ]
 
 
-@router.get("/frontend/settings")
+@router.get("/frontend/settings", responses={"4XX": {"model": ErrorBody}})
 async def frontend_settings(
     services: ServicesDep, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:

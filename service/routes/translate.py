@@ -12,7 +12,7 @@ from service.dependencies import ContextDep, Services, ServicesDep
 from service.detection import Detection
 from service.disconnect import ClientDisconnectedError, unless_disconnected
 from service.errors import InvalidRequestError, RequestTooLargeError
-from service.inference import TranslatedText, TranslationRequest
+from service.inference import TranslatedText, TranslationRequest, run_sized
 from service.parameters import FORM, JSON, read_parameters
 from service.replies import JSONReply
 from service.schemas import (
@@ -71,7 +71,8 @@ async def detect(request: Request, services: ServicesDep, context: ContextDep) -
     """The likeliest of the served languages of a text, best first."""
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts(body.q, services.settings, context)
-    detections = [services.translator.detect(text) for text in texts]
+    num_chars = sum(map(len, texts))
+    detections = await run_sized(num_chars, services.translator.detect_all, texts)
     return JSONReply([detection_body(detection) for detection in mean_detections(detections)])
 
 
@@ -108,6 +109,9 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     ):
         if value > limit:
             raise InvalidRequestError(f"Invalid request: {name} parameter must be <= {limit}")
+    for name, code in (("source", body.source), ("target", body.target)):
+        if not code.strip():
+            raise InvalidRequestError(f"Invalid request: missing {name} parameter")
     catalog = services.catalog
     is_auto = body.source.strip().lower() == "auto"
     source = None if is_auto else catalog.language(body.source)

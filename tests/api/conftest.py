@@ -1,0 +1,87 @@
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import torch
+
+from model.checkpoints.load import ModelFiles
+from model.engine import Engine
+from service.app import create_app
+from service.messages import WorkerConfig
+from service.worker import load_from_files
+from tests.api.servers import LiveServer, Server, make_settings
+from tests.workers import Script, Threads
+
+Serve = Callable[..., Server]
+ServeLive = Callable[..., LiveServer]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
+    """No setting of whoever runs the tests reaches them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("REGARD_")]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def serve(script: Script) -> Iterator[Serve]:
+    """Starts servers with echoing workers; settings by name."""
+    with ExitStack() as opened:
+
+        def start(is_ready: bool = True, **settings: Any) -> Server:
+            app = create_app(make_settings(**settings), Threads(script.load))
+            server = opened.enter_context(Server(app))
+            return server.until_ready() if is_ready else server
+
+        yield start
+        script.may_load.set()  # so that a test that failed can end its workers
+
+
+@pytest.fixture
+def server(serve: Serve) -> Server:
+    return serve()
+
+
+@pytest.fixture
+def serve_live(script: Script) -> Iterator[ServeLive]:
+    """The same behind uvicorn."""
+    with ExitStack() as opened:
+
+        def start(**settings: Any) -> LiveServer:
+            app = create_app(make_settings(**settings), Threads(script.load))
+            return opened.enter_context(LiveServer(app))
+
+        yield start
+        script.may_finish.set()
+
+
+@pytest.fixture(scope="module")
+def steady_server() -> Iterator[Server]:
+    """One for many requests that leave nothing behind."""
+    with Server(create_app(make_settings(), Threads(Script().load))) as server:
+        yield server.until_ready()
+
+
+@pytest.fixture(scope="session")
+def real_server() -> Iterator[Server]:
+    """The built-in models, in one worker in a thread; small, so that they load soon."""
+    engines: dict[str, Engine] = {}
+
+    def load(files: ModelFiles, config: WorkerConfig) -> Engine:
+        torch.set_num_threads(1)  # more would fight with the other threads of the test
+        if files.name not in engines:
+            engines[files.name] = load_from_files(files, config)
+        return engines[files.name]
+
+    settings = make_settings(device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128)
+    with Server(create_app(settings, Threads(load))) as server:
+        yield server.until_ready()

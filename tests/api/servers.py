@@ -1,0 +1,190 @@
+"""The application as tests reach it: within the process, or behind uvicorn on a free port."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.dependencies import Services
+from service.errors import KINDS, ServiceError
+from service.settings import Settings
+from tests.workers import LIMIT_SECONDS, until
+
+T = TypeVar("T")
+
+
+def read_sample(metrics_text: str, name: str, labels: dict[str, str]) -> float:
+    """The value of one series; a KeyError if there is none."""
+    for family in text_string_to_metric_families(metrics_text):
+        for sample in family.samples:
+            if sample.name == name and sample.labels == labels:
+                return float(sample.value)
+    raise KeyError(f"{name} {labels}")
+
+
+class Server:
+    """The application with its lifespan in an event loop of its own, called over ASGI.
+
+    Requests go through everything but uvicorn. `begin` gives a future, so that many may wait.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.services: Services = app.state.services
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.opened = AsyncExitStack()
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        self.run(self.opened.enter_async_context(self.app.router.lifespan_context(self.app)))
+        transport = httpx.ASGITransport(self.app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://regard")
+        self.client = self.run(self.opened.enter_async_context(client))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.run(self.opened.aclose())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work in the server's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LIMIT_SECONDS)
+
+    def begin(self, method: str, path: str, **request: Any) -> "Future[httpx.Response]":
+        """Sends a request and does not wait."""
+        work = self.client.request(method, path, **request)
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def begin_translate(self, q: str | list[str], **fields: Any) -> "Future[httpx.Response]":
+        """Sends a translation from English to Portuguese, unless fields say otherwise."""
+        return self.begin("POST", "/translate", json=translation(q, **fields))
+
+    def get(self, path: str, **request: Any) -> httpx.Response:
+        """The response to a GET."""
+        return self.begin("GET", path, **request).result(LIMIT_SECONDS)
+
+    def post(self, path: str, **request: Any) -> httpx.Response:
+        """The response to a POST."""
+        return self.begin("POST", path, **request).result(LIMIT_SECONDS)
+
+    def translate(self, q: str | list[str], **fields: Any) -> httpx.Response:
+        """The response to a translation, as `begin_translate` sends it."""
+        return self.begin_translate(q, **fields).result(LIMIT_SECONDS)
+
+    def until_ready(self) -> Self:
+        """The server, once its workers are ready."""
+        supervisor = self.services.supervisor
+        until(lambda: len(supervisor.ready) == supervisor.count)
+        return self
+
+    def until_admitted(self, num_requests: int) -> None:
+        """Waits until so many requests wait for their answer."""
+        until(lambda: self.services.translator.admission.requests == num_requests)
+
+    def token(self, word: str) -> int:
+        """The first token of an English word, for a script to know it by."""
+        return self.services.catalog.models["en-pt"].vocabularies.source.encode(word)[0]
+
+    def sample(self, name: str, **labels: str) -> float:
+        """The value of one series of /metrics."""
+        return read_sample(self.get("/metrics").text, name, labels)
+
+
+def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
+    """The response is that of the error, in the one shape that errors have."""
+    expected = KINDS[kind]
+    body = response.json()
+    assert (response.status_code, body["error_type"]) == (expected.status, expected.error_type)
+    assert body.keys() == {"error", "error_type", "request_id"}
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert response.headers["content-type"] == "application/json"
+    for word in words:
+        assert word in body["error"]
+    if expected.status in (429, 503):
+        assert 1 <= int(response.headers["retry-after"]) <= 60
+
+
+def make_settings(**changes: Any) -> Settings:
+    """Settings of one worker, with changes by name."""
+    values: dict[str, Any] = {"workers": 1, **changes}
+    return Settings(**values)
+
+
+def translation(q: str | list[str], **fields: Any) -> dict[str, Any]:
+    """A body for /translate."""
+    return {"q": q, "source": "en", "target": "pt", **fields}
+
+
+class LiveServer:
+    """The application behind uvicorn, in a thread: for what only sockets show."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.services: Services = app.state.services
+        self.server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                port=0,
+                log_config=None,
+                access_log=False,
+                ws="none",
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self.thread = threading.Thread(target=self.server.run)
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        until(lambda: self.server.started)
+        until(lambda: self.services.supervisor.is_ready)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        self.thread.join()
+
+    def stop(self) -> None:
+        """Does what SIGTERM does."""
+        self.server.should_exit = True
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self.server.servers[0].sockets[0].getsockname()[1]
+        return port
+
+    def connect(self) -> socket.socket:
+        """A connection of a client."""
+        return socket.create_connection(("127.0.0.1", self.port), LIMIT_SECONDS)
+
+    def translate(self, q: str) -> httpx.Response:
+        """The response to a translation."""
+        url = f"http://127.0.0.1:{self.port}/translate"
+        return httpx.post(url, json=translation(q), trust_env=False, timeout=LIMIT_SECONDS)
+
+    def sample(self, name: str, **labels: str) -> float:
+        """The value of one series of /metrics."""
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        return read_sample(httpx.get(url, trust_env=False).text, name, labels)

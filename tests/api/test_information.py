@@ -1,0 +1,244 @@
+"""What clients and operators ask beside translations: health, languages, models, documentation."""
+
+from typing import Any
+
+import pytest
+
+from service.app import CORS_MAX_AGE_SECONDS, create_app
+from service.errors import UnavailableError
+from tests.api.conftest import Serve
+from tests.api.servers import Server, assert_error, make_settings, translation
+from tests.workers import LIMIT_SECONDS, Script, Threads
+
+HEALTH = ("/health", "/health/ready")
+PAGE = {"origin": "http://somewhere.else"}
+
+
+def test_live_server_is_not_ready_until_its_models_are(serve: Serve, script: Script) -> None:
+    script.may_load.clear()
+    server = serve(is_ready=False)
+    assert server.get("/health/live").json() == {"status": "ok"}
+    for path in HEALTH:
+        assert_error(server.get(path), UnavailableError, "the models are loading")
+    assert server.sample("regard_ready") == 0
+    script.may_load.set()
+    server.until_ready()
+    for path in (*HEALTH, "/health/live"):
+        response = server.get(path)
+        assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+def test_server_that_stops_is_not_ready(serve: Serve) -> None:
+    server = serve()
+    server.run(server.services.supervisor.stop())
+    for path in HEALTH:
+        assert_error(server.get(path), UnavailableError, "the server is stopping")
+    assert server.get("/health/live").status_code == 200
+    assert server.sample("regard_ready") == 0
+
+
+def test_request_to_a_closed_scheduler_is_refused(serve: Serve, script: Script) -> None:
+    """What was admitted and waits is told so too."""
+    server = serve(max_rows=1, max_beam_size=1)
+    script.may_finish.clear()
+    begun = [server.begin_translate(text) for text in ("One.", "Two.")]
+    server.until_admitted(2)
+    server.loop.call_soon_threadsafe(server.services.translator.scheduler.close)
+    for reply in begun:
+        assert_error(reply.result(LIMIT_SECONDS), UnavailableError, "the server is stopping")
+    assert_error(server.translate("Three."), UnavailableError, "the server is stopping")
+
+
+def test_health_never_uses_a_model(server: Server, script: Script) -> None:
+    for path in (*HEALTH, "/health/live"):
+        assert server.get(path).status_code == 200
+    assert not script.admitted
+
+
+def test_languages_have_their_targets_themselves_among_them(steady_server: Server) -> None:
+    assert steady_server.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["en", "pt"]},
+        {"code": "pt", "name": "Portuguese", "targets": ["en", "pt"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "names"),
+    [
+        ("pt-BR,pt;q=0.9,en;q=0.5", ["Inglês", "Português"]),
+        ("fr", ["Anglais", "Portugais"]),
+        ("zz", ["English", "Portuguese"]),
+        ("*;;;=", ["English", "Portuguese"]),
+        ("", ["English", "Portuguese"]),
+    ],
+)
+def test_languages_are_named_as_the_reader_would(
+    steady_server: Server, accepted: str, names: list[str]
+) -> None:
+    found = steady_server.get("/languages", headers={"accept-language": accepted}).json()
+    assert [language["name"] for language in found] == names
+
+
+def test_language_that_is_only_a_target_is_not_listed(steady_server: Server) -> None:
+    catalog = steady_server.services.catalog
+    pair = catalog.pairs.pop(("pt", "en"))
+    try:
+        found = steady_server.get("/languages").json()
+    finally:
+        catalog.pairs["pt", "en"] = pair
+    assert [(language["code"], language["targets"]) for language in found] == [("en", ["en", "pt"])]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_body_of_a_get_is_ignored(steady_server: Server, method: str) -> None:
+    """libretranslatepy sends a form with its GET."""
+    response = steady_server.begin(method, "/languages", data={"api_key": "x"}).result()
+    assert response.status_code == (200 if method == "GET" else 405)
+
+
+def test_frontend_settings_are_what_clients_of_libretranslate_expect(server: Server) -> None:
+    response = server.get("/frontend/settings", headers={"accept-language": "pt"})
+    assert response.json() == {
+        "charLimit": -1,
+        "frontendTimeout": 500,
+        "apiKeys": False,
+        "keyRequired": False,
+        "suggestions": False,
+        "filesTranslation": False,
+        "supportedFilesFormat": [],
+        "language": {
+            "source": {"code": "auto", "name": "Auto Detect"},
+            "target": {"code": "pt", "name": "Português"},
+        },
+    }
+
+
+def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script: Script) -> None:
+    script.may_load.clear()
+    server = serve(is_ready=False)
+    loading = server.get("/v1/models").json()
+    assert [model["device"] for model in loading["data"]] == [None, None]
+    script.may_load.set()
+    listed = server.until_ready().get("/v1/models").json()
+    assert listed["object"] == "list"
+    files = server.services.catalog.models["en-pt"].files
+    assert listed["data"][0] == {
+        "id": "en-pt",
+        "object": "model",
+        "created": server.services.started,
+        "owned_by": "regard",
+        "task": "translate",
+        "source": "en",
+        "target": "pt",
+        "revision": files.revision,
+        "device": "cpu",
+        "dtype": "float32",
+    }
+    assert [model["id"] for model in listed["data"]] == ["en-pt", "pt-en"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "language"),
+    [
+        ("Where is the station?", "en"),
+        ("Onde fica a estação?", "pt"),
+        (["Onde fica a estação?", "Quanto custa isto?", "Hello."], "pt"),
+    ],
+)
+def test_detection_ranks_the_served_languages(
+    steady_server: Server, texts: str | list[str], language: str
+) -> None:
+    found = steady_server.post("/detect", json={"q": texts}).json()
+    assert found[0]["language"] == language
+    assert 1 <= len(found) <= 3
+    confidences = [detection["confidence"] for detection in found]
+    assert confidences == sorted(confidences, reverse=True)
+    assert all(0 < confidence <= 100 for confidence in confidences)
+    as_form = steady_server.post("/detect", data={"q": texts}).json()
+    assert as_form == found
+
+
+@pytest.mark.parametrize("text", ["🎉", "12345", " ", "Ω"])
+def test_nothing_detected_is_english_without_confidence(steady_server: Server, text: str) -> None:
+    found = steady_server.post("/detect", json={"q": text}).json()
+    assert found == [{"confidence": 0.0, "language": "en"}]
+
+
+def test_long_list_is_detected(steady_server: Server) -> None:
+    texts = ["Where is the station, and when does the next train leave?"] * 200
+    found = steady_server.post("/detect", json={"q": texts}).json()
+    assert found[0]["language"] == "en"
+
+
+@pytest.mark.parametrize("path", ["/translate", "/nowhere", "/detect"])
+def test_page_of_any_origin_may_read_replies_and_errors(steady_server: Server, path: str) -> None:
+    response = steady_server.post(path, json=translation("Hello."), headers=PAGE)
+    assert response.headers["access-control-allow-origin"] == "*"
+
+
+def test_preflight_is_answered(steady_server: Server) -> None:
+    asked = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, content-type",
+    }
+    response = steady_server.begin("OPTIONS", "/translate", headers={**PAGE, **asked}).result()
+    assert response.status_code == 200
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert response.headers["access-control-allow-methods"] == "GET, POST"
+    allowed = response.headers["access-control-allow-headers"]
+    assert {"Authorization", "Content-Type"} <= set(allowed.split(", "))
+    assert response.headers["access-control-max-age"] == str(CORS_MAX_AGE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def openapi() -> dict[str, Any]:
+    app = create_app(make_settings(), Threads(Script().load))
+    schema: dict[str, Any] = app.openapi()
+    return schema
+
+
+ROUTES = {
+    ("post", "/translate"),
+    ("post", "/detect"),
+    ("get", "/languages"),
+    ("get", "/frontend/settings"),
+    ("get", "/v1/models"),
+    ("get", "/health"),
+    ("get", "/health/live"),
+    ("get", "/health/ready"),
+    ("get", "/metrics"),
+}
+
+
+def test_openapi_has_every_route(openapi: dict[str, Any]) -> None:
+    paths = openapi["paths"]
+    assert {(method, path) for path, methods in paths.items() for method in methods} == ROUTES
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    assert all(operation["description"] for operation in operations)
+    assert len({operation["operationId"] for operation in operations}) == len(ROUTES)
+    assert openapi["info"]["title"] == "Regard"
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_openapi_describes_bodies_and_errors(openapi: dict[str, Any], path: str) -> None:
+    operation = openapi["paths"][path]["post"]
+    for kind in ("application/json", "application/x-www-form-urlencoded"):
+        schema = operation["requestBody"]["content"][kind]["schema"]
+        assert "q" in schema["properties"]
+        assert "q" in schema["required"]
+        assert all(field["description"] for field in schema["properties"].values())
+    for status in ("400", "413", "429", "500", "503", "504"):
+        content = operation["responses"][status]["content"]["application/json"]
+        assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
+    assert openapi["components"]["schemas"]["ErrorBody"]["example"]["error_type"]
+
+
+def test_openapi_names_no_error_that_is_never_sent(openapi: dict[str, Any]) -> None:
+    """FastAPI adds its own 422 wherever it checks a parameter; this server sends 400."""
+    operations = [op for methods in openapi["paths"].values() for op in methods.values()]
+    assert not [op for op in operations if "422" in op["responses"]]
+
+
+def test_documentation_can_be_read(steady_server: Server) -> None:
+    assert steady_server.get("/openapi.json").json()["info"]["version"]
+    assert "Regard" in steady_server.get("/docs").text

@@ -1,0 +1,207 @@
+"""How the server comes up and goes down: the program itself, and uvicorn's part in it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.conftest import ServeLive
+from tests.api.servers import read_sample, translation
+from tests.workers import LIMIT_SECONDS, Script, until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Program:
+    """`regard serve` on a free port, with what it says."""
+
+    def __init__(self, **settings: str) -> None:
+        small = {"REGARD_WORKERS": "1", "REGARD_MAX_ROWS": "8", "REGARD_MAX_BATCH_TOKENS": "128"}
+        environment = {"REGARD_PORT": "0", **small, **settings}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "service", "serve"],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        self.reader = threading.Thread(target=self._listen)
+        self.reader.start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            self.said.extend(lines)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.said)
+
+    def url(self) -> str:
+        """Where it listens, once it says so."""
+        address = re.compile(r"listens on (http://127\.0\.0\.1:\d+) ")
+        until(lambda: address.search(self.text) or self.process.poll() is not None)
+        found = address.search(self.text)
+        assert found, self.text
+        return found[1]
+
+    def children(self) -> list[int]:
+        pid = self.process.pid
+        names = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+        return [int(child) for child in names.split()]
+
+    def status(self) -> int:
+        """Its exit status, once it has ended by itself."""
+        status = self.process.wait(LIMIT_SECONDS)
+        self.reader.join()
+        return status
+
+
+@contextlib.contextmanager
+def program(**settings: str) -> Iterator[Program]:
+    running = Program(**settings)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.status()
+
+
+@pytest.mark.checkpoint
+def test_sigterm_lets_a_request_finish_and_ends_the_workers() -> None:
+    """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
+    texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
+    replies: list[httpx.Response] = []
+    with program(REGARD_DEVICE="cpu") as server, httpx.Client(trust_env=False) as client:
+        url = server.url()
+        assert client.get(f"{url}/health/live").json() == {"status": "ok"}  # models load still
+        until(lambda: client.get(f"{url}/health/ready").status_code == 200)
+        workers = server.children()
+        assert len(workers) == 1
+
+        def ask() -> None:
+            body = translation(texts, beam_size=4)
+            replies.append(
+                httpx.post(f"{url}/translate", json=body, trust_env=False, timeout=LIMIT_SECONDS)
+            )
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        labels = {"task": "translate"}
+        until(
+            lambda: read_sample(
+                client.get(f"{url}/metrics").text, "regard_inflight_requests", labels
+            )
+        )
+        server.process.send_signal(signal.SIGTERM)
+        status = server.status()
+        asking.join()
+        assert status == 0, server.text
+    (reply,) = replies
+    assert reply.status_code == 200
+    assert len(reply.json()["translatedText"]) == len(texts)
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_signal_while_the_models_load_ends_the_program(stop: signal.Signals) -> None:
+    with program() as server:
+        server.url()
+        until(server.children)
+        workers = server.children()
+        server.process.send_signal(stop)
+        assert server.status() == 0, server.text
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
+    assert "Traceback" not in server.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"REGARD_MODELS": "/no/such/folder"}, ["/no/such/folder is not a folder"]),
+        ({"REGARD_MODELS": "package:no-such"}, ["no-such is not installed"]),
+        ({"REGARD_MODELS": "[/red]"}, ["[/red] is not a folder"]),
+        ({"REGARD_PORT": "http"}, ["REGARD_PORT is 'http'", "integer"]),
+        ({"REGARD_PORT": "65536"}, ["REGARD_PORT is '65536'", "65535"]),
+        ({"REGARD_MAX_ROWS": "4"}, ["REGARD_MAX_BEAM_SIZE is 8", "REGARD_MAX_ROWS, which is 4"]),
+        (
+            {"REGARD_LOG_LEVEL": "loud", "REGARD_WORKERS": "-1"},
+            ["REGARD_LOG_LEVEL is 'loud'", "REGARD_WORKERS is '-1'"],
+        ),
+    ],
+)
+def test_bad_setting_ends_the_program_and_is_named(
+    settings: dict[str, str], words: list[str]
+) -> None:
+    with program(**settings) as server:
+        assert server.status() == 1
+    for word in words:
+        assert word in server.text
+    assert "Traceback" not in server.text
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"REGARD_DEVICE": "abacus"}, ["en-pt: device 'abacus' is unknown", "use auto, cpu"]),
+        ({"REGARD_DTYPE": "float7"}, ["en-pt: dtype 'float7' is unknown", "use auto, float32"]),
+    ],
+)
+def test_setting_that_only_a_worker_can_judge_ends_the_program(
+    settings: dict[str, str], words: list[str]
+) -> None:
+    with program(**settings) as server:
+        assert server.status() == 1
+    for word in words:
+        assert word in server.text
+
+
+@pytest.mark.checkpoint
+def test_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with program(REGARD_PORT=str(port)) as server:
+            assert server.status() != 0
+    assert str(port) in server.text
+    assert "address already in use" in server.text
+    assert "listens on" not in server.text
+
+
+def test_request_that_takes_longer_than_the_drain_is_told(
+    serve_live: ServeLive, script: Script
+) -> None:
+    """uvicorn cancels what is left: without an answer, and counted as if it had gone well."""
+    server = serve_live()
+    script.may_finish.clear()
+    body = json.dumps(translation("Hello.")).encode()
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body) + body
+        )
+        until(lambda: script.admitted)
+        server.stop()
+        received = b""
+        while part := connection.recv(4096):
+            received += part
+    head, _, answer = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503")
+    assert b"retry-after: 1" in head
+    assert json.loads(answer)["error_type"] == "unavailable"
+    server.thread.join()
+    registry = server.services.metrics.registry
+    labels = {"task": "translate", "model": "en-pt", "outcome": "unavailable"}
+    assert registry.get_sample_value("regard_requests_total", labels) == 1

@@ -1,0 +1,312 @@
+"""POST /translate: what goes in, what comes out, and that nothing of it is lost."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Serve
+from tests.api.servers import Server
+from tests.workers import Script
+
+LONG = " ".join(f"word{number} and" for number in range(200))
+SPANISH_NAME = "José Ángel"
+
+
+def test_text_in_gives_text_out_and_no_other_key(server: Server) -> None:
+    response = server.translate("Hello world.")
+    assert response.status_code == 200
+    assert response.json() == {"translatedText": "Hello world."}
+    assert response.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("texts", [["Hello."], ["One.", "Two.", "", "One."]])
+def test_list_in_gives_list_out_of_the_same_length(server: Server, texts: list[str]) -> None:
+    assert server.translate(texts).json() == {"translatedText": texts}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"json": {"q": "Good day.", "source": "en", "target": "pt"}},
+        {"data": {"q": "Good day.", "source": "en", "target": "pt"}},
+        {
+            "files": {
+                name: (None, v)
+                for name, v in (("q", "Good day."), ("source", "en"), ("target", "pt"))
+            }
+        },
+        {"params": {"q": "Good day.", "source": "en", "target": "pt"}},
+        {"params": {"source": "en", "target": "pt"}, "data": {"q": "Good day."}},
+        {"params": {"source": "en", "target": "pt"}, "files": {"q": (None, "Good day.")}},
+        {
+            "params": {"q": "Good day.", "source": "en", "target": "pt"},
+            "headers": {"content-type": "text/plain"},
+        },
+    ],
+    ids=["json", "form", "multipart", "query", "form and query", "multipart and query", "no body"],
+)
+def test_parameters_come_in_any_way(server: Server, request_: dict[str, Any]) -> None:
+    response = server.post("/translate", **request_)
+    assert response.json() == {"translatedText": "Good day."}
+
+
+def test_repeated_form_field_is_a_list(server: Server) -> None:
+    form = {"q": ["One.", "Two.", "Three."], "source": "en", "target": "pt"}
+    assert server.post("/translate", data=form).json() == {"translatedText": form["q"]}
+
+
+@pytest.mark.parametrize("kind", ["data", "files"])
+def test_line_ends_of_forms_become_lf(server: Server, kind: str) -> None:
+    fields: dict[str, Any] = {"q": "One.\r\nTwo.\r\n", "source": "en", "target": "pt"}
+    if kind == "files":
+        fields = {name: (None, value) for name, value in fields.items()}
+    response = server.post("/translate", **{kind: fields})
+    assert response.json() == {"translatedText": "One.\nTwo.\n"}
+
+
+def test_line_ends_of_json_stay(server: Server) -> None:
+    assert server.translate("One.\r\nTwo.\r\n").json() == {"translatedText": "One.\r\nTwo.\r\n"}
+
+
+def test_form_is_read_as_utf8(server: Server) -> None:
+    form = {"q": SPANISH_NAME, "source": "en", "target": "en"}
+    assert server.post("/translate", data=form).json() == {"translatedText": SPANISH_NAME}
+
+
+def test_multipart_text_may_be_as_large_as_a_body(serve: Serve) -> None:
+    """The parser has a limit of its own, 1 MiB a part."""
+    server = serve(max_pending_tokens=1_000_000)
+    text = "a word\n" * 200_000
+    fields = {"q": (None, text), "source": (None, "en"), "target": (None, "en")}
+    response = server.post("/translate", files=fields)
+    assert response.status_code == 200, response.text
+    assert response.json() == {"translatedText": text}
+
+
+def test_source_auto_is_detected_for_each_text(server: Server, script: Script) -> None:
+    texts = ["The weather is very nice today.", "O tempo está muito bom hoje.", "🎉"]
+    body = server.translate(texts, source="auto").json()
+    assert body.keys() == {"translatedText", "detectedLanguage"}
+    assert body["translatedText"] == texts
+    assert [found["language"] for found in body["detectedLanguage"]] == ["en", "pt", "en"]
+    assert all(found.keys() == {"confidence", "language"} for found in body["detectedLanguage"])
+    confidences = [found["confidence"] for found in body["detectedLanguage"]]
+    assert 50 < confidences[0] <= 100
+    assert 50 < confidences[1] <= 100
+    assert confidences[2] == 0
+    assert len(script.admitted) == 1  # the text that is Portuguese already is no work
+
+
+def test_detected_language_of_one_text_is_no_list(server: Server) -> None:
+    body = server.translate("Where is the railway station?", source="AUTO ").json()
+    assert body["detectedLanguage"]["language"] == "en"
+
+
+def test_text_that_needs_no_model_counts_under_that_of_the_others(server: Server) -> None:
+    texts = ["The weather is very nice today.", "12"]
+    assert server.translate(texts, source="auto").json()["translatedText"] == texts
+    labels = {"task": "translate", "outcome": "ok", "model": "en-pt"}
+    assert server.sample("regard_requests_total", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ",
+        "\n\n\t",
+        " " * 10_000,
+        "🎉🎊 👩‍👩‍👧",
+        "... --- !!",
+        "\x00",
+        "\x01\x02\x7f\x9f",
+        "\u200f\u202e",
+        "\ufeff",
+    ],
+)
+def test_text_without_letters_is_given_back(server: Server, script: Script, text: str) -> None:
+    assert server.translate(text).json() == {"translatedText": text}
+    assert not script.admitted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  One.  \n\n\tTwo. 🎉\r\n Three.\n",
+        "One.\u2028Two.\u00a0 \u3000Three.",
+        "- One.\n- Two.\n\n1. Three.\n",
+    ],
+)
+def test_white_space_and_symbols_around_sentences_stay(server: Server, text: str) -> None:
+    assert server.translate(text).json() == {"translatedText": text}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\x00b",
+        "\x00hello\x1b[31m",
+        "שלום עולם",
+        "مرحبا بالعالم",
+        "你好。世界。",
+        "ﷺ ﷺ",
+        "e\u0301\u0301",
+    ],
+)
+def test_unusual_text_is_answered(server: Server, text: str) -> None:
+    response = server.translate(text)
+    assert response.status_code == 200
+    assert isinstance(response.json()["translatedText"], str)
+    assert server.translate(text, source="pt").json() == {"translatedText": text}
+
+
+def test_identical_source_and_target_give_the_text_back(server: Server, script: Script) -> None:
+    text = "  Nothing\u00a0to do.\r\n\x00 Really?"
+    body = server.translate(
+        text, source="pt", target="pt", alternatives=2, return_scores=True
+    ).json()
+    assert body == {"translatedText": text, "alternatives": [], "scores": []}
+    assert not script.admitted
+
+
+def test_sentence_that_is_too_long_is_cut_and_nothing_lost(serve: Serve, script: Script) -> None:
+    server = serve(max_source_tokens=32)
+    body = server.translate(LONG + ".").json()
+    assert body["translatedText"].split() == f"{LONG}.".split()
+    assert len(script.admitted) > 10
+    assert all(len(sequence.source) <= 32 for sequence in script.admitted)
+    labels = {"task": "translate", "model": "en-pt"}
+    assert server.sample("regard_truncated_inputs_total", **labels) == 1
+    server.translate("It is short.")
+    assert server.sample("regard_truncated_inputs_total", **labels) == 1
+
+
+@pytest.mark.parametrize("code", ["pt-BR", "PT_br", " pt ", "pt-PT"])
+def test_regional_code_means_the_language(server: Server, script: Script, code: str) -> None:
+    assert server.translate("Hello.", target=code).json() == {"translatedText": "Hello."}
+    assert len(script.admitted) == 1
+    assert server.translate("Olá.", source=code, target="EN-us").status_code == 200
+
+
+def test_alternatives_are_other_texts(server: Server, script: Script) -> None:
+    body = server.translate("One two three.", alternatives=3).json()
+    assert body.keys() == {"translatedText", "alternatives"}
+    assert body["translatedText"] == "One two three."
+    assert 1 <= len(body["alternatives"]) <= 3
+    assert len({body["translatedText"], *body["alternatives"]}) == 1 + len(body["alternatives"])
+    assert script.admitted[0].options.beam_size == 4
+    assert script.admitted[0].options.num_hypotheses == 4
+
+
+def test_alternatives_of_a_list_are_lists(server: Server) -> None:
+    body = server.translate(["One two three.", ""], alternatives=1).json()
+    assert [len(found) for found in body["alternatives"]] == [1, 0]
+
+
+def test_no_alternatives_asked_for_is_no_key(server: Server) -> None:
+    assert server.translate("Hello.", alternatives=0).json().keys() == {"translatedText"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "beam"), [({}, 1), ({"beam_size": 5}, 5), ({"beam_size": 2, "alternatives": 3}, 4)]
+)
+def test_beam_is_as_wide_as_asked_for_and_needed(
+    server: Server, script: Script, fields: dict[str, int], beam: int
+) -> None:
+    server.translate("Hello.", **fields)
+    assert script.admitted[0].options.beam_size == beam
+
+
+def test_scores_come_a_sentence_at_a_time(server: Server) -> None:
+    body = server.translate(["One. Two.", "Three."], return_scores=True).json()
+    assert [len(scores) for scores in body["scores"]] == [2, 1]
+    for scores in body["scores"]:
+        for sentence in scores:
+            assert sentence.keys() == {"score", "tokens"}
+            assert {token["log_prob"] for token in sentence["tokens"]} == {-0.5}
+            assert sentence["tokens"][-1]["token"] == "</s>"
+    single = server.translate("One. Two.", return_scores=True).json()
+    assert single["scores"] == body["scores"][0]
+
+
+def test_text_is_one_sentence_where_it_is_not_to_be_split(server: Server, script: Script) -> None:
+    assert server.translate(" One. Two.\n", split_sentences=False).json() == {
+        "translatedText": " One. Two.\n"
+    }
+    assert len(script.admitted) == 1
+    server.translate("One. Two.", split_sentences=True)
+    assert len(script.admitted) == 3
+
+
+def test_long_list_keeps_its_order(server: Server) -> None:
+    texts = [f"Sentence number {number}." for number in range(60)]
+    assert server.translate(texts).json() == {"translatedText": texts}
+
+
+def test_large_text_is_taken_apart_in_a_thread(server: Server) -> None:
+    text = "This is a sentence of some words. " * 300
+    assert server.translate(text).json() == {"translatedText": text}
+
+
+@pytest.mark.parametrize("form", [{"split_sentences": "false"}, {"split_sentences": "0"}])
+def test_forms_spell_booleans(server: Server, script: Script, form: dict[str, str]) -> None:
+    fields = {"q": "One. Two.", "source": "en", "target": "pt", **form}
+    assert server.post("/translate", data=fields).status_code == 200
+    assert len(script.admitted) == 1
+
+
+@pytest.mark.parametrize("key", ["", "secret", None])
+def test_api_key_is_not_looked_at(server: Server, key: str | None) -> None:
+    """Mastodon sends null where none is set."""
+    assert server.translate("Hello.", api_key=key).status_code == 200
+
+
+@pytest.mark.checkpoint
+def test_built_in_models_translate(real_server: Server) -> None:
+    there = real_server.translate("The world is beautiful.").json()["translatedText"]
+    assert "mundo" in there
+    back = real_server.translate(there, source="pt", target="en").json()["translatedText"]
+    assert "world" in back
+    body = real_server.translate([there], source="auto", target="en").json()
+    assert body["translatedText"] == [back]
+    assert body["detectedLanguage"][0]["language"] == "pt"
+
+
+@pytest.mark.checkpoint
+def test_same_sentence_gets_the_same_answer_alone_and_among_others(real_server: Server) -> None:
+    texts = [f"I have {number} books about the history of trains." for number in range(2, 12)]
+    alone = [real_server.translate(text).json()["translatedText"] for text in texts]
+    assert real_server.translate(texts).json()["translatedText"] == alone
+    begun = [real_server.begin_translate(text) for text in reversed(texts)]
+    assert [reply.result().json()["translatedText"] for reply in reversed(begun)] == alone
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_scores_add_up(real_server: Server, beam_size: int) -> None:
+    text = "The cat sat on the mat."
+    fields = {"beam_size": beam_size, "return_scores": True}
+    body = real_server.translate(text, **fields).json()
+    (sentence,) = body["scores"]
+    log_probs = [token["log_prob"] for token in sentence["tokens"]]
+    assert all(log_prob <= 0 for log_prob in log_probs)
+    assert sentence["score"] == pytest.approx(sum(log_probs) / len(log_probs), abs=1e-5)
+    *pieces, end = [token["token"] for token in sentence["tokens"]]
+    assert end == "</s>"
+    assert "".join(pieces).replace("▁", " ").strip() == body["translatedText"]
+    plain = real_server.translate(text, beam_size=beam_size).json()
+    assert plain == {"translatedText": body["translatedText"]}
+
+
+@pytest.mark.checkpoint
+def test_alternatives_of_the_model_differ(real_server: Server) -> None:
+    body = real_server.translate("Good morning, my friend.", alternatives=3).json()
+    assert len({body["translatedText"], *body["alternatives"]}) == 1 + len(body["alternatives"])
+    assert len(body["alternatives"]) == 3
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize(
+    "text", ["\x00", "a\x00b", "שלום עולם", "word " * 300, "x" * 5000, "你好" * 300]
+)
+def test_model_takes_whatever_comes(real_server: Server, text: str) -> None:
+    assert real_server.translate(text).status_code == 200

@@ -1,0 +1,179 @@
+"""Workers that die: their sentences are tried once more, and others take their place."""
+
+import asyncio
+import os
+import signal
+import socket
+
+import pytest
+
+from model.errors import CheckpointNotFoundError
+from service.app import create_app
+from service.errors import UnavailableError
+from service.supervisor import WorkerProcess, start_process
+from tests.api.conftest import Serve
+from tests.api.servers import Server, assert_error, make_settings
+from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until
+
+
+def restarts(server: Server) -> float:
+    return server.sample("regard_engine_restarts_total")
+
+
+def test_sentence_of_a_worker_that_died_is_tried_once_more(serve: Serve, script: Script) -> None:
+    server = serve()
+    script.fatal.append(server.token("Hello"))
+    assert server.translate(["Hello.", "Bye."]).json() == {"translatedText": ["Hello.", "Bye."]}
+    assert restarts(server) == 1
+    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
+    assert server.sample("regard_ready") == 1
+
+
+def test_sentence_that_two_workers_died_over_is_given_up(serve: Serve, script: Script) -> None:
+    server = serve()
+    hello = server.token("Hello")
+    script.fatal += [hello, hello]
+    response = server.translate("Hello.")
+    assert_error(response, UnavailableError, "died twice")
+    labels = {"task": "translate", "model": "en-pt", "outcome": "unavailable"}
+    assert server.sample("regard_requests_total", **labels) == 1
+    server.until_ready()
+    assert restarts(server) == 2
+    assert server.translate("Hello.").status_code == 200
+    assert server.services.translator.admission.requests == 0
+
+
+def test_other_worker_takes_over(serve: Serve, script: Script) -> None:
+    """What waits and what the dead worker held is done by the one that is left."""
+    server = serve(workers=2, max_rows=2, max_beam_size=2)
+    starter = server.services.supervisor.start_worker
+    assert isinstance(starter, Threads)
+    script.may_finish.clear()
+    texts = [f"Sentence {number}." for number in range(8)]
+    begun = [server.begin_translate(text) for text in texts]
+    until(lambda: len(script.admitted) == 4)
+    script.may_load.clear()  # the dead one does not come back
+    starter.started[0].kill()
+    until(lambda: len(server.services.supervisor.ready) == 1)
+    script.may_finish.set()
+    assert [reply.result(LIMIT_SECONDS).json()["translatedText"] for reply in begun] == texts
+    assert server.get("/health/ready").status_code == 200
+    script.may_load.set()
+    server.until_ready()
+    assert server.sample("regard_decode_slots", model="en-pt", state="free") == 4
+
+
+def test_what_waits_is_kept_while_the_only_worker_starts_again(
+    serve: Serve, script: Script
+) -> None:
+    server = serve(max_rows=1, max_beam_size=1)
+    script.may_finish.clear()
+    begun = [server.begin_translate(f"Sentence {number}.") for number in range(3)]
+    until(lambda: len(script.admitted) == 1)
+    server.until_admitted(3)
+    script.may_load.clear()
+    script.fatal += script.admitted[0].source[:1]
+    until(lambda: not server.services.supervisor.is_ready)
+    assert_error(server.translate("Too early."), UnavailableError, "try again")
+    assert_error(server.get("/health/ready"), UnavailableError)
+    assert server.sample("regard_ready") == 0
+    assert server.sample("regard_decode_slots", model="en-pt", state="free") == 0
+    script.may_finish.set()
+    script.may_load.set()
+    assert {reply.result(LIMIT_SECONDS).status_code for reply in begun} == {200}
+
+
+def test_model_that_cannot_be_loaded_ends_the_server(script: Script) -> None:
+    script.load_error = CheckpointNotFoundError("the weights are not there")
+    told: list[str] = []
+    app = create_app(make_settings(workers=2), Threads(script.load), told.append)
+    with Server(app) as server:
+        until(lambda: told)
+        response = server.get("/health/ready")
+        assert_error(response, UnavailableError, "en-pt: the weights are not there")
+        assert response.headers["retry-after"] == "60"
+        assert server.get("/health/live").status_code == 200
+        assert_error(server.translate("Hello."), UnavailableError)
+        until(lambda: all(task.done() for task in server.services.supervisor.tasks))
+        assert told == ["en-pt: the weights are not there"]
+        assert restarts(server) == 0
+
+
+def test_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
+    threads = Threads(script.load)
+    faults = [OSError(11, "no more processes")]
+
+    async def start(connection: socket.socket, num_threads: int) -> WorkerProcess:
+        if faults:
+            raise faults.pop()
+        return await threads(connection, num_threads)
+
+    with Server(create_app(make_settings(), start)) as server:
+        server.until_ready()
+        assert server.translate("Hello.").status_code == 200
+        assert restarts(server) == 1
+
+
+def test_worker_that_dies_while_it_loads_is_started_again(serve: Serve, script: Script) -> None:
+    script.may_load.clear()
+    server = serve(is_ready=False)
+    starter = server.services.supervisor.start_worker
+    assert isinstance(starter, Threads)
+    until(lambda: starter.started)
+    starter.started[0].kill()
+    script.may_load.set()
+    server.until_ready()
+    assert len(starter.started) == 2
+
+
+def test_end_does_not_wait_for_a_worker_to_be_started_again(serve: Serve, script: Script) -> None:
+    """A supervisor that slept between two attempts went on to start another when it was to end."""
+    server = serve(workers=2)
+    starter = server.services.supervisor.start_worker
+    assert isinstance(starter, Threads)
+    starter.started[0].kill()
+    until(lambda: restarts(server) == 1)
+    server.run(server.services.supervisor.stop())
+    assert all(task.done() for task in server.services.supervisor.tasks)
+    assert not any(worker.thread.is_alive() for worker in starter.started)
+
+
+def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
+    given: list[int] = []
+
+    class Counted(Threads):
+        async def __call__(self, connection: socket.socket, num_threads: int) -> ThreadWorker:
+            given.append(num_threads)
+            return await super().__call__(connection, num_threads)
+
+    app = create_app(make_settings(workers=len(os.sched_getaffinity(0)) * 2), Counted(script.load))
+    with Server(app) as server:
+        server.until_ready()
+    assert set(given) == {1}
+
+
+@pytest.mark.checkpoint
+def test_killed_process_is_replaced_and_its_request_answered() -> None:
+    pids: list[int] = []
+
+    async def start(connection: socket.socket, num_threads: int) -> WorkerProcess:
+        process = await start_process(connection, num_threads)
+        assert isinstance(process, asyncio.subprocess.Process)
+        pids.append(process.pid)
+        return process
+
+    texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
+    settings = make_settings(device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128)
+    with Server(create_app(settings, start)) as server:
+        server.until_ready()
+        begun = server.begin_translate(texts)
+        until(lambda: server.sample("regard_decode_slots", model="en-pt", state="used"))
+        os.kill(pids[0], signal.SIGKILL)
+        response = begun.result(LIMIT_SECONDS)
+        assert response.status_code == 200
+        assert len(response.json()["translatedText"]) == len(texts)
+        assert restarts(server) == 1
+        assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

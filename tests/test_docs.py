@@ -1,0 +1,87 @@
+"""What an operator can set, meet or call stands in the README or in docs/."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.app import create_app
+from service.errors import KINDS, Kind
+from service.metrics import Metrics
+from service.settings import Settings
+from tests.api.servers import make_settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(scope="module")
+def pages() -> str:
+    return "\n".join(page.read_text("utf-8") for page in PAGES)
+
+
+def is_named(name: str, text: str) -> bool:
+    """Whether a text has a name as a word of its own, not only as a part of another."""
+    return re.search(rf"(?<![\w/]){re.escape(name)}(?![\w/]*\w)", text) is not None
+
+
+def spellings(default: object) -> set[str]:
+    """How a default may be written: 60.0 and 60 are the same."""
+    if isinstance(default, tuple):
+        return {",".join(default)}
+    return {str(default), f"{default:g}"} if isinstance(default, float) else {str(default)}
+
+
+@pytest.mark.parametrize("field", Settings.model_fields)
+def test_setting_is_described_with_its_default(pages: str, field: str) -> None:
+    """In one row of a table, each in code type."""
+    name = f"REGARD_{field.upper()}"
+    rows = [line for line in pages.splitlines() if f"`{name}`" in line]
+    assert rows, f"{name} is not described"
+    defaults = spellings(Settings.model_fields[field].default)
+    assert [row for row in rows for default in defaults if f"`{default}`" in row], (
+        f"{name} is described, but not with its default, {' or '.join(defaults)}"
+    )
+
+
+def test_no_setting_is_described_that_does_not_exist(pages: str) -> None:
+    known = {f"REGARD_{field.upper()}" for field in Settings.model_fields}
+    client = {"REGARD_URL"}  # of `regard bench`
+    named = set(re.findall(r"\bREGARD_[A-Z_]*[A-Z]\b", pages))
+    assert named <= known | client
+
+
+def metric_names() -> list[str]:
+    families = [
+        family for family in Metrics().registry.collect() if family.name.startswith("regard")
+    ]
+    return [f.name + "_total" * (f.type == "counter") for f in families]
+
+
+@pytest.mark.parametrize("name", metric_names())
+def test_metric_is_described(pages: str, name: str) -> None:
+    assert is_named(name, pages)
+
+
+def test_no_metric_is_described_that_does_not_exist(pages: str) -> None:
+    known = metric_names()
+    for name in set(re.findall(r"\bregard_[a-z_]*[a-z]\b", pages)):
+        assert re.sub("_(bucket|sum|count)$", "", name) in known, name
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.error_type)
+def test_error_type_is_described(pages: str, kind: Kind) -> None:
+    assert any(
+        is_named(kind.error_type, line) and is_named(str(kind.status), line)
+        for line in pages.splitlines()
+    )
+
+
+def routes() -> list[str]:
+    paths = create_app(make_settings()).openapi()["paths"]
+    return [*paths, "/docs"]
+
+
+@pytest.mark.parametrize("path", routes())
+def test_route_is_described(pages: str, path: str) -> None:
+    assert is_named(path, pages)

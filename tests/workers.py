@@ -1,0 +1,202 @@
+"""Device workers in threads of the test, with an engine that echoes.
+
+The threads run the real `Worker` over the real socket pair: messages, reports, isolation and the
+end of a worker are the product's own. Only the engine is a fake, which is enough because the server
+knows an engine by the sequences that it takes, gives back and counts; which tokens a Transformer
+chooses is proved elsewhere.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import cast
+
+import torch
+
+from model.checkpoints.load import ModelFiles
+from model.engine import Engine
+from model.errors import CheckpointError
+from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
+from model.sequence import Sequence as SourceSequence
+from service.channel import Channel
+from service.messages import WorkerConfig
+from service.worker import LoadEngine, Worker
+
+LIMIT_SECONDS = 60.0
+PULSE_SECONDS = 0.002
+DEFAULT_ROWS = 8
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Waits for what another thread does; the limit only ends a test that has failed."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("it did not come about")
+        time.sleep(PULSE_SECONDS)
+
+
+class Died(BaseException):
+    """What a worker's thread ends by, as a process would by a signal."""
+
+
+def opened() -> threading.Event:
+    """An event that is set."""
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class Script:
+    """What the engines of a test do, and what they have been given.
+
+    Attributes:
+        may_load: Until it is set, no engine loads.
+        may_finish: Until it is set, sequences stay in the batch; aborts are still taken.
+        stuck: Tokens whose sequences never finish.
+        num_steps: After how many steps a sequence is finished.
+        poison: Tokens that make a step fail in whose batch they are.
+        no_memory: Tokens for which a batch of more than one is too large.
+        fatal: Tokens at which the worker dies, as often as they stand here.
+        load_error: Raised in place of loading.
+        admitted: Every sequence that an engine took, in order.
+        aborted: Ids of every sequence that was taken out.
+    """
+
+    may_load: threading.Event = field(default_factory=opened)
+    may_finish: threading.Event = field(default_factory=opened)
+    stuck: set[int] = field(default_factory=set)
+    num_steps: int = 2
+    poison: set[int] = field(default_factory=set)
+    no_memory: set[int] = field(default_factory=set)
+    fatal: list[int] = field(default_factory=list)
+    load_error: CheckpointError | None = None
+    admitted: list[SourceSequence] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
+
+    def load(self, _files: ModelFiles, config: WorkerConfig) -> Engine:
+        """A LoadEngine."""
+        assert self.may_load.wait(LIMIT_SECONDS)
+        if self.load_error is not None:
+            raise self.load_error
+        rows = config.limits.max_rows or DEFAULT_ROWS
+        return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
+
+
+class EchoEngine:
+    """Translates every sequence to itself, less its first tokens in the alternatives."""
+
+    def __init__(self, limits: EngineLimits, script: Script) -> None:
+        self.limits = limits
+        self.script = script
+        self.model = SimpleNamespace(device=torch.device("cpu"), dtype=torch.float32)
+        self.clear()
+
+    def clear(self) -> None:
+        self.running: dict[int, tuple[SourceSequence, int]] = {}
+        self.stats: list[BatchStats] = []
+
+    @property
+    def num_rows(self) -> int:
+        return sum(sequence.options.beam_size for sequence, _ in self.running.values())
+
+    @property
+    def free_rows(self) -> int:
+        return self.limits.max_rows - self.num_rows
+
+    def drain_stats(self) -> list[BatchStats]:
+        stats, self.stats = self.stats, []
+        return stats
+
+    def admit(self, sequences: Sequence[SourceSequence]) -> None:
+        assert sum(sequence.options.beam_size for sequence in sequences) <= self.free_rows
+        longest = max((len(sequence.source) for sequence in sequences), default=0)
+        assert longest <= self.limits.max_source_tokens
+        for sequence in sequences:
+            self.running[sequence.id] = sequence, 0
+            self.script.admitted.append(sequence)
+        tokens = sum(len(sequence.source) for sequence in sequences)
+        padding = longest * len(sequences) - tokens
+        self.stats.append(BatchStats("encode", len(sequences), tokens, padding))
+
+    def abort(self, sequence_id: int) -> bool:
+        if self.running.pop(sequence_id, None) is None:
+            return False
+        self.script.aborted.append(sequence_id)
+        return True
+
+    def step(self) -> list[Finished]:
+        if not self.running:
+            return []
+        self._fail_if_scripted()
+        # Not longer, so that the worker goes on to hear of aborts.
+        may_finish = self.script.may_finish.wait(PULSE_SECONDS)
+        self.stats.append(BatchStats("decode", self.num_rows, self.num_rows, 0))
+        if not may_finish:
+            return []
+        for sequence_id, (sequence, steps) in self.running.items():
+            self.running[sequence_id] = sequence, steps + 1
+        ended = [s for s, steps in self.running.values() if steps >= self.script.num_steps]
+        done = [sequence for sequence in ended if not self.script.stuck & {*sequence.source}]
+        for sequence in done:
+            del self.running[sequence.id]
+        return [Finished(sequence.id, hypotheses(sequence)) for sequence in done]
+
+    def _fail_if_scripted(self) -> None:
+        tokens = {token for sequence, _ in self.running.values() for token in sequence.source}
+        for token in tokens.intersection(self.script.fatal):
+            self.script.fatal.remove(token)
+            raise Died
+        if len(self.running) > 1 and tokens & self.script.no_memory:
+            raise torch.OutOfMemoryError("tried to allocate more than there is")
+        if tokens & self.script.poison:
+            raise RuntimeError("a fault of the device")
+
+
+def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
+    """As many as are asked for, of -0.5 a token where scores are."""
+    options = sequence.options
+    versions = [sequence.source[rank:] or sequence.source for rank in range(options.num_hypotheses)]
+    if options.beam_size == 1 and not options.return_scores:
+        return [Hypothesis(tokens) for tokens in versions]
+    return [Hypothesis(tokens, [-0.5] * len(tokens), -0.5) for tokens in versions]
+
+
+class ThreadWorker:
+    """A worker in a thread, on its own descriptor of the socket."""
+
+    def __init__(self, connection: socket.socket, load: LoadEngine) -> None:
+        self.connection = connection.dup()
+        self.worker = Worker(Channel(self.connection), load)
+        self.thread = threading.Thread(target=self._work)
+        self.thread.start()
+
+    def _work(self) -> None:
+        with self.connection, contextlib.suppress(Died):
+            self.worker.run()
+
+    async def wait(self) -> int:
+        await asyncio.to_thread(self.thread.join)
+        return 0
+
+    def kill(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended already
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class Threads:
+    """A StartWorker; it remembers what it has started."""
+
+    def __init__(self, load: LoadEngine) -> None:
+        self.load = load
+        self.started: list[ThreadWorker] = []
+
+    async def __call__(self, connection: socket.socket, _threads: int) -> ThreadWorker:
+        self.started.append(ThreadWorker(connection, self.load))
+        return self.started[-1]
