@@ -73,6 +73,7 @@ def create_app(
         allow_origins=["*"],
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After", "Server-Timing", "X-Request-Id"],
         max_age=CORS_MAX_AGE_SECONDS,
     )
     return app

@@ -222,7 +222,6 @@ class Worker:
                 done=self.done,
                 failed=self.failed,
                 batches={name: engine.drain_stats() for name, engine in self.engines.items()},
-                rows_live={name: engine.num_rows for name, engine in self.engines.items()},
                 splits=dict(self.splits),
                 out_of_memory=dict(self.out_of_memory),
                 memory_bytes=memory_bytes(),

@@ -153,7 +153,10 @@ def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
 
 
 @pytest.mark.checkpoint
-def test_killed_process_is_replaced_and_its_request_answered() -> None:
+def test_killed_process_is_replaced_and_its_request_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # the machine may have other work
     pids: list[int] = []
 
     async def start(connection: socket.socket, num_threads: int) -> WorkerProcess:

@@ -1,9 +1,11 @@
+from typing import cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import Tokenizer
+from model.tokenization import Encoding, Tokenizer
 from service.fitting import WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
 from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
@@ -99,3 +101,21 @@ def test_sentence_without_tokens_is_kept_as_a_separator(tokenizer: Tokenizer) ->
     fitted = fit_sentences(segments, tokenizer, 31)
     assert fitted.segments == Segments((f"<{nothing}|", ">"), ("Hello.",))
     assert fitted.num_cut == 0
+
+
+class Contrary:
+    """A tokenizer for which a text alone has twice the tokens that it has inside another."""
+
+    def encode(self, text: str) -> list[int]:
+        return [*range(len(text))]
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        offsets = [(at, min(at + 2, len(text))) for at in range(0, len(text), 2)]
+        pieces = [text[start:end] for start, end in offsets]
+        return Encoding([*range(len(offsets))], pieces, offsets)
+
+
+def test_piece_that_has_more_tokens_alone_is_cut_again() -> None:
+    pieces = cut_sentence("x" * 100, cast("Tokenizer", Contrary()), 15)
+    assert joined(pieces) == "x" * 100
+    assert max(len(ids) for _, _, ids in pieces) == 15

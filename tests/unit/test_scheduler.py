@@ -290,3 +290,26 @@ def test_figures_of_a_report_are_counted() -> None:
         assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 6 / 16
 
     run(test)
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "die"])
+@pytest.mark.parametrize("has_died_before", [False, True])
+def test_what_happens_in_the_moment_of_a_cancellation_is_nobodys(
+    end: str, has_died_before: bool
+) -> None:
+    """The future is cancelled already; the request has not run since to say so."""
+
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler)
+        task = begin(scheduler, sentences(1))
+        await settle()
+        if has_died_before:
+            worker.die()
+            worker = FakeWorker(scheduler)
+        task.cancel()
+        getattr(worker, end)(*([] if end == "die" else [1]))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert_idle(scheduler)
+
+    run(test)

@@ -1,0 +1,97 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.requests import Request
+from starlette.types import Message
+
+from service.disconnect import ClientDisconnectedError, unless_disconnected
+from tests.unit.scheduling import settle
+
+
+class Client:
+    """The other end of a request; `go` closes it."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.request = Request({"type": "http"}, self.messages.get)
+
+    def go(self) -> None:
+        self.messages.put_nowait({"type": "http.disconnect"})
+
+
+def run(test: Callable[[Client], Awaitable[None]]) -> None:
+    """Runs a test in a loop, of which no task may be left."""
+
+    async def main() -> None:
+        await test(Client())
+        await settle()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+async def work(ended: list[str]) -> str:
+    """Waits without end, and tells how it ended."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await asyncio.sleep(0)  # as one that has to tidy up
+        ended.append("cancelled")
+        raise
+    return "done"
+
+
+def test_result_is_given_while_the_client_is_there() -> None:
+    async def test(client: Client) -> None:
+        async def answer() -> str:
+            await asyncio.sleep(0)
+            return "done"
+
+        assert await unless_disconnected(client.request, answer()) == "done"
+
+    run(test)
+
+
+def test_error_of_the_work_is_raised() -> None:
+    async def test(client: Client) -> None:
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await unless_disconnected(client.request, fail())
+
+    run(test)
+
+
+@pytest.mark.parametrize("comes_first", [None, {"type": "http.request", "body": b""}])
+def test_work_ends_before_its_caller_is_told_that_the_client_has_gone(
+    comes_first: Message | None,
+) -> None:
+    async def test(client: Client) -> None:
+        ended: list[str] = []
+        if comes_first is not None:
+            client.messages.put_nowait(comes_first)
+        waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
+        await settle()
+        assert not waiting.done()
+        client.go()
+        with pytest.raises(ClientDisconnectedError):
+            await waiting
+        assert ended == ["cancelled"]
+
+    run(test)
+
+
+def test_cancelled_caller_ends_the_work() -> None:
+    async def test(client: Client) -> None:
+        ended: list[str] = []
+        waiting = asyncio.create_task(unless_disconnected(client.request, work(ended)))
+        await settle()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ended == ["cancelled"]
+
+    run(test)
