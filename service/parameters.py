@@ -60,7 +60,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         RequestTooLargeError: It is over the limit, or says that it will be.
         InvalidRequestError: It is compressed.
     """
-    encoding = request.headers.get("content-encoding", "identity")
+    encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise InvalidRequestError(
             f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"

@@ -1,6 +1,6 @@
 """What clients send and get, with limits and examples; LibreTranslate's shapes and our extras."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -37,7 +37,7 @@ class TranslateRequest(BaseModel):
     target: str = Field(description="Language code.")
     format: Literal["text"] = Field("text", description="`text`.")
     alternatives: int = Field(0, ge=0, description="How many other translations to give.")
-    api_key: str | None = Field(None, description="Accepted, and not looked at.")
+    api_key: Any = Field(None, description="Accepted, and not looked at.")
     beam_size: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Hypotheses kept while decoding; 1, the default, is greedy."
     )
@@ -89,7 +89,7 @@ class DetectRequest(BaseModel):
     """`POST /detect`."""
 
     q: str | list[str] = Field(description="Text, or list of texts, in one language.")
-    api_key: str | None = Field(None, description="Accepted, and not looked at.")
+    api_key: Any = Field(None, description="Accepted, and not looked at.")
 
 
 class Language(BaseModel):

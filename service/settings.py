@@ -59,10 +59,13 @@ class Settings(BaseSettings):
         16, description="A request of more sentences waits in the bulk lane."
     )
     request_timeout_seconds: float = Field(
-        60.0, gt=0, description="A request not answered by then gets 504."
+        60.0, gt=0, allow_inf_nan=False, description="A request not answered by then gets 504."
     )
     drain_timeout_seconds: float = Field(
-        30.0, gt=0, description="How long SIGTERM waits for requests already admitted."
+        30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long SIGTERM waits for requests already admitted.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged; never texts or keys."

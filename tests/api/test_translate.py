@@ -254,8 +254,8 @@ def test_forms_spell_booleans(server: Server, script: Script, form: dict[str, st
     assert len(script.admitted) == 1
 
 
-@pytest.mark.parametrize("key", ["", "secret", None])
-def test_api_key_is_not_looked_at(server: Server, key: str | None) -> None:
+@pytest.mark.parametrize("key", ["", "secret", None, 1])
+def test_api_key_is_not_looked_at(server: Server, key: str | int | None) -> None:
     """Mastodon sends null where none is set."""
     assert server.translate("Hello.", api_key=key).status_code == 200
 

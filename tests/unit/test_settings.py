@@ -55,6 +55,8 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("drain_timeout_seconds", "inf"),
+        ("request_timeout_seconds", "inf"),
         ("port", "-1"),
         ("port", "65536"),
         ("port", ""),
