@@ -3,14 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.engine import Engine
-from model.sequence import Finished, Hypothesis, Sequence
+from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
+from model.shortlist import Shortlist
 from model.transformer import EncoderDecoder
 
 VOCAB_SIZE = 64
+LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
 
 
 def tiny_config(**changes: Any) -> ModelConfig:
@@ -133,3 +137,19 @@ def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
         if target[-1] == config.eos_id:
             break
     return target
+
+
+def tiny_shortlist(candidates: int = 4) -> Shortlist:
+    """So many candidates for each source id, and ids 0 to 4 for all."""
+    generator = np.random.default_rng(0)
+    lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
+    offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
+    return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
+
+
+def assert_same_hypotheses(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Tokens equal; scores to the rounding of float32 sums."""
+    assert [h.tokens for h in found] == [h.tokens for h in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+        assert one.score == pytest.approx(other.score, abs=1e-4)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from model.checkpoints.load import ModelFiles, find_models
-from tests.tiny import FAMILIES, Family
+from model.shortlist import Shortlist
+from tests.tiny import FAMILIES, Family, tiny_shortlist
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,6 +22,13 @@ def family(request: pytest.FixtureRequest) -> Family:
     family = request.param
     assert isinstance(family, Family)
     return family
+
+
+@pytest.fixture(params=[None, tiny_shortlist()], ids=["full", "shortlist"])
+def shortlist(request: pytest.FixtureRequest) -> Shortlist | None:
+    shortlist = request.param
+    assert shortlist is None or isinstance(shortlist, Shortlist)
+    return shortlist
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The in-flight batch: its properties, and what it keeps through any sequence of calls."""
+"""The in-flight batch: the properties that hold for every family, limits, refusals."""
 
 import random
 from collections.abc import Iterator
@@ -15,12 +15,14 @@ from model.errors import (
     SourceTooLongError,
     UnknownTokenError,
 )
-from model.sequence import DecodingOptions, EngineLimits, Finished, Hypothesis, Sequence
+from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from model.shortlist import Shortlist
 from model.transformer import EncoderDecoder
 from tests.tiny import (
+    LIMITS,
     VOCAB_SIZE,
     Family,
+    assert_same_hypotheses,
     greedy_ids,
     pad,
     tiny_config,
@@ -33,29 +35,6 @@ from tests.tiny import (
 GREEDY = DecodingOptions()
 SCORED = DecodingOptions(return_scores=True)
 BEAM = DecodingOptions(beam_size=3, num_hypotheses=3)
-LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
-
-
-def tiny_shortlist(candidates: int = 4) -> Shortlist:
-    generator = np.random.default_rng(0)
-    lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
-    offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
-    return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
-
-
-@pytest.fixture(params=[None, tiny_shortlist()], ids=["full", "shortlist"])
-def shortlist(request: pytest.FixtureRequest) -> Shortlist | None:
-    shortlist = request.param
-    assert shortlist is None or isinstance(shortlist, Shortlist)
-    return shortlist
-
-
-def assert_close(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    """Tokens equal; scores to the rounding of float32 sums."""
-    assert [h.tokens for h in found] == [h.tokens for h in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-        assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
 # The six properties
@@ -71,19 +50,27 @@ def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
         assert target == uncached_greedy(model, source)
 
 
-def test_cached_logits_are_teacher_forced_logits(family: Family) -> None:
-    model, sources = family.model(), tiny_sources(5, longest=15)
-    engine = Engine(model, LIMITS)
-    results = translate(engine, [Sequence(i, s, SCORED) for i, s in enumerate(sources)])
+@pytest.mark.parametrize("options", [SCORED, BEAM], ids=["greedy", "beam"])
+def test_cached_logits_are_teacher_forced_logits(family: Family, options: DecodingOptions) -> None:
+    """For every hypothesis of a beam too: its rows change places with those of its parents."""
+    model, sources = family.model(), tiny_sources(5, longest=13)
+    sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
+    results = translate(Engine(model, LIMITS), sequences)
     for i, source in enumerate(sources):
-        hypothesis = results[i][0]
-        with torch.no_grad():
-            logits, _ = model(*pad([source]), torch.tensor([hypothesis.tokens]))
-        logits[..., model.config.unk_id] = -torch.inf
-        log_probs = logits[0].log_softmax(-1)
-        expected = [log_probs[t, token].item() for t, token in enumerate(hypothesis.tokens)]
-        assert hypothesis.log_probs == pytest.approx(expected, abs=1e-4)
-        assert hypothesis.score == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+        assert len(results[i]) == options.num_hypotheses
+        for hypothesis in results[i]:
+            expected = teacher_forced(model, source, hypothesis.tokens)
+            assert hypothesis.log_probs == pytest.approx(expected, abs=1e-4)
+            assert hypothesis.score == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+
+
+def teacher_forced(model: EncoderDecoder, source: list[int], target: list[int]) -> list[float]:
+    """The log-probability of each token of the target by one pass without a cache."""
+    with torch.no_grad():
+        logits, _ = model(*pad([source]), torch.tensor([target]))
+    logits[..., model.config.unk_id] = -torch.inf
+    chosen: list[float] = logits[0].log_softmax(-1)[range(len(target)), target].tolist()
+    return chosen
 
 
 @pytest.mark.parametrize("options", [GREEDY, SCORED, BEAM], ids=["greedy", "scored", "beam"])
@@ -95,7 +82,7 @@ def test_a_batch_translates_as_one_alone(
     together = translate(Engine(model, LIMITS, shortlist), sequences)
     for sequence in sequences:
         alone = translate(Engine(model, LIMITS, shortlist), [sequence])
-        assert_close(together[sequence.id], alone[sequence.id])
+        assert_same_hypotheses(together[sequence.id], alone[sequence.id])
 
 
 def test_padding_changes_nothing(family: Family) -> None:
@@ -135,91 +122,6 @@ def finish(engine: Engine) -> dict[int, list[int]]:
     return finished
 
 
-# Sequences of calls
-
-
-class Driver:
-    """Drives an engine at random and holds it to account after every call."""
-
-    def __init__(self, engine: Engine, seed: int, expected: list[list[Hypothesis]]) -> None:
-        self.engine = engine
-        self.chance = random.Random(seed)
-        self.expected = expected
-        self.in_batch: dict[int, int] = {}  # id -> which of the pool
-        self.ended: set[int] = set()
-
-    def admit(self, pool: list[Sequence]) -> None:
-        newcomers: list[Sequence] = []
-        rows = self.engine.free_rows
-        for _ in range(self.chance.randint(1, 4)):
-            choice = self.chance.randrange(len(pool))
-            rows -= pool[choice].options.beam_size
-            if rows < 0:
-                break
-            name = len(self.in_batch) + len(self.ended)
-            self.in_batch[name] = choice
-            newcomers.append(Sequence(name, pool[choice].source, pool[choice].options))
-        self.engine.admit(newcomers)
-
-    def step(self) -> None:
-        for result in self.engine.step():
-            self.settle(result)
-
-    def settle(self, result: Finished) -> None:
-        assert result.id not in self.ended
-        assert_close(result.hypotheses, self.expected[self.in_batch.pop(result.id)])
-        self.ended.add(result.id)
-
-    def abort(self) -> None:
-        name = self.chance.randrange(len(self.in_batch) + len(self.ended) + 1)
-        assert self.engine.abort(name) is (name in self.in_batch)
-        if self.in_batch.pop(name, None) is not None:
-            self.ended.add(name)
-
-    def check(self) -> None:
-        """No row leaks, none is shared, and each holds what its sequence says."""
-        engine = self.engine
-        assert set(engine.running) == set(self.in_batch)
-        held = sorted(row for running in engine.running.values() for row in running.rows)
-        assert held == list(range(engine.num_rows))
-        assert engine.num_rows + engine.free_rows == engine.limits.max_rows
-        for name, running in engine.running.items():
-            assert running.sequence.id == name
-            assert len(running.rows) == running.sequence.options.beam_size
-            assert all(engine.owners[row] is running for row in running.rows)
-        assert engine.cache.positions[engine.num_rows :].count_nonzero() == 0
-
-
-def pool_of_sequences() -> list[Sequence]:
-    options = [GREEDY, GREEDY, SCORED, BEAM, DecodingOptions(5, 2, 0.6)]
-    sources = tiny_sources(10, seed=3, longest=12)
-    return [Sequence(i, source, options[i % 5]) for i, source in enumerate(sources)]
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_any_sequence_of_calls_leaks_no_row_and_settles_each_once(
-    family: Family, shortlist: Shortlist | None, seed: int
-) -> None:
-    model, pool = family.model(), pool_of_sequences()
-    alone = [translate(Engine(model, LIMITS, shortlist), [s])[s.id] for s in pool]
-    engine = Engine(model, LIMITS, shortlist)
-    driver = Driver(engine, seed, alone)
-    for _ in range(100):
-        choice = driver.chance.random()
-        if choice < 0.2 and engine.free_rows:
-            driver.admit(pool)
-        elif choice < 0.3:
-            driver.abort()
-        else:
-            driver.step()
-        driver.check()
-    while driver.in_batch:
-        driver.step()
-        driver.check()
-    assert engine.num_rows == 0
-    assert len(driver.ended) > 10
-
-
 def test_greedy_and_beams_share_a_batch(family: Family) -> None:
     model = family.model()
     sources = tiny_sources(6, longest=10)
@@ -233,7 +135,7 @@ def test_greedy_and_beams_share_a_batch(family: Family) -> None:
         finished |= {result.id: result.hypotheses for result in engine.step()}
     for sequence in sequences:
         alone = translate(Engine(model, LIMITS), [sequence])[sequence.id]
-        assert_close(finished[sequence.id], alone)
+        assert_same_hypotheses(finished[sequence.id], alone)
     assert [h.score is None for h in (finished[0][0], finished[2][0])] == [True, False]
 
 

@@ -146,3 +146,18 @@ def test_the_union_is_made_anew_before_it_outgrows_what_is_live() -> None:
     live = max(len(output.shortlist.ids([token, token + 2, 0])) for token in range(20, 140, 2))
     assert max(sizes) <= max(1024, 2 * live)
     assert sizes != sorted(sizes)
+
+
+def test_what_has_left_is_not_carried_into_the_next_union() -> None:
+    output = ShortlistOutput(new_decoder(9000), FORBIDDEN, random_shortlist(9000, 300), MAX_ROWS)
+    rows = Rows(output)
+    for token in range(20, 20 + MAX_ROWS):
+        rows.enter([token, 0])
+    rows.leave(set(range(MAX_ROWS)))
+    crowded = len(output.ids)
+    for token in range(40, 80):
+        rows.enter([token, 0])
+        if len(output.ids) < crowded:
+            break
+        rows.leave({0})
+    assert set(output.ids.tolist()) == set(output.shortlist.ids(rows.sources[0]).tolist())
