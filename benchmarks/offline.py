@@ -16,7 +16,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import find_models, load_vocabularies
-from model.device import select_device, select_dtype
+from model.device import select_device, select_precision
 from model.engine import Engine
 from model.sequence import EngineLimits, Sequence
 
@@ -57,9 +57,9 @@ def main() -> None:
         for line in args.source.read_text("utf-8").splitlines()
     ]
     device = select_device(args.device)
-    dtype = select_dtype(args.dtype, device)
-    engine = load_engine(files, device, dtype, limits, not args.no_shortlist)
-    print(f"{args.pair}, {len(sources)} sentences, {device}, {dtype}, {args.threads} threads")
+    precision = select_precision(args.dtype, device)
+    engine = load_engine(files, device, precision, limits, not args.no_shortlist)
+    print(f"{args.pair}, {len(sources)} sentences, {device}, {precision}, {args.threads} threads")
     sizes = [int(rows) for rows in args.rows.split(",")]
     run(engine, sources[:64], sizes[-1])  # kernels and caches warm
     seconds = {rows: [] for rows in sizes}

@@ -14,6 +14,7 @@ Files, each importing only from those above it:
 
     errors         the error tree
     config         ModelConfig: what a checkpoint says of itself
+    quantization   exact int8 products
     device         which device and which precision
     cache          what decoding keeps for each row, preallocated
     attention      scaled dot-product attention, multi-head attention

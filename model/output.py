@@ -4,7 +4,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from model.shortlist import Ids, Shortlist
@@ -41,6 +40,7 @@ class FullOutput:
     """
 
     def __init__(self, decoder: Decoder, forbidden: list[int]) -> None:
+        self.multiply = decoder.multiply
         self.weight = decoder.output_weight.detach()
         self.bias = decoder.output_bias.detach().clone()
         self.bias[forbidden] = NEVER
@@ -56,7 +56,7 @@ class FullOutput:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, V)."""
-        return F.linear(hidden, self.weight, self.bias).float()
+        return self.multiply(hidden, self.weight, self.bias)
 
     def token_ids(self, columns: Ids) -> Ids:
         """Columns are ids."""
@@ -80,6 +80,7 @@ class ShortlistOutput:
     def __init__(
         self, decoder: Decoder, forbidden: list[int], shortlist: Shortlist, max_rows: int
     ) -> None:
+        self.multiply = decoder.multiply
         self.weight = decoder.output_weight.detach()
         self.bias = decoder.output_bias.detach().clone()
         self.bias[forbidden] = NEVER
@@ -122,8 +123,8 @@ class ShortlistOutput:
     def logits(self, hidden: Tensor) -> Tensor:
         """(B, U), -inf outside a row's own shortlist."""
         size = len(self.ids)
-        products = F.linear(hidden, self.union_weight[:size], self.union_bias[:size])
-        return products.float() + self.mask[: hidden.shape[0], :size]
+        products = self.multiply(hidden, self.union_weight[:size], self.union_bias[:size])
+        return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
         """Columns stand in the order in which their ids came."""

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from model.attention import mask_bias
 from model.cache import DecoderState, DecodingCache
 from model.config import ModelConfig, NormPosition
+from model.device import Precision
 from model.layers import DecoderLayer, EncoderLayer, sinusoid_table
+from model.quantization import Int8Product, QuantizedMatrix
 
 NO_TOKEN = -1
 """Stands for the zero vector that Marian's decoders start from."""
@@ -44,6 +46,14 @@ class Embedding(nn.Module):
         self.scale = config.d_model**0.5
         self.config = config
         self.register_buffer("table", torch.empty(0, config.d_model), persistent=False)
+        self.quantized: Tensor | None = None
+        self.multiplier = 1.0
+
+    def quantize(self, matrix: QuantizedMatrix) -> None:
+        """Keeps the vectors in int8, which is what they were before they were made floats."""
+        self.quantized = torch.from_numpy(matrix.values)
+        self.multiplier = matrix.multiplier
+        self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
         """(B, T, D) for tokens and positions (B, T); NO_TOKEN gives the position alone.
@@ -54,10 +64,15 @@ class Embedding(nn.Module):
             max_position: No position is larger.
         """
         self._reach(max_position)
-        vectors = F.embedding(tokens.clamp_min(0), self.weight) * self.scale
+        vectors = self._vectors(tokens.clamp_min(0)) * self.scale
         vectors = vectors.masked_fill((tokens == NO_TOKEN).unsqueeze(-1), 0.0)
         embedded: Tensor = vectors + F.embedding(positions, self.table)
         return embedded
+
+    def _vectors(self, tokens: Tensor) -> Tensor:
+        if self.quantized is None:
+            return F.embedding(tokens, self.weight)
+        return F.embedding(tokens, self.quantized).float() / self.multiplier
 
     def _reach(self, position: int) -> None:
         if position >= self.table.shape[0]:
@@ -103,6 +118,7 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = final_norm(config)
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
+        self.int8_output: Int8Product | None = None
         self.untied_weight = (
             None
             if config.tied_output
@@ -112,7 +128,20 @@ class Decoder(nn.Module):
     @property
     def output_weight(self) -> Tensor:
         """What turns hidden states into logits (V, D): the embeddings where they are tied."""
+        if self.int8_output is not None:
+            return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
+
+    def quantize(self, matrix: QuantizedMatrix) -> None:
+        """Has the output layer multiply in int8."""
+        self.int8_output = Int8Product(matrix, None)
+        self.untied_weight = None
+
+    def multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Float32 logits (..., U) of hidden states (..., D) for U rows of the output weight."""
+        if self.int8_output is not None:
+            return self.int8_output.product(hidden, weight, bias)
+        return F.linear(hidden, weight, bias).float()
 
     def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each layer, cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
@@ -143,7 +172,8 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., V) for hidden states (..., D)."""
-        return F.linear(hidden, self.output_weight, self.output_bias)
+        flat = self.multiply(hidden.flatten(0, -2), self.output_weight, self.output_bias)
+        return flat.view(*hidden.shape[:-1], -1)
 
 
 class EncoderDecoder(nn.Module):
@@ -152,6 +182,7 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.precision = Precision.FLOAT32
         source = Embedding(config.source_vocab_size, config)
         target = source if config.shared_embeddings else Embedding(config.target_vocab_size, config)
         self.encoder = Encoder(config, source)

@@ -19,7 +19,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
-from model.device import select_device, select_dtype
+from model.device import select_device, select_precision
 from model.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence
@@ -60,7 +60,9 @@ def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
     use_shortlist = config.shortlist == "on" or (
         config.shortlist == "auto" and device.type == "cpu"
     )
-    engine = load_engine(files, device, select_dtype(config.dtype, device), limits, use_shortlist)
+    engine = load_engine(
+        files, device, select_precision(config.dtype, device), limits, use_shortlist
+    )
     warm_up(engine)
     return engine
 
@@ -122,7 +124,7 @@ class Worker:
                 self.is_stopping = True
                 return
             self.engines[files.name] = engine
-            device, dtype = str(engine.model.device), str(engine.model.dtype).split(".")[-1]
+            device, dtype = str(engine.model.device), str(engine.model.precision)
             seconds = time.perf_counter() - start
             resident.append(
                 ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)

@@ -19,6 +19,7 @@ from typing import cast
 import torch
 
 from model.checkpoints.load import ModelFiles
+from model.device import Precision
 from model.engine import Engine
 from model.errors import CheckpointError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
@@ -95,7 +96,7 @@ class EchoEngine:
     def __init__(self, limits: EngineLimits, script: Script) -> None:
         self.limits = limits
         self.script = script
-        self.model = SimpleNamespace(device=torch.device("cpu"), dtype=torch.float32)
+        self.model = SimpleNamespace(device=torch.device("cpu"), precision=Precision.FLOAT32)
         self.clear()
 
     def clear(self) -> None:

@@ -5,13 +5,14 @@ import torch
 from model.checkpoints import marian
 from model.checkpoints.load import ModelFiles, check_vocabularies, load_vocabularies
 from model.checkpoints.marian_format import MarianFile
+from model.device import Precision
 from model.engine import Engine
 from model.sequence import EngineLimits
 from model.shortlist import Shortlist
 from model.transformer import EncoderDecoder
 
 
-def load_model(files: ModelFiles, device: torch.device, dtype: torch.dtype) -> EncoderDecoder:
+def load_model(files: ModelFiles, device: torch.device, precision: Precision) -> EncoderDecoder:
     """The model, filled, on its device and in its precision.
 
     Raises:
@@ -22,13 +23,15 @@ def load_model(files: ModelFiles, device: torch.device, dtype: torch.dtype) -> E
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files.name)
-    return marian.load_weights(file, config).to(device, dtype)
+    model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
+    model.precision = precision
+    return model.to(device, precision.dtype)
 
 
 def load_engine(
     files: ModelFiles,
     device: torch.device,
-    dtype: torch.dtype,
+    precision: Precision,
     limits: EngineLimits,
     use_shortlist: bool,
 ) -> Engine:
@@ -37,14 +40,14 @@ def load_engine(
     Args:
         files: Where the model lies.
         device: Where it computes.
-        dtype: In which precision.
+        precision: In which precision.
         limits: Of the batch.
         use_shortlist: Whether output is restricted to the lexical shortlist that came along.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not fit each other.
     """
-    model = load_model(files, device, dtype)
+    model = load_model(files, device, precision)
     shortlist = None
     if use_shortlist and files.shortlist is not None:
         config = model.config

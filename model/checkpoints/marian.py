@@ -4,10 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from torch import nn
+
 from model.checkpoints.marian_format import MarianFile
 from model.checkpoints.names import Name, fill
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
+from model.quantization import Int8Product
 from model.transformer import EncoderDecoder
 
 # Activation multipliers of the int8 products; weights here are used as floats.
@@ -138,8 +141,15 @@ def _norm(options: dict[str, Any]) -> tuple[str, str, str]:
     return pre, post, top
 
 
-def load_weights(file: MarianFile, config: ModelConfig) -> EncoderDecoder:
-    """A model of that config, filled from the file, float32 on the CPU.
+def load_weights(
+    file: MarianFile, config: ModelConfig, is_quantized: bool = False
+) -> EncoderDecoder:
+    """A model of that config, filled from the file, on the CPU.
+
+    Args:
+        file: The checkpoint.
+        config: From `read_config`.
+        is_quantized: Whether matrices stay int8; everything is float32 otherwise.
 
     Raises:
         WeightMismatchError: Tensors and parameters do not pair up.
@@ -147,7 +157,30 @@ def load_weights(file: MarianFile, config: ModelConfig) -> EncoderDecoder:
     """
     model = EncoderDecoder(config)
     fill(model, file.arrays(), name_pairs(config), IGNORED)
+    if is_quantized:
+        quantize(model, file)
     return model.eval()
+
+
+def quantize(model: EncoderDecoder, file: MarianFile) -> None:
+    """Has every matrix of a filled model multiply in int8, with the values of the file."""
+    tensors = dict(name_pairs(model.config))
+    for parameter, tensor in tensors.items():
+        path, _, kind = parameter.rpartition(".")
+        module = model.get_submodule(path)
+        if kind == "weight" and isinstance(module, nn.Linear):
+            owner, _, name = path.rpartition(".")
+            product = Int8Product(file.quantized(tensor), module.bias)
+            setattr(model.get_submodule(owner), name, product)
+    source, target = model.encoder.embedding, model.decoder.embedding
+    table = file.quantized(tensors["encoder.embedding.weight"])
+    source.quantize(table)
+    if target is not source:
+        table = file.quantized(tensors["decoder.embedding.weight"])
+        target.quantize(table)
+    if not model.config.tied_output:
+        table = file.quantized(tensors["decoder.untied_weight"])
+    model.decoder.quantize(table)
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:

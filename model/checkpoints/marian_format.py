@@ -15,6 +15,7 @@ import yaml
 from numpy.typing import NDArray
 
 from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.quantization import QuantizedMatrix
 
 VERSION = 1
 OPTIONS_ITEM = "special:model.yml"
@@ -133,24 +134,47 @@ class MarianFile:
         return {name: self._array(item) for name, item in tensors.items()}
 
     def _array(self, item: Item) -> NDArray[np.float32]:
+        if item.type not in FLOATS:
+            values, multiplier = self._integers(item)
+            return values.astype(np.float32) / np.float32(multiplier)
         is_matrix = len(item.shape) == 2 and min(item.shape) > 1
-        is_embedding = "Wemb" in item.name or item.name.endswith("_Wt")
-        if item.type in FLOATS:
-            self._check(item, item.size * FLOATS[item.type].itemsize)
-            values = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
-            array = values.reshape(item.shape).astype(np.float32)
-            return np.ascontiguousarray(array.T) if is_matrix and not is_embedding else array
+        self._check(item, item.size * FLOATS[item.type].itemsize)
+        floats = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
+        array = floats.reshape(item.shape).astype(np.float32)
+        return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
+
+    def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
+        """Values and their multiplier, which follows the last of them."""
         self._check(item, item.size + 4)
-        integers = np.frombuffer(self.data, np.int8, item.size, item.offset)
+        values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
         if not multiplier > 0:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
         # Int8 bytes lie transposed: (out, in) already, or (D, V). Those named Wemb do not.
-        values = integers.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
-        floats = values.astype(np.float32) / np.float32(multiplier)
-        return floats.T if is_embedding and "Wemb" not in item.name else floats
+        array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
+        is_turned = is_table(item.name) and "Wemb" not in item.name
+        return (array.T if is_turned else array).copy(), multiplier
+
+    def quantized(self, name: str) -> QuantizedMatrix:
+        """A matrix in int8, (out, in) or (V, D): as it lies there, or rounded where it is a float.
+
+        Source: marian-dev, src/tensors/cpu/intgemm_interface.h; a float matrix is quantised as
+        Marian's own converter does, to 127 at its largest value.
+        """
+        item = self.items[name]
+        alphas = [
+            self.items.get(f"{n}_QuantMultA") for n in (name, "none" if is_table(name) else "")
+        ]
+        alpha = next((float(self._array(a).ravel()[0]) for a in alphas if a), None)
+        if item.type == INTGEMM8:
+            values, multiplier = self._integers(item)
+            return QuantizedMatrix(values, multiplier, alpha)
+        floats = self._array(item)
+        multiplier = 127.0 / float(np.abs(floats).max())
+        values = np.clip(np.rint(floats * multiplier), -127, 127).astype(np.int8)
+        return QuantizedMatrix(values, multiplier, alpha)
 
     def _check(self, item: Item, needed: int) -> None:
         is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)
@@ -159,3 +183,8 @@ class MarianFile:
                 f"{self.path.name}: {item.name} of shape {item.shape} needs {needed} bytes; "
                 f"the file holds {min(item.num_bytes, len(self.data) - item.offset)}"
             )
+
+
+def is_table(name: str) -> bool:
+    """Whether a tensor is (V, D) in the file and for us, and not to be transposed."""
+    return "Wemb" in name or name.endswith("_Wt")

@@ -15,6 +15,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
+from model.device import Precision
 from model.sequence import EngineLimits
 from tests.tiny import greedy_ids
 
@@ -57,7 +58,7 @@ TEXTS = {"en-pt": ENGLISH, "pt-en": PORTUGUESE}
 def golden(files: ModelFiles) -> dict[str, Any]:
     """The revision of one model, and its sentences with their ids and translations."""
     vocabularies = load_vocabularies(files)
-    engine = load_engine(files, torch.device("cpu"), torch.float32, EngineLimits(), True)
+    engine = load_engine(files, torch.device("cpu"), Precision.FLOAT32, EngineLimits(), True)
     texts = TEXTS[files.name]
     sources = [[*vocabularies.source.encode(text), vocabularies.source.eos_id] for text in texts]
     targets = greedy_ids(engine, sources)

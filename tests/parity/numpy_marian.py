@@ -118,9 +118,13 @@ class NumpyMarian:
             x = self.attention_layer(f"{prefix}_context", x, memory)
             x = self.ffn_layer(f"{prefix}_ffn", x)
         x = self.post("decoder_top", self.option("postprocess-top"), x, x)
-        output = self.tensors.get("decoder_ff_logit_out_Wt", self.table("decoder"))
-        logits: Vector = output @ x + self.tensors["decoder_ff_logit_out_b"][0]
+        logits: Vector = self.output(x) + self.tensors["decoder_ff_logit_out_b"][0]
         return logits
+
+    def output(self, x: Vector) -> Vector:
+        """The output layer less its bias (V)."""
+        products: Vector = self.tensors.get("decoder_ff_logit_out_Wt", self.table("decoder")) @ x
+        return products
 
     def option(self, name: str) -> str:
         return str(self.options[f"transformer-{name}"])
@@ -154,9 +158,9 @@ class NumpyMarian:
 
     def ssru_layer(self, prefix: str, x: Vector, state: State) -> Vector:
         inner = self.pre(prefix, x)
-        gate = inner @ self.tensors[f"{prefix}_Wf"] + self.tensors[f"{prefix}_bf"][0]
+        gate = self.product(f"{prefix}_Wf", inner) + self.tensors[f"{prefix}_bf"][0]
         forget = 1.0 / (1.0 + np.exp(-gate))
-        update = inner @ self.tensors[f"{prefix}_W"]
+        update = self.product(f"{prefix}_W", inner)
         state.cell = forget * state.cell + (1.0 - forget) * update
         y = np.maximum(state.cell, 0.0)
         return self.post(f"{prefix}_ffn", self.option("postprocess"), y, x)
@@ -169,7 +173,12 @@ class NumpyMarian:
         return self.post(f"{prefix}_ffn", self.option("postprocess"), y, x)
 
     def affine(self, prefix: str, letter: str, x: Vector) -> Vector:
-        y: Vector = x @ self.tensors[f"{prefix}_W{letter}"] + self.tensors[f"{prefix}_b{letter}"][0]
+        bias: Vector = self.tensors[f"{prefix}_b{letter}"][0]
+        return self.product(f"{prefix}_W{letter}", x) + bias
+
+    def product(self, name: str, x: Vector) -> Vector:
+        """x times a matrix (in, out)."""
+        y: Vector = x @ self.tensors[name]
         return y
 
     def pre(self, prefix: str, x: Vector) -> Vector:

@@ -12,6 +12,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
+from model.device import Precision
 from model.engine import Engine
 from model.sequence import EngineLimits, Sequence
 from tests.golden.make import PATH, TEXTS
@@ -32,7 +33,7 @@ def golden() -> dict[str, Any]:
 def engines(built_in: dict[str, ModelFiles]) -> dict[str, Engine]:
     limits = EngineLimits(max_rows=16)
     return {
-        name: load_engine(built_in[name], torch.device("cpu"), torch.float32, limits, True)
+        name: load_engine(built_in[name], torch.device("cpu"), Precision.FLOAT32, limits, True)
         for name in NAMES
     }
 
@@ -118,6 +119,8 @@ def test_the_shortlist_restricts_and_hardly_changes_a_translation(
     assert shortlist is not None
     for source, target in zip(sources, targets, strict=True):
         assert set(target) <= set(shortlist.ids(source).tolist())
-    full = load_engine(built_in[name], torch.device("cpu"), torch.float32, EngineLimits(), False)
+    full = load_engine(
+        built_in[name], torch.device("cpu"), Precision.FLOAT32, EngineLimits(), False
+    )
     same = sum(a == b for a, b in zip(greedy_ids(full, sources), targets, strict=True))
     assert same >= 8

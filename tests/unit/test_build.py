@@ -9,6 +9,7 @@ import torch
 
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.load import ModelFiles, read_folder
+from model.device import Precision
 from model.errors import CheckpointError, CheckpointFormatError
 from model.output import FullOutput, ShortlistOutput
 from model.sequence import EngineLimits
@@ -28,12 +29,13 @@ def write_model(folder: Path, built_in: ModelFiles, **changes: Any) -> ModelFile
     return read_folder(folder)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("precision", list(Precision))
 def test_a_model_is_in_the_precision_asked_for(
-    tmp_path: Path, built_in: ModelFiles, dtype: torch.dtype
+    tmp_path: Path, built_in: ModelFiles, precision: Precision
 ) -> None:
-    model = load_model(write_model(tmp_path, built_in), CPU, dtype)
-    assert (model.dtype, model.device) == (dtype, CPU)
+    model = load_model(write_model(tmp_path, built_in), CPU, precision)
+    assert (model.dtype, model.device) == (precision.dtype, CPU)
+    assert model.precision is precision
     assert (model.config.eos_id, model.config.unk_id) == (0, 1)
 
 
@@ -42,7 +44,7 @@ def test_an_engine_uses_the_shortlist_on_request(
     tmp_path: Path, built_in: ModelFiles, use_shortlist: bool, kind: type
 ) -> None:
     files = write_model(tmp_path, built_in)
-    engine = load_engine(files, CPU, torch.float32, EngineLimits(max_rows=2), use_shortlist)
+    engine = load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), use_shortlist)
     assert isinstance(engine.output, kind)
     (target,) = greedy_ids(engine, [[9086, 391, 3, 0]])
     if engine.shortlist is not None:
@@ -54,18 +56,20 @@ def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
 ) -> None:
     write_model(tmp_path, built_in)
     (tmp_path / "lex.enpt.bin").unlink()
-    engine = load_engine(read_folder(tmp_path), CPU, torch.float32, EngineLimits(max_rows=2), True)
+    engine = load_engine(
+        read_folder(tmp_path), CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True
+    )
     assert isinstance(engine.output, FullOutput)
 
 
 def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: ModelFiles) -> None:
     files = write_model(tmp_path, built_in, dim_vocabs=[64, 64])
     with pytest.raises(CheckpointError, match="en-pt: the vocabularies have 32000 .* 64 and 64"):
-        load_model(files, CPU, torch.float32)
+        load_model(files, CPU, Precision.FLOAT32)
 
 
 def test_a_damaged_shortlist_is_refused(tmp_path: Path, built_in: ModelFiles) -> None:
     files = write_model(tmp_path, built_in)
     (tmp_path / "lex.enpt.bin").write_bytes(b"nothing")
     with pytest.raises(CheckpointFormatError, match=r"lex\.enpt\.bin is not a binary shortlist"):
-        load_engine(files, CPU, torch.float32, EngineLimits(max_rows=2), True)
+        load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True)

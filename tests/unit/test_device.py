@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model import device
-from model.device import has_fast_bfloat16, select_device, select_dtype
+from model.device import Precision, has_fast_bfloat16, select_device, select_precision
 from model.errors import DeviceError
 
 CPU = torch.device("cpu")
@@ -44,30 +44,57 @@ def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
+    ("name", "precision", "dtype"),
     [
-        ("float32", torch.float32),
-        ("fp32", torch.float32),
-        ("bfloat16", torch.bfloat16),
-        ("bf16", torch.bfloat16),
+        ("float32", Precision.FLOAT32, torch.float32),
+        ("fp32", Precision.FLOAT32, torch.float32),
+        ("bfloat16", Precision.BFLOAT16, torch.bfloat16),
+        ("bf16", Precision.BFLOAT16, torch.bfloat16),
+        ("int8", Precision.INT8, torch.float32),
     ],
 )
-def test_a_precision_is_taken_by_either_name(name: str, dtype: torch.dtype) -> None:
-    assert select_dtype(name, CPU) is dtype
+def test_a_precision_is_taken_by_either_name(
+    name: str, precision: Precision, dtype: torch.dtype
+) -> None:
+    assert select_precision(name, CPU) is precision
+    assert precision.dtype is dtype
 
 
-@pytest.mark.parametrize("name", ["float16", "int8", ""])
+@pytest.mark.parametrize("name", ["float16", "int4", ""])
 def test_an_unknown_precision_is_refused(name: str) -> None:
     with pytest.raises(DeviceError, match=f"dtype '{name}' is unknown; use auto, float32"):
-        select_dtype(name, CPU)
+        select_precision(name, CPU)
 
 
-@pytest.mark.parametrize(("is_fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_int8_is_refused_on_a_gpu() -> None:
+    with pytest.raises(DeviceError, match="int8 is for a CPU; on cuda use bfloat16"):
+        select_precision("int8", CUDA)
+
+
+@pytest.mark.parametrize(
+    ("has_int8", "is_fast", "precision"),
+    [
+        (True, True, Precision.INT8),
+        (False, True, Precision.BFLOAT16),
+        (False, False, Precision.FLOAT32),
+    ],
+)
 def test_auto_precision_follows_the_hardware(
-    monkeypatch: pytest.MonkeyPatch, is_fast: bool, dtype: torch.dtype
+    monkeypatch: pytest.MonkeyPatch, has_int8: bool, is_fast: bool, precision: Precision
+) -> None:
+    monkeypatch.setattr(device, "HAS_FAST_INT8", has_int8)
+    monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
+    assert select_precision("auto", CPU) is precision
+
+
+@pytest.mark.parametrize(
+    ("is_fast", "precision"), [(True, Precision.BFLOAT16), (False, Precision.FLOAT32)]
+)
+def test_auto_precision_on_a_gpu_is_never_int8(
+    monkeypatch: pytest.MonkeyPatch, is_fast: bool, precision: Precision
 ) -> None:
     monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
-    assert select_dtype("auto", CPU) is dtype
+    assert select_precision("auto", CUDA) is precision
 
 
 @pytest.mark.parametrize(

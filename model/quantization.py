@@ -1,0 +1,103 @@
+"""Int8 products, as Marian computes them: integer sums, which no order of summing can change.
+
+A row's products do not depend on the rows beside it or on the kernel that a shape is given, so
+that results are equal, bit by bit, in any batch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+LIMIT = 127
+"""Quantised values lie between plus and minus this; -128 is left out, as in Marian."""
+
+MAX_EXACT_TERMS = 2**24 // LIMIT**2
+"""Products of int8 values that float32 sums without rounding: 1040."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedMatrix:
+    """A weight as the file holds it.
+
+    Attributes:
+        values: int8 (out, in), for an embedding (V, D).
+        multiplier: A float weight is values / multiplier.
+        input_multiplier: An input x is quantised as round(x * input_multiplier); None where the
+            file has none, and each row is scaled by its own largest value.
+    """
+
+    values: NDArray[np.int8]
+    multiplier: float
+    input_multiplier: float | None
+
+
+def has_fast_int8() -> bool:
+    """Whether this torch multiplies int8 matrices on the CPU; its operator is a private one."""
+    try:
+        square = torch.eye(8, dtype=torch.int8)
+        return torch.equal(torch._int_mm(square, square), square.int())
+    except (AttributeError, RuntimeError):
+        return False
+
+
+HAS_FAST_INT8 = has_fast_int8()
+
+
+def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
+    """Exact x · weightᵀ, float32 (B, out), for int8 x (B, in) and int8 weight (out, in).
+
+    Without torch's own int8 product, float32 ones are summed in parts small enough to be exact.
+    """
+    if HAS_FAST_INT8:
+        return torch._int_mm(x, weight.t()).float()
+    parts = zip(
+        torch.split(x.float(), MAX_EXACT_TERMS, dim=-1),
+        torch.split(weight.float(), MAX_EXACT_TERMS, dim=-1),
+        strict=True,
+    )
+    products = [F.linear(a, b).to(torch.int32) for a, b in parts]
+    return torch.stack(products).sum(dim=0, dtype=torch.int32).float()
+
+
+class Int8Product(nn.Module):
+    """x · Wᵀ + b for an int8 W: quantise, multiply exactly, scale back.
+
+    Args:
+        weight: From the checkpoint.
+        bias: (out) float32, or None.
+
+    Source: marian-dev, src/tensors/cpu/intgemm_interface.h: x_q = clip(round(x a), -127, 127),
+    y = (x_q · W_qᵀ) / (a q) + b.
+    """
+
+    def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight: Tensor
+        self.register_buffer("weight", torch.from_numpy(weight.values), persistent=False)
+        self.multiplier = weight.multiplier
+        self.input_multiplier = weight.input_multiplier
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., out) for x (..., in)."""
+        rows = x.reshape(-1, x.shape[-1])  # (B, in)
+        y = self.product(rows, self.weight, self.bias)
+        return y.view(*x.shape[:-1], -1)
+
+    def product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same for rows (B, in) and any choice of the weight's rows."""
+        if self.input_multiplier is None:
+            largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
+            scale = LIMIT / largest
+            quantized = (rows * scale).round_().to(torch.int8)
+            y = int8_matmul(quantized, weight).div_(scale * self.multiplier)
+        else:
+            scaled = (rows * self.input_multiplier).round_()
+            quantized = scaled.clamp_(-LIMIT, LIMIT).to(torch.int8)
+            y = int8_matmul(quantized, weight)
+            y = y.mul_(1.0 / (self.input_multiplier * self.multiplier))
+        return y if bias is None else y.add_(bias)

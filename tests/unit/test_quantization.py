@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from model import quantization
+from model.quantization import Int8Product, QuantizedMatrix, int8_matmul
+
+
+def integers(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-127, 128, shape, generator=generator, dtype=torch.int8)
+
+
+def matrix(out: int, width: int, alpha: float | None) -> QuantizedMatrix:
+    return QuantizedMatrix(integers(out, width).numpy(), 50.0, alpha)
+
+
+@pytest.mark.parametrize("has_fast_int8", [True, False])
+@pytest.mark.parametrize("width", [8, 256, 1040, 1041, 1536, 4096])
+def test_integer_sums_are_exact(
+    monkeypatch: pytest.MonkeyPatch, has_fast_int8: bool, width: int
+) -> None:
+    if has_fast_int8 and not quantization.HAS_FAST_INT8:
+        pytest.skip("this torch has no int8 product for the CPU")
+    monkeypatch.setattr(quantization, "HAS_FAST_INT8", has_fast_int8)
+    x, weight = integers(5, width), integers(24, width, seed=1)
+    exact = x.numpy().astype(np.int64) @ weight.numpy().astype(np.int64).T
+    assert np.array_equal(int8_matmul(x, weight).numpy(), exact.astype(np.float32))
+
+
+def test_the_largest_values_are_exact_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization, "HAS_FAST_INT8", False)
+    x = torch.full((4, 1536), 127, dtype=torch.int8)
+    assert int8_matmul(x, x[:1]).tolist() == [[float(1536 * 127**2)]] * 4
+
+
+@pytest.mark.parametrize("alpha", [20.0, None])
+def test_a_product_is_near_the_float_one(alpha: float | None) -> None:
+    weight = matrix(16, 64, alpha)
+    bias = torch.linspace(-1, 1, 16)
+    x = torch.randn(3, 5, 64, generator=torch.Generator().manual_seed(2))
+    wanted = x @ (torch.from_numpy(weight.values).float() / 50.0).t() + bias
+    got = Int8Product(weight, bias)(x)
+    assert got.shape == (3, 5, 16)
+    # Half a step of the input, 1/40, on each of 64 weights of up to 2.54, adding up at random.
+    torch.testing.assert_close(got, wanted, atol=1.0, rtol=0)
+
+
+def test_inputs_beyond_the_multiplier_saturate() -> None:
+    weight = QuantizedMatrix(np.eye(8, dtype=np.int8) * 100, 100.0, 10.0)
+    x = torch.tensor([[1000.0, -1000.0, 1.04, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    assert Int8Product(weight, None)(x)[0, :3].tolist() == pytest.approx([12.7, -12.7, 1.0])
+
+
+@pytest.mark.parametrize("alpha", [20.0, None])
+def test_a_row_has_the_same_bits_in_any_batch(alpha: float | None) -> None:
+    product = Int8Product(matrix(96, 256, alpha), torch.randn(96))
+    x = torch.randn(70, 256, generator=torch.Generator().manual_seed(3))
+    batched = product(x)
+    for rows in (1, 2, 3, 4, 17, 64):
+        assert torch.equal(product(x[:rows]), batched[:rows])
+
+
+def test_a_row_of_zeros_gives_the_bias() -> None:
+    bias = torch.arange(8.0)
+    assert torch.equal(Int8Product(matrix(8, 16, None), bias)(torch.zeros(1, 16))[0], bias)
