@@ -67,8 +67,8 @@ class ShortlistOutput:
     """One product over the union of the rows' shortlists, and a mask that gives each row its own.
 
     The union grows at its end as sentences enter, and is made anew when it has doubled since
-    the last time, so that most steps copy no weights. Sums run over D alone: a logit does not
-    depend on which other columns are there.
+    the last time or is twice what the rows need, so that most steps copy no weights. Sums run
+    over D alone: a logit does not depend on which other columns are there.
 
     Args:
         decoder: Whose output layer it is.
@@ -103,7 +103,9 @@ class ShortlistOutput:
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
-        if size > self.capacity or size > max(2 * self.rebuild_size, 1024):
+        # No more than twice what the rows can need, or a full batch would leave its union behind.
+        needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
+        if size > self.capacity or size > max(2 * needed, 1024):
             self._rebuild()
         else:
             self._append(new)

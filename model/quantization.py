@@ -1,7 +1,6 @@
 """Int8 products, as Marian computes them: integer sums, which no order of summing can change.
 
-A row's products do not depend on the rows beside it or on the kernel that a shape is given, so
-that results are equal, bit by bit, in any batch.
+A row's products do not depend on the rows beside it or on the kernel that a shape is given.
 """
 
 from dataclasses import dataclass

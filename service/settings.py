@@ -22,7 +22,8 @@ class Settings(BaseSettings):
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(
-        "auto", description="auto, float32, bfloat16 or int8; auto is int8 on a CPU."
+        "auto",
+        description="auto, float32, bfloat16, or int8 (CPU); auto is bfloat16 where it is fast.",
     )
     shortlist: Literal["auto", "on", "off"] = Field(
         "auto", description="Restrict output to the lexical shortlist; auto does so on a CPU."

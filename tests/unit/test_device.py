@@ -71,30 +71,15 @@ def test_int8_is_refused_on_a_gpu() -> None:
         select_precision("int8", CUDA)
 
 
-@pytest.mark.parametrize(
-    ("has_int8", "is_fast", "precision"),
-    [
-        (True, True, Precision.INT8),
-        (False, True, Precision.BFLOAT16),
-        (False, False, Precision.FLOAT32),
-    ],
-)
-def test_auto_precision_follows_the_hardware(
-    monkeypatch: pytest.MonkeyPatch, has_int8: bool, is_fast: bool, precision: Precision
-) -> None:
-    monkeypatch.setattr(device, "HAS_FAST_INT8", has_int8)
-    monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
-    assert select_precision("auto", CPU) is precision
-
-
+@pytest.mark.parametrize("where", [CPU, CUDA])
 @pytest.mark.parametrize(
     ("is_fast", "precision"), [(True, Precision.BFLOAT16), (False, Precision.FLOAT32)]
 )
-def test_auto_precision_on_a_gpu_is_never_int8(
-    monkeypatch: pytest.MonkeyPatch, is_fast: bool, precision: Precision
+def test_auto_precision_follows_the_hardware(
+    monkeypatch: pytest.MonkeyPatch, where: torch.device, is_fast: bool, precision: Precision
 ) -> None:
     monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
-    assert select_precision("auto", CUDA) is precision
+    assert select_precision("auto", where) is precision
 
 
 @pytest.mark.parametrize(

@@ -161,3 +161,17 @@ def test_what_has_left_is_not_carried_into_the_next_union() -> None:
             break
         rows.leave({0})
     assert set(output.ids.tolist()) == set(output.shortlist.ids(rows.sources[0]).tolist())
+
+
+def test_a_full_batch_does_not_leave_its_union_to_a_lone_row() -> None:
+    """Once, a lone sentence after a full batch paid for the batch's union at every step."""
+    decoder = new_decoder(8000)
+    output = ShortlistOutput(decoder, FORBIDDEN, random_shortlist(8000, 400), MAX_ROWS)
+    for row in range(MAX_ROWS):
+        output.enter(row, [*range(10 * row, 10 * row + 3)])
+    assert len(output.ids) > 4000
+    for row in range(MAX_ROWS):
+        output.leave(row)
+    output.enter(0, [7, 8, 0])
+    assert len(output.ids) <= 2 * len(output.row_ids[0])
+    assert_rows_have_their_own_ids(output, decoder, [[7, 8, 0]])
