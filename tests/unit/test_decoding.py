@@ -124,7 +124,7 @@ def test_a_beam_as_wide_as_the_space_finds_every_target_in_order(seed: int, pena
 @pytest.mark.parametrize("penalty", PENALTIES)
 @pytest.mark.parametrize("eos_bias", [-2.0, 0.0, 2.0])
 @pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_narrow_beam_follows_its_rule(
     seed: int, size: int, eos_bias: float, penalty: float
 ) -> None:
