@@ -36,16 +36,20 @@ RUN pip --python /opt/venv/bin/python install -c /requirements.lock -r /requirem
     && find "$torch/bin" -type f ! -name torch_shm_manager -delete
 
 
-# The project itself, installed below /staged with the paths it has in the last image. Nothing
-# is downloaded here: the build tool comes from the lock, not from an isolated environment.
+# The project itself, installed below /staged with the paths it has in the last image, its native
+# code compiled. The build tool comes from the lock, not from an isolated environment.
 FROM dependencies AS build
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends g++ libc6-dev >/dev/null \
+    && rm -rf /var/lib/apt/lists/*
 RUN pip install -c /requirements.lock 'setuptools>=77'
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py README.md ./
 COPY model model
 COPY service service
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
-    && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl
+    && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl \
+    && { [ "$(uname -m)" != x86_64 ] || ls /staged/opt/venv/lib/python3.11/site-packages/model/native/_avx2*.so; }
 
 
 FROM python:3.11-slim-bookworm

@@ -11,7 +11,9 @@ install: $(VENV)/.installed  ## .venv with regard in it
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
+NATIVE := setup.py $(wildcard model/native/*.h model/native/*.cpp)
+
+$(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'
 	touch $@
 

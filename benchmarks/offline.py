@@ -16,7 +16,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import find_models, load_vocabularies
-from model.device import select_device, select_precision
+from model.device import select_device
 from model.engine import Engine
 from model.sequence import EngineLimits, Sequence
 
@@ -57,8 +57,8 @@ def main() -> None:
         for line in args.source.read_text("utf-8").splitlines()
     ]
     device = select_device(args.device)
-    precision = select_precision(args.dtype, device)
-    engine = load_engine(files, device, precision, limits, not args.no_shortlist)
+    engine = load_engine(files, device, args.dtype, limits, not args.no_shortlist)
+    precision = engine.model.precision
     print(f"{args.pair}, {len(sources)} sentences, {device}, {precision}, {args.threads} threads")
     sizes = [int(rows) for rows in args.rows.split(",")]
     run(engine, sources[:64], sizes[-1])  # kernels and caches warm

@@ -24,6 +24,9 @@ Files, each importing only from those above it:
     output         hidden states -> logits, over all ids or those of the shortlists
     sequence       what goes into an engine and what comes out (no torch)
     decoding       greedy choice, beam search
+    runtime        what an engine needs of a model on a device
+    torch_runtime  the one for every model and device
+    native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
     checkpoints/   files on disk -> ModelConfig and filled EncoderDecoder

@@ -105,6 +105,11 @@ class ModelConfig:
             raise UnsupportedModelError("this configuration", reasons)
 
     @property
+    def forbidden_ids(self) -> list[int]:
+        """Ids that are never generated."""
+        return [i for i in (self.unk_id, self.pad_id) if i is not None]
+
+    @property
     def head_dim(self) -> int:
         """K, the width of one head."""
         return self.d_model // self.num_heads

@@ -1,6 +1,9 @@
-"""Int8 products, as Marian computes them: integer sums, which no order of summing can change.
+"""Int8 products: integer sums, which no order of summing can change.
 
-A row's products do not depend on the rows beside it or on the kernel that a shape is given.
+Weights are the integers of the file. Inputs are scaled row by row, not by the one multiplier a
+matrix that Marian's files carry: on the built-in models that costs 0.1 BLEU against float32, and
+Marian's 0.1 to 0.4. A row's products do not depend on the rows beside it or on the kernel that a
+shape is given.
 """
 
 from dataclasses import dataclass
@@ -25,13 +28,10 @@ class QuantizedMatrix:
     Attributes:
         values: int8 (out, in), for an embedding (V, D).
         multiplier: A float weight is values / multiplier.
-        input_multiplier: An input x is quantised as round(x * input_multiplier); None where the
-            file has none, and each row is scaled by its own largest value.
     """
 
     values: NDArray[np.int8]
     multiplier: float
-    input_multiplier: float | None
 
 
 def has_fast_int8() -> bool:
@@ -69,8 +69,8 @@ class Int8Product(nn.Module):
         weight: From the checkpoint.
         bias: (out) float32, or None.
 
-    Source: marian-dev, src/tensors/cpu/intgemm_interface.h: x_q = clip(round(x a), -127, 127),
-    y = (x_q · W_qᵀ) / (a q) + b.
+    Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6, with a scale
+    for each row: x_q = round(x · 127 / max|x|).
     """
 
     def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
@@ -78,7 +78,6 @@ class Int8Product(nn.Module):
         self.weight: Tensor
         self.register_buffer("weight", torch.from_numpy(weight.values), persistent=False)
         self.multiplier = weight.multiplier
-        self.input_multiplier = weight.input_multiplier
         self.bias = bias
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,14 +88,8 @@ class Int8Product(nn.Module):
 
     def product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The same for rows (B, in) and any choice of the weight's rows."""
-        if self.input_multiplier is None:
-            largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
-            scale = LIMIT / largest
-            quantized = (rows * scale).round_().to(torch.int8)
-            y = int8_matmul(quantized, weight).div_(scale * self.multiplier)
-        else:
-            scaled = (rows * self.input_multiplier).round_()
-            quantized = scaled.clamp_(-LIMIT, LIMIT).to(torch.int8)
-            y = int8_matmul(quantized, weight)
-            y = y.mul_(1.0 / (self.input_multiplier * self.multiplier))
+        largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
+        scale = LIMIT / largest
+        quantized = (rows * scale).round_().to(torch.int8)
+        y = int8_matmul(quantized, weight).div_(scale * self.multiplier)
         return y if bias is None else y.add_(bias)

@@ -33,9 +33,10 @@ class Shortlist:
         candidates: NDArray[np.uint32],
         is_shared: bool,
     ) -> None:
-        self.frequent = np.arange(num_frequent, dtype=np.int64)
+        self.num_frequent = num_frequent
+        self.frequent = np.arange(num_frequent, dtype=np.int32)
         self.offsets = offsets.astype(np.int64)
-        self.candidates = candidates.astype(np.int64)
+        self.candidates = candidates.view(np.int32)  # as they lie in the file
         self.is_shared = is_shared
 
     @classmethod
@@ -81,5 +82,5 @@ class Shortlist:
         """The sorted ids that a translation of these source ids, EOS included, may use."""
         lists = [self.candidates[self.offsets[i] : self.offsets[i + 1]] for i in set(source)]
         if self.is_shared:
-            lists.append(np.array(source, dtype=np.int64))
-        return np.unique(np.concatenate([self.frequent, *lists]))
+            lists.append(np.array(source, dtype=np.int32))
+        return np.unique(np.concatenate([self.frequent, *lists])).astype(np.int64)

@@ -146,7 +146,10 @@ class Decoder(nn.Module):
     def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each layer, cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
         layers = cast("list[DecoderLayer]", list(self.layers))
-        return [layer.cross_attention.project_memory(memory) for layer in layers]
+        projected = [layer.cross_attention.project_memory(memory) for layer in layers]
+        if self.int8_output is None:
+            return projected
+        return [(through_half(key), through_half(value)) for key, value in projected]
 
     def forward(
         self,
@@ -229,6 +232,12 @@ class EncoderDecoder(nn.Module):
             self.decoder_inputs(target), state, length - 1, return_weights
         )
         return self.decoder.logits(hidden), Attentions(encoder_weights, self_weights, cross_weights)
+
+
+def through_half(x: Tensor) -> Tensor:
+    """Rounded to half precision, in which the native code keeps an int8 model's memory."""
+    limit = torch.finfo(torch.float16).max
+    return x.clamp(-limit, limit).half().to(x.dtype)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:

@@ -19,7 +19,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
-from model.device import select_device, select_precision
+from model.device import select_device
 from model.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence
@@ -60,9 +60,7 @@ def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
     use_shortlist = config.shortlist == "on" or (
         config.shortlist == "auto" and device.type == "cpu"
     )
-    engine = load_engine(
-        files, device, select_precision(config.dtype, device), limits, use_shortlist
-    )
+    engine = load_engine(files, device, config.dtype, limits, use_shortlist)
     warm_up(engine)
     return engine
 
@@ -71,7 +69,7 @@ def warm_up(engine: Engine) -> None:
     """Decodes a few tokens of the smallest and the largest batch, so that kernels exist."""
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
-    largest = limits.max_batch_tokens // engine.max_source_width
+    largest = limits.max_batch_tokens // limits.max_source_tokens
     for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
         engine.admit([Sequence(row, source) for row in range(rows)])
         engine.step()

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
 from model.config import DecoderKind, ModelConfig, NormPosition
+from model.device import Precision
 from model.engine import Engine
+from model.quantization import Int8Product, QuantizedMatrix
+from model.runtime import Runtime
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 from model.shortlist import Shortlist
+from model.torch_runtime import TorchRuntime
 from model.transformer import EncoderDecoder
 
 VOCAB_SIZE = 64
@@ -106,6 +112,34 @@ def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.T
     return batch, mask
 
 
+def torch_runtime(engine: Engine) -> TorchRuntime:
+    """The runtime of an engine that has this one."""
+    assert isinstance(engine.runtime, TorchRuntime)
+    return engine.runtime
+
+
+def quantized(model: EncoderDecoder) -> EncoderDecoder:
+    """The model with every matrix rounded to int8, as a float checkpoint is when it is read."""
+    for path, module in list(model.named_modules()):
+        if isinstance(module, nn.Linear):
+            owner, _, name = path.rpartition(".")
+            product = Int8Product(rounded(module.weight), module.bias)
+            setattr(model.get_submodule(owner), name, product)
+    output = rounded(model.decoder.output_weight)
+    for embedding in {model.encoder.embedding, model.decoder.embedding}:
+        embedding.quantize(rounded(embedding.weight))
+    model.decoder.quantize(output)
+    model.precision = Precision.INT8
+    return model
+
+
+def rounded(weight: torch.Tensor) -> QuantizedMatrix:
+    """Integers up to 127."""
+    weight = weight.detach()
+    multiplier = 127.0 / float(weight.abs().max())
+    return QuantizedMatrix((weight * multiplier).round().to(torch.int8).numpy(), multiplier)
+
+
 def translate(engine: Engine, sequences: list[Sequence]) -> dict[int, list[Hypothesis]]:
     """Admits all, in this order and as rows become free, and steps until all are finished."""
     waiting, finished = list(sequences), list[Finished]()
@@ -145,6 +179,19 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
     lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
     offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
     return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
+
+
+def forced_log_probs(runtime: Runtime, source: list[int], target: list[int]) -> NDArray[np.float32]:
+    """Log-probabilities (T, U) of a target that the runtime is made to decode in row 0."""
+    with torch.inference_mode():
+        runtime.enter(0, [Sequence(0, source)])
+        steps = []
+        for token in target:
+            (scores,) = runtime.decode(1, [[0]]).wait().scores
+            steps.append(scores.log_probs[0].numpy())
+            runtime.set_tokens([0], [token])
+        runtime.leave(0, 1)
+    return np.stack(steps)
 
 
 def assert_same_hypotheses(found: list[Hypothesis], expected: list[Hypothesis]) -> None:

@@ -5,24 +5,33 @@ import torch
 from model.checkpoints import marian
 from model.checkpoints.load import ModelFiles, check_vocabularies, load_vocabularies
 from model.checkpoints.marian_format import MarianFile
-from model.device import Precision
+from model.device import Precision, select_precision
 from model.engine import Engine
+from model.native.runtime import NativeRuntime, can_serve
 from model.sequence import EngineLimits
 from model.shortlist import Shortlist
+from model.torch_runtime import TorchRuntime
 from model.transformer import EncoderDecoder
 
 
-def load_model(files: ModelFiles, device: torch.device, precision: Precision) -> EncoderDecoder:
+def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
     """The model, filled, on its device and in its precision.
+
+    Args:
+        files: Where the model lies.
+        device: Where it computes.
+        dtype: A precision, or `auto`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not fit each other.
+        DeviceError: The device does not compute in that precision.
     """
     vocabularies = load_vocabularies(files)
     file = MarianFile(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files.name)
+    precision = select_precision(dtype, device, file.is_quantized and can_serve(config))
     model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
     model.precision = precision
     return model.to(device, precision.dtype)
@@ -31,7 +40,7 @@ def load_model(files: ModelFiles, device: torch.device, precision: Precision) ->
 def load_engine(
     files: ModelFiles,
     device: torch.device,
-    precision: Precision,
+    dtype: str,
     limits: EngineLimits,
     use_shortlist: bool,
 ) -> Engine:
@@ -40,14 +49,15 @@ def load_engine(
     Args:
         files: Where the model lies.
         device: Where it computes.
-        precision: In which precision.
+        dtype: A precision, or `auto`.
         limits: Of the batch.
         use_shortlist: Whether output is restricted to the lexical shortlist that came along.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not fit each other.
+        DeviceError: The device does not compute in that precision.
     """
-    model = load_model(files, device, precision)
+    model = load_model(files, device, dtype)
     shortlist = None
     if use_shortlist and files.shortlist is not None:
         config = model.config
@@ -57,4 +67,13 @@ def load_engine(
             config.target_vocab_size,
             files.has_shared_vocab,
         )
-    return Engine(model, limits, shortlist)
+    return new_engine(model, limits, shortlist)
+
+
+def new_engine(
+    model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
+) -> Engine:
+    """An engine with the fastest runtime that there is for the model."""
+    if model.precision is Precision.INT8 and can_serve(model.config):
+        return Engine(NativeRuntime(model, limits, shortlist), limits)
+    return Engine(TorchRuntime(model, limits, shortlist), limits)

@@ -13,7 +13,7 @@ from model.errors import UnsupportedModelError
 from model.quantization import Int8Product
 from model.transformer import EncoderDecoder
 
-# Activation multipliers of the int8 products; weights here are used as floats.
+# Multipliers for the inputs of Marian's int8 products; ours scale each row by itself.
 IGNORED = re.compile(r"_QuantMultA$")
 
 DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}

@@ -157,6 +157,11 @@ class MarianFile:
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array).copy(), multiplier
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether matrices lie there as int8."""
+        return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
+
     def quantized(self, name: str) -> QuantizedMatrix:
         """A matrix in int8, (out, in) or (V, D): as it lies there, or rounded where it is a float.
 
@@ -164,17 +169,12 @@ class MarianFile:
         Marian's own converter does, to 127 at its largest value.
         """
         item = self.items[name]
-        alphas = [
-            self.items.get(f"{n}_QuantMultA") for n in (name, "none" if is_table(name) else "")
-        ]
-        alpha = next((float(self._array(a).ravel()[0]) for a in alphas if a), None)
         if item.type == INTGEMM8:
-            values, multiplier = self._integers(item)
-            return QuantizedMatrix(values, multiplier, alpha)
+            return QuantizedMatrix(*self._integers(item))
         floats = self._array(item)
         multiplier = 127.0 / float(np.abs(floats).max())
         values = np.clip(np.rint(floats * multiplier), -127, 127).astype(np.int8)
-        return QuantizedMatrix(values, multiplier, alpha)
+        return QuantizedMatrix(values, multiplier)
 
     def _check(self, item: Item, needed: int) -> None:
         is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)

@@ -82,7 +82,7 @@ def program(**settings: str) -> Iterator[Program]:
 @pytest.mark.checkpoint
 def test_sigterm_lets_a_request_finish_and_ends_the_workers() -> None:
     """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
-    texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
+    texts = [f"Here is sentence number {number} of a long letter." for number in range(900)]
     replies: list[httpx.Response] = []
     with (
         program(REGARD_DRAIN_TIMEOUT_SECONDS="60") as server,

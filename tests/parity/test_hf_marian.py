@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers import MarianConfig, MarianMTModel
 
+from model.checkpoints.build import new_engine
 from model.checkpoints.names import fill
 from model.config import Activation, DecoderKind, ModelConfig, Sinusoids
-from model.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from model.transformer import EncoderDecoder
 from tests.tiny import greedy_ids, pad, tiny_sources, translate
@@ -195,7 +195,7 @@ def generate(theirs: Any, source: list[int], limit: int) -> tuple[list[int], Ten
 def test_greedy_targets_and_their_logits_are_the_same(models: Models) -> None:
     theirs, ours = models
     sources = tiny_sources(12, seed=5, longest=20)
-    targets = greedy_ids(Engine(ours, EngineLimits(max_rows=5)), sources)
+    targets = greedy_ids(new_engine(ours, EngineLimits(max_rows=5)), sources)
     assert len(set(map(tuple, targets))) >= 10
     for source, target in zip(sources, targets, strict=True):
         expected, expected_logits = generate(theirs, source, 2 * len(source))
@@ -210,7 +210,7 @@ def test_scores_are_those_of_their_logits(models: Models) -> None:
     sources = tiny_sources(4, seed=6, longest=12)
     options = DecodingOptions(return_scores=True)
     results = translate(
-        Engine(ours, EngineLimits()),
+        new_engine(ours, EngineLimits()),
         [Sequence(i, source, options) for i, source in enumerate(sources)],
     )
     for i, source in enumerate(sources):

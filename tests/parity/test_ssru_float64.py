@@ -10,10 +10,10 @@ import sentencepiece
 import torch
 from numpy.testing import assert_allclose
 
+from model.checkpoints.build import new_engine
 from model.checkpoints.load import ModelFiles
 from model.checkpoints.marian import load_weights, read_config
 from model.checkpoints.marian_format import MarianFile
-from model.engine import Engine
 from model.sequence import EngineLimits
 from model.transformer import EncoderDecoder
 from tests.marian_writer import (
@@ -84,7 +84,7 @@ def test_a_tiny_model_is_the_same_in_plain_float64(
     for source in tiny_sources(3, longest=12):
         assert_same_numbers(plain, ours, source, [9, 4, 4, 60, 33, 0])
         limit = ours.config.max_target_tokens(len(source))
-        assert greedy_ids(Engine(ours, EngineLimits()), [source])[0] == plain.greedy(
+        assert greedy_ids(new_engine(ours, EngineLimits()), [source])[0] == plain.greedy(
             source, limit, eos=0, unk=1
         )
 
@@ -111,7 +111,7 @@ def test_the_built_in_model_is_the_same_in_plain_float64(
     plain, ours = NumpyMarian(files.weights), our_model(files.weights, dtype)
     vocabulary = sentencepiece.SentencePieceProcessor(model_file=str(files.source_vocab))
     sources = [[*vocabulary.encode(sentence), 0] for sentence in SENTENCES]
-    targets = greedy_ids(Engine(ours, EngineLimits()), sources)
+    targets = greedy_ids(new_engine(ours, EngineLimits()), sources)
     for source, target in zip(sources, targets, strict=True):
         assert target == plain.greedy(source, 3 * len(source), eos=0, unk=1)
         assert_same_numbers(plain, ours, source, target)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.engine import MIN_ROWS, Engine, argmax
+from model.checkpoints.build import new_engine
+from model.engine import Engine
 from model.errors import (
     BeamSizeError,
     EmptySourceError,
@@ -17,6 +18,7 @@ from model.errors import (
 )
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from model.shortlist import Shortlist
+from model.torch_runtime import MIN_ROWS, argmax
 from model.transformer import EncoderDecoder
 from tests.tiny import (
     LIMITS,
@@ -42,7 +44,7 @@ BEAM = DecodingOptions(beam_size=3, num_hypotheses=3)
 
 def test_cached_decoding_is_uncached_decoding(family: Family) -> None:
     model, sources = family.model(), tiny_sources(20, longest=20)
-    targets = greedy_ids(Engine(model, LIMITS), sources)
+    targets = greedy_ids(new_engine(model, LIMITS), sources)
     assert len(set(map(tuple, targets))) >= 15
     ended = sum(target[-1] == 0 for target in targets)
     assert 3 <= ended <= 19
@@ -55,7 +57,7 @@ def test_cached_logits_are_teacher_forced_logits(family: Family, options: Decodi
     """For every hypothesis of a beam too: its rows change places with those of its parents."""
     model, sources = family.model(), tiny_sources(5, longest=13)
     sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
-    results = translate(Engine(model, LIMITS), sequences)
+    results = translate(new_engine(model, LIMITS), sequences)
     for i, source in enumerate(sources):
         assert len(results[i]) == options.num_hypotheses
         for hypothesis in results[i]:
@@ -79,9 +81,9 @@ def test_a_batch_translates_as_one_alone(
 ) -> None:
     model, sources = family.model(), tiny_sources(5, longest=10)
     sequences = [Sequence(i, source, options) for i, source in enumerate(sources)]
-    together = translate(Engine(model, LIMITS, shortlist), sequences)
+    together = translate(new_engine(model, LIMITS, shortlist), sequences)
     for sequence in sequences:
-        alone = translate(Engine(model, LIMITS, shortlist), [sequence])
+        alone = translate(new_engine(model, LIMITS, shortlist), [sequence])
         assert_same_hypotheses(together[sequence.id], alone[sequence.id])
 
 
@@ -89,9 +91,9 @@ def test_padding_changes_nothing(family: Family) -> None:
     """A short sentence beside the longest, wherever the longest stands."""
     model = family.model()
     short, long = [7, 9, 0], [*range(2, 40), 0]
-    alone = greedy_ids(Engine(model, LIMITS), [short])[0]
-    assert greedy_ids(Engine(model, LIMITS), [short, long])[0] == alone
-    assert greedy_ids(Engine(model, LIMITS), [long, short])[1] == alone
+    alone = greedy_ids(new_engine(model, LIMITS), [short])[0]
+    assert greedy_ids(new_engine(model, LIMITS), [short, long])[0] == alone
+    assert greedy_ids(new_engine(model, LIMITS), [long, short])[1] == alone
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -99,17 +101,17 @@ def test_the_order_of_admission_changes_nothing(
     family: Family, shortlist: Shortlist | None, seed: int
 ) -> None:
     model, sources = family.model(), tiny_sources(12, longest=16)
-    expected = greedy_ids(Engine(model, LIMITS, shortlist), sources)
+    expected = greedy_ids(new_engine(model, LIMITS, shortlist), sources)
     order = list(range(12))
     random.Random(seed).shuffle(order)
-    shuffled = greedy_ids(Engine(model, LIMITS, shortlist), [sources[i] for i in order])
+    shuffled = greedy_ids(new_engine(model, LIMITS, shortlist), [sources[i] for i in order])
     assert shuffled == [expected[i] for i in order]
 
 
 def test_admitting_all_at_once_is_admitting_one_by_one(family: Family) -> None:
     model, sources = family.model(), tiny_sources(8, longest=15)
-    expected = greedy_ids(Engine(model, LIMITS), sources)
-    engine = Engine(model, LIMITS)
+    expected = greedy_ids(new_engine(model, LIMITS), sources)
+    engine = new_engine(model, LIMITS)
     engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
     assert finish(engine) == dict(enumerate(expected))
 
@@ -127,14 +129,14 @@ def test_greedy_and_beams_share_a_batch(family: Family) -> None:
     sources = tiny_sources(6, longest=10)
     options = [GREEDY, BEAM, SCORED, DecodingOptions(2, 1), GREEDY, BEAM]
     sequences = [Sequence(i, s, o) for i, (s, o) in enumerate(zip(sources, options, strict=True))]
-    engine = Engine(model, EngineLimits(max_rows=11, max_source_tokens=41))
+    engine = new_engine(model, EngineLimits(max_rows=11, max_source_tokens=41))
     engine.admit(sequences)
     assert engine.num_rows == 11
     finished: dict[int, list[Hypothesis]] = {}
     while engine.num_rows:
         finished |= {result.id: result.hypotheses for result in engine.step()}
     for sequence in sequences:
-        alone = translate(Engine(model, LIMITS), [sequence])[sequence.id]
+        alone = translate(new_engine(model, LIMITS), [sequence])[sequence.id]
         assert_same_hypotheses(finished[sequence.id], alone)
     assert [h.score is None for h in (finished[0][0], finished[2][0])] == [True, False]
 
@@ -161,7 +163,9 @@ def test_a_wide_beam_finds_the_most_probable_target(family: Family) -> None:
     options = DecodingOptions(beam_size=12, num_hypotheses=1, length_penalty=0.0)
     found = set()
     for word in range(2, 12):
-        best = translate(Engine(model, EngineLimits(12)), [Sequence(0, [word, 0], options)])[0][0]
+        best = translate(new_engine(model, EngineLimits(12)), [Sequence(0, [word, 0], options)])[0][
+            0
+        ]
         assert best.tokens == brute_force(model, [word, 0], list(range(2, 12)))
         found.add(tuple(best.tokens))
     assert len(found) > 1
@@ -173,8 +177,8 @@ def test_a_wide_beam_finds_the_most_probable_target(family: Family) -> None:
 def test_an_aborted_sequence_frees_its_rows(family: Family) -> None:
     model = family.model()
     sources = tiny_sources(3, longest=12)
-    expected = greedy_ids(Engine(model, LIMITS), sources)
-    engine = Engine(model, LIMITS)
+    expected = greedy_ids(new_engine(model, LIMITS), sources)
+    engine = new_engine(model, LIMITS)
     engine.admit([Sequence(0, sources[0]), Sequence(1, sources[1], BEAM), Sequence(2, sources[2])])
     assert engine.free_rows == 3
     assert engine.abort(1)
@@ -190,7 +194,7 @@ def test_a_sequence_is_aborted_after_its_shortlists_outgrew_their_place() -> Non
     lists = np.random.default_rng(0).integers(0, 9000, (9000, 300)).astype(np.uint32)
     offsets = (np.arange(9001) * 300).astype(np.uint64)
     shortlist = Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
-    engine = Engine(tiny_model(config, 0), LIMITS, shortlist)
+    engine = new_engine(tiny_model(config, 0), LIMITS, shortlist)
     engine.admit([Sequence(i, [*range(20 * i + 2, 20 * i + 20), 0]) for i in range(8)])
     assert engine.abort(0)
     assert engine.num_rows == 7
@@ -202,15 +206,15 @@ def test_a_target_ends_at_its_own_sources_limit(family: Family, factor: float) -
     with torch.no_grad():
         model.decoder.output_bias[0] = -1e4
     sources = tiny_sources(8, longest=15)
-    for source, target in zip(sources, greedy_ids(Engine(model, LIMITS), sources), strict=True):
+    for source, target in zip(sources, greedy_ids(new_engine(model, LIMITS), sources), strict=True):
         assert len(target) == model.config.max_target_tokens(len(source))
 
 
 @pytest.mark.parametrize("max_rows", [1, 2, MIN_ROWS, MIN_ROWS + 1])
 def test_few_rows_are_enough(family: Family, max_rows: int) -> None:
     model, sources = family.model(), tiny_sources(5, longest=10)
-    engine = Engine(model, EngineLimits(max_rows=max_rows, max_source_tokens=41))
-    assert greedy_ids(engine, sources) == greedy_ids(Engine(model, LIMITS), sources)
+    engine = new_engine(model, EngineLimits(max_rows=max_rows, max_source_tokens=41))
+    assert greedy_ids(engine, sources) == greedy_ids(new_engine(model, LIMITS), sources)
 
 
 def test_unknown_and_padding_are_never_generated(family: Family) -> None:
@@ -219,7 +223,7 @@ def test_unknown_and_padding_are_never_generated(family: Family) -> None:
         model.decoder.output_bias[[1, 2]] = 1e4
     for options in (GREEDY, BEAM):
         results = translate(
-            Engine(model, LIMITS),
+            new_engine(model, LIMITS),
             [Sequence(i, source, options) for i, source in enumerate(tiny_sources(4, longest=8))],
         )
         tokens = {t for hypotheses in results.values() for h in hypotheses for t in h.tokens}
@@ -228,20 +232,20 @@ def test_unknown_and_padding_are_never_generated(family: Family) -> None:
 
 def test_a_model_with_a_start_token_decodes_as_it_is_taught(family: Family) -> None:
     model, source = family.model(start_id=63), tiny_sources(1)[0]
-    target = greedy_ids(Engine(model, LIMITS), [source])[0]
+    target = greedy_ids(new_engine(model, LIMITS), [source])[0]
     assert target == uncached_greedy(model, source)
     assert target != uncached_greedy(family.model(), source)
 
 
 def test_nothing_admitted_is_nothing_done(family: Family) -> None:
-    engine = Engine(family.model(), LIMITS)
+    engine = new_engine(family.model(), LIMITS)
     engine.admit([])
     assert engine.step() == []
     assert engine.drain_stats() == []
 
 
 def test_clear_forgets_every_sequence(family: Family) -> None:
-    engine, sources = Engine(family.model(), LIMITS), tiny_sources(4, longest=12)
+    engine, sources = new_engine(family.model(), LIMITS), tiny_sources(4, longest=12)
     expected = greedy_ids(engine, sources)
     engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
     engine.step()
@@ -251,7 +255,7 @@ def test_clear_forgets_every_sequence(family: Family) -> None:
 
 
 def test_figures_count_what_was_computed() -> None:
-    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
     engine.admit([Sequence(0, [5, 0]), Sequence(1, [*range(2, 30), 0])])
     engine.step()
     encode, decode = engine.drain_stats()
@@ -265,7 +269,7 @@ def test_figures_count_what_was_computed() -> None:
 
 def encode_groups(limits: EngineLimits, lengths: list[int]) -> Iterator[tuple[int, int]]:
     """(rows, padded tokens) of each encoder batch for sources of these lengths."""
-    engine = Engine(tiny_model(tiny_config(), 0), limits)
+    engine = new_engine(tiny_model(tiny_config(), 0), limits)
     engine.admit([Sequence(i, [5] * (n - 1) + [0]) for i, n in enumerate(lengths)])
     for figures in engine.drain_stats():
         yield figures.rows, figures.tokens + figures.padding_tokens
@@ -303,7 +307,7 @@ VALID = [5, 6, 0]
 def test_what_cannot_be_translated_is_refused(
     sequence: Sequence, error: type[InputError], message: str
 ) -> None:
-    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
     with pytest.raises(error, match=message):
         engine.check(sequence)
     with pytest.raises(error, match=message):
@@ -313,12 +317,12 @@ def test_what_cannot_be_translated_is_refused(
 
 @pytest.mark.parametrize("length", [1, 41])
 def test_sources_up_to_the_limit_are_taken(length: int) -> None:
-    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
     engine.check(Sequence(0, [VOCAB_SIZE - 1] * length))
 
 
 def test_more_rows_than_are_free_are_refused_before_any_is_taken() -> None:
-    engine = Engine(tiny_model(tiny_config(), 0), LIMITS)
+    engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
     engine.admit([Sequence(0, VALID, DecodingOptions(6))])
     with pytest.raises(BeamSizeError, match="3 rows wanted; 2 are free"):
         engine.admit([Sequence(1, VALID, BEAM)])

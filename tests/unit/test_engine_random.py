@@ -4,11 +4,19 @@ import random
 
 import pytest
 
+from model.checkpoints.build import new_engine
 from model.engine import Engine
 from model.output import ShortlistOutput
 from model.sequence import DecodingOptions, Finished, Hypothesis, Sequence
 from model.shortlist import Shortlist
-from tests.tiny import LIMITS, Family, assert_same_hypotheses, tiny_sources, translate
+from tests.tiny import (
+    LIMITS,
+    Family,
+    assert_same_hypotheses,
+    tiny_sources,
+    torch_runtime,
+    translate,
+)
 
 
 class Driver:
@@ -60,9 +68,10 @@ class Driver:
             assert running.sequence.id == name
             assert len(running.rows) == running.sequence.options.beam_size
             assert all(engine.owners[row] is running for row in running.rows)
-        assert engine.cache.positions[engine.num_rows :].count_nonzero() == 0
-        if isinstance(engine.output, ShortlistOutput):
-            lists = engine.output.row_ids
+        assert torch_runtime(engine).cache.positions[engine.num_rows :].count_nonzero() == 0
+        output = torch_runtime(engine).output
+        if isinstance(output, ShortlistOutput):
+            lists = output.row_ids
             assert all(len(ids) > 0 for ids in lists[: engine.num_rows])
             assert all(len(ids) == 0 for ids in lists[engine.num_rows :])
 
@@ -85,8 +94,8 @@ def test_any_sequence_of_calls_leaks_no_row_and_settles_each_once(
     family: Family, shortlist: Shortlist | None, seed: int
 ) -> None:
     model, pool = family.model(max_length_factor=1.2), pool_of_sequences()
-    alone = [translate(Engine(model, LIMITS, shortlist), [s])[s.id] for s in pool]
-    engine = Engine(model, LIMITS, shortlist)
+    alone = [translate(new_engine(model, LIMITS, shortlist), [s])[s.id] for s in pool]
+    engine = new_engine(model, LIMITS, shortlist)
     driver = Driver(engine, seed, alone)
     for _ in range(100):
         choice = driver.chance.random()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from model.checkpoints.build import new_engine
 from model.checkpoints.load import ModelFiles
-from model.engine import Engine
 from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service import worker as worker_module
@@ -32,7 +32,7 @@ from service.messages import (
     WorkerConfig,
 )
 from service.worker import CPU_ROWS, Worker, load_from_files, memory_bytes, warm_up
-from tests.tiny import tiny_config, tiny_model
+from tests.tiny import tiny_config, tiny_model, torch_runtime
 from tests.workers import EchoEngine, Script, ThreadWorker, until
 
 
@@ -333,7 +333,7 @@ def test_memory_is_that_of_this_process() -> None:
 def test_warm_up_leaves_an_empty_engine(max_rows: int) -> None:
     model = tiny_model(tiny_config(), seed=1)
     limits = EngineLimits(max_rows=max_rows, max_source_tokens=16, max_batch_tokens=64)
-    engine = Engine(model, limits)
+    engine = new_engine(model, limits)
     warm_up(engine)
     assert engine.free_rows == max_rows
     assert not engine.drain_stats()
@@ -348,7 +348,7 @@ def test_cpu_decides_rows_and_shortlist(
     wanted = WorkerConfig((built_in,), "cpu", "float32", shortlist, limits, threads=1)
     engine = load_from_files(built_in, wanted)
     assert engine.limits.max_rows == CPU_ROWS
-    assert (engine.shortlist is not None) == is_used
+    assert (torch_runtime(engine).shortlist is not None) == is_used
     assert engine.num_rows == 0
 
 

@@ -1,0 +1,174 @@
+// Scaled dot-product attention over one sentence's own keys: no padding is ever looked at.
+#pragma once
+
+#include "matrix.h"
+
+namespace regard {
+
+inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+constexpr int QUERIES = 4;   // queries that are attended for at once
+constexpr int VECTORS = 4;   // vectors of keys that are scored at once
+constexpr float NEVER = -INFINITY;
+
+// Scores of R queries against V vectors of keys; keys are (head_dim, width), the width a multiple
+// of LANES.
+template <int R, int V, class Load>
+inline void score_block(const float* query, size_t query_stride, int head_dim, Load load_keys,
+                        float* scores, int width) {
+    Floats acc[R][V];
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++) acc[r][v] = spread(0.0f);
+    for (int d = 0; d < head_dim; d++) {
+        Floats key[V];
+        for (int v = 0; v < V; v++) key[v] = load_keys((size_t)d * width + v * LANES);
+        for (int r = 0; r < R; r++) {
+            Floats q = spread(query[r * query_stride + d]);
+            for (int v = 0; v < V; v++) acc[r][v] = fma(q, key[v], acc[r][v]);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int v = 0; v < V; v++) store(scores + (size_t)r * width + v * LANES, acc[r][v]);
+}
+
+template <int R, class Load>
+inline void score(const float* query, size_t query_stride, int head_dim, Load load_keys,
+                  float* scores, int width) {
+    for (int j = 0; j < width; j += VECTORS * LANES) {
+        auto part = [&](size_t i) { return load_keys(i + j); };
+        switch ((width - j) / LANES) {
+            case 1: score_block<R, 1>(query, query_stride, head_dim, part, scores + j, width); break;
+            case 2: score_block<R, 2>(query, query_stride, head_dim, part, scores + j, width); break;
+            case 3: score_block<R, 3>(query, query_stride, head_dim, part, scores + j, width); break;
+            default: score_block<R, 4>(query, query_stride, head_dim, part, scores + j, width);
+        }
+    }
+}
+
+// Scores to exponentials in place; the sum that they are to be divided by.
+inline float exponentials(float* scores, int keys, int width, float scale) {
+    for (int j = keys; j < width; j++) scores[j] = NEVER;
+    Floats top = spread(NEVER), total = spread(0.0f);
+    for (int j = 0; j < width; j += LANES) top = max(top, load(scores + j));
+    top = spread(largest(top) * scale);
+    for (int j = 0; j < width; j += LANES) {
+        Floats e = exp(fma(load(scores + j), spread(scale), -top));
+        store(scores + j, e);
+    }
+    for (int j = keys; j < width; j++) scores[j] = 0.0f;
+    for (int j = 0; j < width; j += LANES) total = total + load(scores + j);
+    return sum(total);
+}
+
+// The mean of values (keys, head_dim), which lie `stride` apart, weighted for R queries.
+template <int R, class Load>
+inline void weigh(const float* weights, int width, const float* totals, int keys, int head_dim,
+                  size_t stride, Load load_values, float* out, size_t out_stride) {
+    for (int d = 0; d < head_dim; d += LANES) {
+        Floats acc[R];
+        for (int r = 0; r < R; r++) acc[r] = spread(0.0f);
+        for (int j = 0; j < keys; j++) {
+            Floats value = load_values(j * stride + d);
+            for (int r = 0; r < R; r++)
+                acc[r] = fma(spread(weights[(size_t)r * width + j]), value, acc[r]);
+        }
+        for (int r = 0; r < R; r++) store(out + r * out_stride + d, acc[r] * spread(1.0f / totals[r]));
+    }
+}
+
+// Every head of a sentence attends from each of its tokens to all of them.
+struct SelfAttention {
+    Buffer<float> keys, scores;
+
+    // projected is (length, 3 D): query, key and value side by side; out is (length, D).
+    void attend(const float* projected, int length, int heads, int head_dim, float* out) {
+        int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
+        float* key = keys.reserve((size_t)head_dim * width);
+        float* score_rows = scores.reserve((size_t)QUERIES * width);
+        for (int h = 0; h < heads; h++) {
+            const float* query = projected + h * head_dim;
+            transpose(query + d_model, stride, length, width, head_dim, key);
+            int r = 0;
+            for (; r + QUERIES <= length; r += QUERIES)
+                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
+                              out + h * head_dim);
+            for (; r < length; r++)
+                rows<1>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
+                        out + h * head_dim);
+        }
+    }
+
+private:
+    static void transpose(const float* from, size_t stride, int length, int width, int head_dim,
+                          float* to) {
+        for (int d = 0; d < head_dim; d++) {
+            for (int j = 0; j < length; j++) to[(size_t)d * width + j] = from[j * stride + d];
+            for (int j = length; j < width; j++) to[(size_t)d * width + j] = 0.0f;
+        }
+    }
+
+    template <int R>
+    static void rows(const float* projected, size_t stride, int first, int length, int width,
+                     int head_dim, int d_model, const float* key, float* scores, float* out) {
+        auto load_keys = [&](size_t i) { return load(key + i); };
+        auto load_values = [&](size_t i) { return load(projected + 2 * d_model + i); };
+        float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
+        score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
+        for (int r = 0; r < R; r++)
+            totals[r] = exponentials(scores + (size_t)r * width, length, width, scale);
+        weigh<R>(scores, width, totals, length, head_dim, stride, load_values,
+                 out + (size_t)first * d_model, d_model);
+    }
+};
+
+// What the decoder attends to: one sentence's keys and values in one layer, in half precision,
+// because at many rows a step's time goes into reading them.
+struct Memory {
+    Buffer<uint16_t> keys;    // (H, head_dim, width)
+    Buffer<uint16_t> values;  // (H, length, head_dim)
+    int length = 0, width = 0;
+
+    // projected is (length, 2 D): key and value side by side.
+    void fill(const float* projected, int tokens, int heads, int head_dim, Buffer<float>& scratch) {
+        length = tokens;
+        width = round_up(tokens, LANES);
+        int d_model = heads * head_dim;
+        uint16_t* key = keys.reserve((size_t)d_model * width);
+        uint16_t* value = values.reserve((size_t)d_model * length);
+        float* row = scratch.reserve(width);
+        for (int i = 0; i < d_model; i++, key += width) {
+            for (int j = 0; j < width; j++)
+                row[j] = j < length ? projected[(size_t)j * 2 * d_model + i] : 0.0f;
+            for (int j = 0; j < width; j += LANES) store_half(key + j, within_half(load(row + j)));
+        }
+        for (int h = 0; h < heads; h++)
+            for (int j = 0; j < length; j++, value += head_dim)
+                for (int d = 0; d < head_dim; d += LANES) {
+                    const float* from = projected + (size_t)j * 2 * d_model + d_model + h * head_dim;
+                    store_half(value + d, within_half(load(from + d)));
+                }
+    }
+
+    // One query of every head, (D) to (D).
+    void attend(const float* query, int heads, int head_dim, float* scores, float* out) const {
+        float scale = 1.0f / std::sqrt((float)head_dim);
+        for (int h = 0; h < heads; h++) {
+            const uint16_t* key = keys.get() + (size_t)h * head_dim * width;
+            const uint16_t* value = values.get() + (size_t)h * head_dim * length;
+            auto load_keys = [&](size_t i) { return load_half(key + i); };
+            auto load_values = [&](size_t i) { return load_half(value + i); };
+            score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
+            float total = exponentials(scores, length, width, scale);
+            weigh<1>(scores, width, &total, length, head_dim, head_dim, load_values,
+                     out + h * head_dim, 0);
+        }
+    }
+
+private:
+    static Floats within_half(Floats v) {  // what half precision cannot hold is not infinite
+        Floats limit = spread(65504.0f);
+        return -max(-max(v, -limit), -limit);
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,330 @@
+// The in-flight batch in native code: encodes newcomers without padding and decodes one token a row.
+//
+// Rows are numbered by the caller, who keeps them dense. Every number of a row is computed from
+// that row's sentence alone, in an order that does not depend on the batch; products are integer
+// sums. So a sentence's translation is the same, to the bit, in any company.
+#include "transformer.h"
+
+namespace regard {
+
+constexpr int BLOCK = 48;  // rows that go through a feed-forward layer while they are in the cache
+
+class Batch {
+public:
+    Batch(const Model& model, const Shortlist& shortlist, int max_rows)
+        : model(model), sizes(model.sizes), shortlist(shortlist) {
+        chosen.resize((sizes.target_vocab + 63) / 64);
+        rows.resize(max_rows);
+        place.resize(max_rows);
+        cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
+    }
+
+    // Encodes sentences and gives each its rows, from `row` on.
+    void enter(int row, int count, const int32_t* lengths, const int32_t* tokens,
+               const int32_t* copies) {
+        int total = 0;
+        for (int i = 0; i < count; i++) total += lengths[i];
+        float* memory = encode(count, lengths, tokens, total);
+        int first = row;
+        for (int i = 0; i < count; i++) {
+            Sentence* sentence = take_sentence();
+            set_candidates(*sentence, tokens, lengths[i]);
+            tokens += lengths[i];
+            for (int c = 0; c < copies[i]; c++) start(first++, sentence);
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++)
+            remember(layer, row, count, lengths, copies, memory, total);
+    }
+
+    // Decodes one token for rows 0 to n - 1.
+    //   tokens: what each row decoded last, -1 at its start
+    //   best: the id of the largest logit of each row
+    //   scored: rows whose logits are wanted, each in `stride` places of logits
+    void decode(int n, const int32_t* tokens, int32_t* best, int num_scored,
+                const int32_t* scored, float* logits, int64_t stride) {
+        int d = sizes.d_model;
+        float* x = scratch.x.reserve((size_t)n * d);
+        for (int r = 0; r < n; r++) {
+            const float* position = model.positions + (size_t)place[r]++ * d;
+            if (tokens[r] < 0)
+                std::memcpy(x + (size_t)r * d, position, d * sizeof(float));
+            else
+                model.target.look_up(tokens[r], d, sizes.embedding_scale, position, x + (size_t)r * d);
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
+            recur(model.decoder[layer], layer, x, n);
+            attend(model.decoder[layer], layer, x, n);
+            feed_forward(model.decoder[layer].feed_forward, x, n);
+        }
+        scratch.quantized.fill(x, n, d);
+        std::vector<float*> wanted(n, nullptr);
+        for (int i = 0; i < num_scored; i++) wanted[scored[i]] = logits + i * stride;
+        for (int r = 0; r < n; r++) best[r] = likeliest(r, wanted[r]);
+    }
+
+    // Row to[i] becomes what row from[i] was.
+    void copy(int count, const int32_t* from, const int32_t* to) {
+        int d = sizes.d_model;
+        std::vector<Sentence*> sentences(count);
+        std::vector<int> places(count);
+        float* saved = scratch.y.reserve((size_t)count * d);
+        for (int i = 0; i < count; i++) {
+            sentences[i] = rows[from[i]];
+            places[i] = place[from[i]];
+            sentences[i]->rows++;
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
+            for (int i = 0; i < count; i++)
+                std::memcpy(saved + (size_t)i * d, cell(layer, from[i]), d * sizeof(float));
+            for (int i = 0; i < count; i++)
+                std::memcpy(cell(layer, to[i]), saved + (size_t)i * d, d * sizeof(float));
+        }
+        for (int i = 0; i < count; i++) {
+            drop(to[i]);
+            rows[to[i]] = sentences[i];
+            place[to[i]] = places[i];
+        }
+    }
+
+    // Forgets the rows from `first` on.
+    void leave(int first) {
+        for (size_t r = first; r < rows.size(); r++) drop(r);
+    }
+
+private:
+    const Model& model;
+    const Sizes& sizes;
+    const Shortlist shortlist;
+    std::vector<uint64_t> chosen;  // a bit for each id
+    std::vector<Sentence*> rows;
+    std::vector<int> place;  // the position that a row decodes next
+    std::vector<float> cells;  // (layers, rows, D)
+    std::vector<std::unique_ptr<Sentence>> sentences;
+    std::vector<Sentence*> unused;
+    Scratch scratch;
+
+    float* cell(int layer, int row) {
+        return cells.data() + ((size_t)layer * rows.size() + row) * sizes.d_model;
+    }
+
+    Sentence* take_sentence() {
+        if (unused.empty()) {
+            sentences.push_back(std::make_unique<Sentence>());
+            sentences.back()->memory.resize(sizes.decoder_layers);
+            return sentences.back().get();
+        }
+        Sentence* sentence = unused.back();
+        unused.pop_back();
+        return sentence;
+    }
+
+    void drop(int row) {
+        Sentence* sentence = rows[row];
+        rows[row] = nullptr;
+        if (sentence && --sentence->rows == 0) unused.push_back(sentence);
+    }
+
+    void start(int row, Sentence* sentence) {
+        drop(row);
+        rows[row] = sentence;
+        sentence->rows++;
+        place[row] = 0;
+        for (int layer = 0; layer < sizes.decoder_layers; layer++)
+            std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
+    }
+
+    void choose(int32_t id) { chosen[id / 64] |= uint64_t(1) << (id % 64); }
+
+    // A sentence's shortlist, with what its logits need beside the weights.
+    void set_candidates(Sentence& sentence, const int32_t* tokens, int length) {
+        std::fill(chosen.begin(), chosen.end(), 0);
+        int everyone = shortlist.offsets ? shortlist.frequent : sizes.target_vocab;
+        for (int id = 0; id < everyone; id++) choose(id);
+        for (int i = 0; shortlist.offsets && i < length; i++) {
+            int64_t end = shortlist.offsets[tokens[i] + 1];
+            for (int64_t c = shortlist.offsets[tokens[i]]; c < end; c++)
+                choose(shortlist.candidates[c]);
+            if (shortlist.is_shared) choose(tokens[i]);
+        }
+        sentence.ids.clear();
+        for (size_t word = 0; word < chosen.size(); word++)
+            for (uint64_t left = chosen[word]; left; left &= left - 1)
+                sentence.ids.push_back(64 * word + __builtin_ctzll(left));
+        sentence.candidates = sentence.ids.size();
+        int width = round_up(sentence.candidates, LANES);
+        sentence.ids.resize(width + LANES, sentence.ids[0]);
+        sentence.correction.resize(width);
+        sentence.bias.resize(width);
+        for (int i = 0; i < width; i++) {
+            sentence.correction[i] = model.output_correction[sentence.ids[i]];
+            sentence.bias[i] = i < sentence.candidates ? model.output_bias[sentence.ids[i]] : NEVER;
+        }
+    }
+
+    float* encode(int count, const int32_t* lengths, const int32_t* tokens, int total) {
+        int d = sizes.d_model;
+        float* x = scratch.x.reserve((size_t)total * d);
+        for (int i = 0, t = 0; i < count; i++)
+            for (int p = 0; p < lengths[i]; p++, t++)
+                model.source.look_up(tokens[t], d, sizes.embedding_scale,
+                                     model.positions + (size_t)p * d, x + (size_t)t * d);
+        float* projected = scratch.projected.reserve((size_t)total * 3 * d);
+        float* context = scratch.context.reserve((size_t)total * d);
+        for (const EncoderLayer& layer : model.encoder) {
+            apply(layer.project, x, total, projected);
+            for (int i = 0, t = 0; i < count; t += lengths[i++])
+                scratch.self_attention.attend(projected + (size_t)t * 3 * d, lengths[i],
+                                              sizes.heads, d / sizes.heads,
+                                              context + (size_t)t * d);
+            float* y = scratch.y.reserve((size_t)total * d);
+            apply(layer.out, context, total, y);
+            layer.norm.add(x, y, total, d);
+            feed_forward(layer.feed_forward, x, total);
+        }
+        return x;
+    }
+
+    // Projects the encoder's output to the keys and values of one layer.
+    void remember(int layer, int row, int count, const int32_t* lengths, const int32_t* copies,
+                  const float* memory, int total) {
+        int d = sizes.d_model;
+        float* projected = scratch.projected.reserve((size_t)total * 2 * d);
+        apply(model.decoder[layer].memory, memory, total, projected);
+        for (int i = 0; i < count; i++) {
+            rows[row]->memory[layer].fill(projected, lengths[i], sizes.heads, d / sizes.heads,
+                                          scratch.column);
+            projected += (size_t)lengths[i] * 2 * d;
+            row += copies[i];
+        }
+    }
+
+    void apply(const Linear& linear, const float* x, int count, float* y) {
+        for (int r = 0; r < count; r += BLOCK) {
+            int block = std::min(BLOCK, count - r);
+            scratch.quantized.fill(x + (size_t)r * linear.in, block, linear.in);
+            linear.multiply(scratch.quantized, block, y + (size_t)r * linear.out);
+        }
+    }
+
+    void feed_forward(const FeedForward& layer, float* x, int count) {
+        int d = sizes.d_model;
+        float* hidden = scratch.hidden.reserve((size_t)BLOCK * sizes.ffn);
+        float* y = scratch.y.reserve((size_t)std::max(count, BLOCK) * d);
+        for (int r = 0; r < count; r += BLOCK, x += (size_t)BLOCK * d) {
+            int block = std::min(BLOCK, count - r);
+            scratch.quantized.fill(x, block, d);
+            layer.expand.multiply(scratch.quantized, block, hidden, (Activation)sizes.activation);
+            scratch.quantized.fill(hidden, block, sizes.ffn);
+            layer.contract.multiply(scratch.quantized, block, y);
+            layer.norm.add(x, y, block, d);
+        }
+    }
+
+    // Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
+    void recur(const DecoderLayer& layer, int index, float* x, int n) {
+        int d = sizes.d_model;
+        float* gates = scratch.projected.reserve((size_t)n * 2 * d);
+        float* y = scratch.y.reserve((size_t)n * d);
+        apply(layer.recurrence, x, n, gates);
+        for (int r = 0; r < n; r++) {
+            const float *update = gates + (size_t)r * 2 * d, *forget = update + d;
+            float* c = cell(index, r);
+            for (int i = 0; i < d; i += LANES) {
+                Floats f = sigmoid(load(forget + i)), u = load(update + i);
+                Floats next = fma(f, load(c + i), (spread(1.0f) - f) * u);
+                store(c + i, next);
+                store(y + (size_t)r * d + i, max(next, spread(0.0f)));
+            }
+        }
+        layer.recurrence_norm.add(x, y, n, d);
+    }
+
+    void attend(const DecoderLayer& layer, int index, float* x, int n) {
+        int d = sizes.d_model;
+        float* query = scratch.projected.reserve((size_t)n * d);
+        float* context = scratch.context.reserve((size_t)n * d);
+        float* y = scratch.y.reserve((size_t)n * d);
+        apply(layer.query, x, n, query);
+        for (int r = 0; r < n; r++) {
+            const Memory& memory = rows[r]->memory[index];
+            memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
+                          scratch.scores.reserve(memory.width), context + (size_t)r * d);
+        }
+        apply(layer.out, context, n, y);
+        layer.norm.add(x, y, n, d);
+    }
+
+    // The id with the largest logit among a row's candidates; the first of equals.
+    int32_t likeliest(int row, float* logits) {
+        const Sentence& sentence = *rows[row];
+        const uint8_t* a = scratch.quantized.values.get() + (size_t)row * sizes.d_model;
+        Floats step = spread(scratch.quantized.steps.get()[row] * model.output_step);
+        int width = sentence.bias.size();
+        float* all = scratch.logits.reserve(width);
+        Floats top = spread(NEVER);
+        alignas(64) int32_t sums[LANES];
+        for (int i = 0; i < width; i += LANES) {
+            multiply_rows(a, sizes.d_model, model.output, &sentence.ids[i], sums);
+            Floats v = to_floats(load(sums) - load(&sentence.correction[i]));
+            v = fma(v, step, load(&sentence.bias[i]));
+            store(all + i, v);
+            top = max(top, v);
+        }
+        if (logits) std::memcpy(logits, all, sentence.candidates * sizeof(float));
+        int first = std::find(all, all + width, largest(top)) - all;
+        return sentence.ids[std::min(first, width - 1)];  // not found: none of them is a number
+    }
+};
+
+}  // namespace regard
+
+using regard::Batch;
+using regard::Model;
+
+// What Python calls. Zero, or a pointer, is success; memory is the one thing that can run out.
+template <class Work>
+static int guarded(Work work) {
+    try {
+        work();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return -1;
+    }
+}
+
+extern "C" {
+
+int regard_is_supported() { return regard::is_supported(); }
+
+Model* regard_model_new(const regard::Sizes* sizes, const regard::Weights* weights) {
+    Model* model = nullptr;
+    guarded([&] { model = new Model(*sizes, *weights); });
+    return model;
+}
+
+void regard_model_delete(Model* model) { delete model; }
+
+Batch* regard_batch_new(const Model* model, const regard::Shortlist* shortlist, int max_rows) {
+    Batch* batch = nullptr;
+    guarded([&] { batch = new Batch(*model, *shortlist, max_rows); });
+    return batch;
+}
+
+void regard_batch_delete(Batch* batch) { delete batch; }
+
+int regard_batch_enter(Batch* batch, int row, int count, const int32_t* lengths,
+                       const int32_t* tokens, const int32_t* copies) {
+    return guarded([&] { batch->enter(row, count, lengths, tokens, copies); });
+}
+
+int regard_batch_decode(Batch* batch, int rows, const int32_t* tokens, int32_t* best,
+                        int num_scored, const int32_t* scored, float* logits, int64_t stride) {
+    return guarded([&] { batch->decode(rows, tokens, best, num_scored, scored, logits, stride); });
+}
+
+int regard_batch_copy(Batch* batch, int count, const int32_t* from, const int32_t* to) {
+    return guarded([&] { batch->copy(count, from, to); });
+}
+
+void regard_batch_leave(Batch* batch, int first) { batch->leave(first); }
+}

@@ -1,0 +1,130 @@
+"""The compiled library, called by ctypes; absent where nothing could be compiled.
+
+It is built from the C++ files beside this one when the package is installed, once for each
+instruction set, and the best that the processor has is taken at import. Nothing of it is needed
+to run: PyTorch computes the same where it is missing.
+"""
+
+import ctypes
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+INSTRUCTION_SETS = ("avx512vnni", "avx2")
+"""Best first; each is an extension module `_<name>` in this package."""
+
+
+class MatrixSpec(Structure):
+    """Mirrors MatrixSpec in matrix.h."""
+
+    _fields_ = [
+        ("values", c_void_p),
+        ("bias", c_void_p),
+        ("multiplier", c_float),
+        ("out", c_int32),
+        ("in", c_int32),
+    ]
+
+
+class Sizes(Structure):
+    """Mirrors Sizes in transformer.h."""
+
+    _fields_ = [
+        ("d_model", c_int32),
+        ("heads", c_int32),
+        ("ffn", c_int32),
+        ("encoder_layers", c_int32),
+        ("decoder_layers", c_int32),
+        ("source_vocab", c_int32),
+        ("target_vocab", c_int32),
+        ("activation", c_int32),
+        ("positions", c_int32),
+        ("embedding_scale", c_float),
+        ("epsilon", c_float),
+    ]
+
+
+class Weights(Structure):
+    """Mirrors Weights in transformer.h."""
+
+    _fields_ = [
+        ("matrices", POINTER(MatrixSpec)),
+        ("norms", POINTER(c_void_p)),
+        ("source", MatrixSpec),
+        ("target", MatrixSpec),
+        ("output", MatrixSpec),
+        ("positions", c_void_p),
+    ]
+
+
+class ShortlistSpec(Structure):
+    """Mirrors Shortlist in transformer.h."""
+
+    _fields_ = [
+        ("offsets", c_void_p),
+        ("candidates", c_void_p),
+        ("frequent", c_int32),
+        ("is_shared", c_int32),
+    ]
+
+
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "is_supported": (c_int, []),
+    "model_new": (c_void_p, [POINTER(Sizes), POINTER(Weights)]),
+    "model_delete": (None, [c_void_p]),
+    "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
+    "batch_delete": (None, [c_void_p]),
+    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_decode": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int, *[c_void_p] * 2, c_int64]),
+    "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
+    "batch_leave": (None, [c_void_p, c_int]),
+}
+
+
+class Library:
+    """One build of the library.
+
+    Args:
+        path: The shared object.
+        name: Its instruction set.
+    """
+
+    def __init__(self, path: str, name: str) -> None:
+        self.name = name
+        shared = ctypes.CDLL(path)
+        for function, (result, arguments) in FUNCTIONS.items():
+            entry = getattr(shared, f"regard_{function}")
+            entry.restype, entry.argtypes = result, arguments
+            setattr(self, function, entry)
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions are set in the constructor; this tells type checkers so."""
+        raise AttributeError(name)
+
+
+def load_libraries() -> list[Library]:
+    """Every build that is here and that this processor can run, best first."""
+    found = []
+    for name in INSTRUCTION_SETS:
+        spec = find_spec(f"model.native._{name}")
+        if spec is not None and spec.origin is not None:
+            library = Library(spec.origin, name)
+            if library.is_supported():
+                found.append(library)
+    return found
+
+
+LIBRARIES = load_libraries()
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where a contiguous array lies; the caller keeps it alive."""
+    return int(array.ctypes.data)
+
+
+def int32(values: Any) -> NDArray[np.int32]:
+    """A contiguous int32 array."""
+    return np.ascontiguousarray(values, dtype=np.int32)

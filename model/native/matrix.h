@@ -1,0 +1,209 @@
+// Int8 matrices and the layers that are made of them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "simd.h"
+
+namespace regard {
+
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+
+// Memory whose rows start on cache lines; grown, never shrunk, not kept when grown.
+template <class T>
+struct Buffer {
+    std::unique_ptr<T[], Free> data;
+    size_t size = 0;
+
+    T* reserve(size_t wanted) {
+        if (wanted > size) {
+            size_t bytes = (wanted * sizeof(T) + 63) / 64 * 64;
+            data.reset((T*)std::aligned_alloc(64, bytes));
+            size = data ? wanted : 0;
+            if (!data) throw std::bad_alloc();
+        }
+        return data.get();
+    }
+    T* get() const { return data.get(); }
+};
+
+// What Python says of a weight.
+struct MatrixSpec {
+    const int8_t* values;  // (out, in)
+    const float* bias;     // (out), or null
+    float multiplier;      // a float weight is values / multiplier
+    int32_t out, in;
+};
+
+// Rows quantised for a product: bytes (M, in), and what one step of each row is worth.
+struct Quantized {
+    Buffer<uint8_t> values;
+    Buffer<float> steps;
+
+    // Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6: a row is
+    // scaled by its own largest magnitude, so that it depends on no other row.
+    void fill(const float* x, int rows, int width) {
+        uint8_t* q = values.reserve((size_t)rows * width);
+        float* step = steps.reserve(rows);
+        for (int r = 0; r < rows; r++, x += width, q += width) {
+            Floats magnitude = spread(1e-12f);
+            for (int i = 0; i < width; i += LANES) magnitude = max(magnitude, abs(load(x + i)));
+            float scale = 127.0f / largest(magnitude);
+            Floats factor = spread(scale);
+            for (int i = 0; i < width; i += LANES) store_quantized(q + i, load(x + i) * factor);
+            step[r] = 1.0f / scale;
+        }
+    }
+};
+
+enum Activation { NONE = 0, RELU = 1, SWISH = 2 };
+
+// e^x, for x kept between -87 and 88; the polynomial of Cephes' expf.
+inline Floats exp(Floats x) {
+    x = -max(-max(x, spread(-87.0f)), spread(-88.0f));
+    Floats magic = spread(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
+    Floats shifted = fma(x, spread(1.44269504f), magic);
+    Floats n = shifted - magic;
+    Floats r = fma(n, spread(-0.693359375f), x);
+    r = fma(n, spread(2.12194440e-4f), r);
+    Floats p = spread(1.9875691500e-4f);
+    p = fma(p, r, spread(1.3981999507e-3f));
+    p = fma(p, r, spread(8.3334519073e-3f));
+    p = fma(p, r, spread(4.1665795894e-2f));
+    p = fma(p, r, spread(1.6666665459e-1f));
+    p = fma(p, r, spread(5.0000001201e-1f));
+    p = fma(p, r * r, r + spread(1.0f));
+    Ints power = ((Ints)shifted - (Ints)magic) << 23;
+    return (Floats)((Ints)p + power);
+}
+
+inline Floats sigmoid(Floats x) {
+    Floats one = spread(1.0f);
+    return one / (one + exp(-x));
+}
+
+// A product x · Wᵀ + b; several weights of one input may stand side by side in it.
+class Linear {
+public:
+    int in = 0, out = 0;
+
+    void append(const MatrixSpec& spec) {
+        int first = out;
+        in = spec.in;
+        out += spec.out;
+        bias.resize(out, 0.0f);
+        factor.resize(out);
+        correction.resize(out);
+        for (int n = 0; n < spec.out; n++) {
+            const int8_t* row = spec.values + (size_t)n * in;
+            int32_t total = 0;
+            for (int k = 0; k < in; k++) total += row[k];
+            correction[first + n] = SHIFT * total;
+            factor[first + n] = 1.0f / spec.multiplier;
+            if (spec.bias) bias[first + n] = spec.bias[n];
+        }
+        pack(spec, first);
+    }
+
+    // y (M, out) of quantised x (M, in).
+    void multiply(const Quantized& x, int rows, float* y, Activation activation = NONE) const {
+        for (int n = 0; n < out; n += PANEL) {
+            const int8_t* panel = weights.get() + (size_t)n * in;
+            for (int r = 0; r < rows; r += TILE_ROWS) tile(x, r, rows - r, n, panel, y, activation);
+        }
+    }
+
+private:
+    Buffer<int8_t> weights;  // (out / 64, in / 4, 64, 4)
+    std::vector<float> bias, factor;
+    std::vector<int32_t> correction;
+
+    void pack(const MatrixSpec& spec, int first) {
+        Buffer<int8_t> grown;
+        int8_t* to = grown.reserve((size_t)out * in);
+        if (first) std::memcpy(to, weights.get(), (size_t)first * in);
+        to += (size_t)first * in;
+        for (int n = 0; n < spec.out; n++)
+            for (int k = 0; k < in; k++) {
+                size_t panel = (size_t)(n / PANEL) * PANEL * in;
+                size_t place = (size_t)(k / 4) * 4 * PANEL + (n % PANEL) * 4 + k % 4;
+                to[panel + place] = spec.values[(size_t)n * in + k];
+            }
+        weights = std::move(grown);
+    }
+
+    void tile(const Quantized& x, int first, int left, int n, const int8_t* panel, float* y,
+              Activation activation) const {
+        alignas(64) int32_t sums[TILE_ROWS * PANEL];
+        const uint8_t* a = x.values.get() + (size_t)first * in;
+        int rows = std::min(left, TILE_ROWS);
+        switch (rows) {
+            case 1: multiply_tile<1>(a, in, in, panel, sums); break;
+            case 2: multiply_tile<2>(a, in, in, panel, sums); break;
+            case 3: multiply_tile<3>(a, in, in, panel, sums); break;
+            case 4: multiply_tile<4>(a, in, in, panel, sums); break;
+            case 5: multiply_tile<5>(a, in, in, panel, sums); break;
+            default: multiply_tile<6>(a, in, in, panel, sums);
+        }
+        for (int r = 0; r < rows; r++) {
+            Floats step = spread(x.steps.get()[first + r]);
+            float* to = y + (size_t)(first + r) * out + n;
+            for (int j = 0; j < PANEL; j += LANES) {
+                Floats v = to_floats(load(sums + r * PANEL + j) - load(&correction[n + j]));
+                v = fma(v * step, load(&factor[n + j]), load(&bias[n + j]));
+                if (activation == RELU) v = max(v, spread(0.0f));
+                if (activation == SWISH) v = v * sigmoid(v);
+                store(to + j, v);
+            }
+        }
+    }
+};
+
+struct Norm {
+    const float *scale, *bias;  // (width)
+    float epsilon;
+
+    // x = norm(x + y), a row at a time.
+    void add(float* x, const float* y, int rows, int width) const {
+        for (int r = 0; r < rows; r++, x += width, y += width) {
+            Floats total = spread(0.0f), squares = spread(0.0f);
+            for (int i = 0; i < width; i += LANES) {
+                Floats v = load(x + i) + load(y + i);
+                store(x + i, v);
+                total = total + v;
+            }
+            Floats mean = spread(sum(total) / (float)width);
+            for (int i = 0; i < width; i += LANES) {
+                Floats v = load(x + i) - mean;
+                squares = fma(v, v, squares);
+            }
+            Floats factor = spread(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
+            for (int i = 0; i < width; i += LANES) {
+                Floats v = (load(x + i) - mean) * factor;
+                store(x + i, fma(v, load(scale + i), load(bias + i)));
+            }
+        }
+    }
+};
+
+// (V, width) int8 rows, one of which is read for each token.
+struct Embedding {
+    const int8_t* values;
+    float multiplier;
+
+    void look_up(int32_t token, int width, float factor, const float* position, float* to) const {
+        const int8_t* row = values + (size_t)token * width;
+        Floats step = spread(factor / multiplier);
+        for (int i = 0; i < width; i += LANES)
+            store(to + i, fma(load_bytes(row + i), step, load(position + i)));
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,38 @@
+"""Builds the native code, once for each instruction set; settings are in pyproject.toml.
+
+Without a compiler, or on another processor, the package installs without it and PyTorch computes.
+"""
+
+import platform
+
+from setuptools import Extension, setup
+
+FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=default"]
+INSTRUCTION_SETS = {
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512vnni": [
+        *["-mavx2", "-mfma", "-mf16c"],
+        *["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+    ],
+}
+HEADERS = ["simd.h", "matrix.h", "attention.h", "transformer.h"]
+
+
+def extension(name: str, flags: list[str]) -> Extension:
+    """One build of the library; installing goes on when it fails."""
+    return Extension(
+        f"model.native._{name}",
+        ["model/native/batch.cpp"],
+        depends=[f"model/native/{header}" for header in HEADERS],
+        extra_compile_args=[*FLAGS, *flags, "-Wno-psabi", "-Wno-uninitialized"],
+        language="c++",
+        optional=True,
+    )
+
+
+def is_x86() -> bool:
+    """Whether the instruction sets are this machine's at all."""
+    return platform.machine() in ("x86_64", "AMD64") and platform.system() != "Windows"
+
+
+setup(ext_modules=[extension(*item) for item in INSTRUCTION_SETS.items()] if is_x86() else [])
