@@ -45,7 +45,8 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
         self.scale = config.d_model**0.5
         self.config = config
-        self.register_buffer("table", torch.empty(0, config.d_model), persistent=False)
+        table = torch.empty(0, config.d_model, device="cpu")  # of this one, no file tells
+        self.register_buffer("table", table, persistent=False)
         self.quantized: Tensor | None = None
         self.multiplier = 1.0
 

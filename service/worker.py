@@ -4,6 +4,7 @@ It runs in a process of its own (`python -m service.worker FD`) and imports noth
 test may run the same class in a thread, over a socket pair.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -127,6 +128,9 @@ class Worker:
             resident.append(
                 ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)
             )
+        # What is loaded stays: the collector need not look through it again and again.
+        gc.collect()
+        gc.freeze()
         self.channel.send(Ready(resident))
 
     @property

@@ -4,14 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from model.checkpoints.marian_format import MarianFile
 from model.checkpoints.names import Name, fill
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
-from model.quantization import Int8Product
-from model.transformer import EncoderDecoder
+from model.quantization import Int8Product, QuantizedMatrix
+from model.transformer import Embedding, EncoderDecoder
 
 # Multipliers for the inputs of Marian's int8 products; ours scale each row by itself.
 IGNORED = re.compile(r"_QuantMultA$")
@@ -155,32 +156,38 @@ def load_weights(
         WeightMismatchError: Tensors and parameters do not pair up.
         UnsupportedModelError: A tensor is of a type that cannot be read.
     """
-    model = EncoderDecoder(config)
-    fill(model, file.arrays(), name_pairs(config), IGNORED)
+    with torch.device("meta"):  # parameters come from the file, not from a random start
+        model = EncoderDecoder(config)
+    pairs = name_pairs(config)
+    wanted = matrices_of(model, pairs) if is_quantized else {}
+    matrices = {name: file.quantized(name) for name in wanted.values() if name in file.items}
+    arrays = file.arrays(without=matrices)
+    values = {name: matrix.values for name, matrix in matrices.items()}
+    fill(model, {**arrays, **values}, pairs, IGNORED)
     if is_quantized:
-        quantize(model, file)
+        quantize(model, {parameter: matrices[name] for parameter, name in wanted.items()})
     return model.eval()
 
 
-def quantize(model: EncoderDecoder, file: MarianFile) -> None:
-    """Has every matrix of a filled model multiply in int8, with the values of the file."""
-    tensors = dict(name_pairs(model.config))
-    for parameter, tensor in tensors.items():
-        path, _, kind = parameter.rpartition(".")
+def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """(parameter, tensor) of what an int8 model multiplies by or looks up."""
+    sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
+    return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
+
+
+def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> None:
+    """Has a filled model multiply in int8, each matrix by what stands under its parameter."""
+    for parameter, matrix in matrices.items():
+        path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)
-        if kind == "weight" and isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear):
             owner, _, name = path.rpartition(".")
-            product = Int8Product(file.quantized(tensor), module.bias)
-            setattr(model.get_submodule(owner), name, product)
-    source, target = model.encoder.embedding, model.decoder.embedding
-    table = file.quantized(tensors["encoder.embedding.weight"])
-    source.quantize(table)
-    if target is not source:
-        table = file.quantized(tensors["decoder.embedding.weight"])
-        target.quantize(table)
-    if not model.config.tied_output:
-        table = file.quantized(tensors["decoder.untied_weight"])
-    model.decoder.quantize(table)
+            setattr(model.get_submodule(owner), name, Int8Product(matrix, module.bias))
+        elif isinstance(module, Embedding):
+            module.quantize(matrix)
+    shared = matrices["encoder.embedding.weight"]
+    tied = matrices.get("decoder.embedding.weight", shared)
+    model.decoder.quantize(matrices.get("decoder.untied_weight", tied))
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_i
 
 import math
 import struct
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -118,8 +119,11 @@ class MarianFile:
             raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
         return cast("dict[str, Any]", options)
 
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
+    def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
         """Every tensor as float32, matrices as (out, in), embeddings as (V, D).
+
+        Args:
+            without: Names of those that are not wanted.
 
         Raises:
             UnsupportedModelError: Some are of a type that only Marian's own kernels read.
@@ -131,7 +135,7 @@ class MarianFile:
         ]
         if unknown:
             raise UnsupportedModelError(self.path.name, unknown)
-        return {name: self._array(item) for name, item in tensors.items()}
+        return {name: self._array(i) for name, i in tensors.items() if name not in without}
 
     def _array(self, item: Item) -> NDArray[np.float32]:
         if item.type not in FLOATS:

@@ -1,10 +1,10 @@
 """One loop for every family: a name table turns a file's tensors into a model's parameters."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -36,14 +36,14 @@ class Name:
 
 def fill(
     module: nn.Module,
-    arrays: dict[str, NDArray[np.float32]],
+    arrays: Mapping[str, NDArray[Any]],
     pairs: Sequence[tuple[str, str]],
     ignored: re.Pattern[str],
 ) -> None:
-    """Copies every array into its parameter, each used once and each filled once.
+    """Makes every array its parameter, each used once and each filled once.
 
     Args:
-        module: What is filled.
+        module: What is filled; it may lie on the meta device.
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
         ignored: Tensors that have no place in this model, by name, for a stated reason.
@@ -66,7 +66,8 @@ def fill(
         if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
             shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")
             continue
-        with torch.no_grad():
-            place.copy_(torch.from_numpy(array).reshape(place.shape))
+        owner, _, name = parameter.rpartition(".")
+        values = torch.from_numpy(array).reshape(place.shape)
+        setattr(module.get_submodule(owner), name, nn.Parameter(values, requires_grad=False))
     if missing or unexpected or shapes:
         raise WeightMismatchError(missing, unexpected, shapes)

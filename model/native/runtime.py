@@ -36,6 +36,9 @@ ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 PANEL = 64
 LANES = 16
 
+ENCODE_TOKENS = 1024
+"""Tokens encoded in one call: more would only take more memory, 6 kB each."""
+
 
 def can_serve(config: ModelConfig) -> bool:
     """Whether there is native code, on this machine, for such a model in int8."""
@@ -100,9 +103,9 @@ class NativeRuntime:
 
     def _groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
         group: list[Sequence] = []
-        tokens = 0
+        tokens, limit = 0, min(self.limits.max_batch_tokens, ENCODE_TOKENS)
         for sequence in sequences:
-            if group and tokens + len(sequence.source) > self.limits.max_batch_tokens:
+            if group and tokens + len(sequence.source) > limit:
                 yield group
                 group, tokens = [], 0
             group.append(sequence)

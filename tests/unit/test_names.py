@@ -38,11 +38,13 @@ def test_every_parameter_is_filled() -> None:
     assert layer.bias.tolist() == [7, 8]
 
 
-def test_what_is_filled_is_a_copy() -> None:
-    layer, tensors = nn.Linear(3, 2), arrays()
+def test_a_model_on_the_meta_device_is_filled_without_copying() -> None:
+    with torch.device("meta"):
+        layer = nn.Linear(3, 2)
+    tensors = arrays()
     fill(layer, tensors, PAIRS, NOTHING)
-    tensors["file_W"][:] = -1
-    assert torch.all(layer.weight >= 0)
+    assert layer(torch.ones(1, 3)).tolist() == [[10, 20]]
+    assert layer.weight.data_ptr() == tensors["file_W"].ctypes.data
 
 
 def test_ignored_tensors_are_not_in_the_way() -> None:
