@@ -15,7 +15,7 @@ INSTRUCTION_SETS = {
         *["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
     ],
 }
-HEADERS = ["simd.h", "matrix.h", "attention.h", "transformer.h"]
+HEADERS = ["simd.h", "matrix.h", "attention.h", "output.h", "transformer.h"]
 
 
 def extension(name: str, flags: list[str]) -> Extension:

@@ -12,7 +12,9 @@ constexpr int BLOCK = 48;  // rows that go through a feed-forward layer while th
 class Batch {
 public:
     Batch(const Model& model, const Shortlist& shortlist, int max_rows)
-        : model(model), sizes(model.sizes), shortlist(shortlist) {
+        : model(model),
+          sizes(model.sizes),
+          shortlist(shortlist) {
         chosen.resize((sizes.target_vocab + 63) / 64);
         rows.resize(max_rows);
         place.resize(max_rows);
@@ -28,7 +30,7 @@ public:
         int first = row;
         for (int i = 0; i < count; i++) {
             Sentence* sentence = take_sentence();
-            set_candidates(*sentence, tokens, lengths[i]);
+            set_candidates(sentence->candidates, tokens, lengths[i]);
             tokens += lengths[i];
             for (int c = 0; c < copies[i]; c++) start(first++, sentence);
         }
@@ -57,9 +59,15 @@ public:
             feed_forward(model.decoder[layer].feed_forward, x, n);
         }
         scratch.quantized.fill(x, n, d);
-        std::vector<float*> wanted(n, nullptr);
-        for (int i = 0; i < num_scored; i++) wanted[scored[i]] = logits + i * stride;
-        for (int r = 0; r < n; r++) best[r] = likeliest(r, wanted[r]);
+        scratch.candidates.resize(n);
+        for (int r = 0; r < n; r++) scratch.candidates[r] = &rows[r]->candidates;
+        chooser.likeliest(model.output, scratch.quantized, n, scratch.candidates.data(), best);
+        for (int i = 0; i < num_scored; i++) {
+            const Candidates& candidates = rows[scored[i]]->candidates;
+            float* all = scratch.logits.reserve(round_up(candidates.count, LANES));
+            model.output.logits(scratch.quantized, scored[i], candidates, all);
+            std::memcpy(logits + i * stride, all, candidates.count * sizeof(float));
+        }
     }
 
     // Row to[i] becomes what row from[i] was.
@@ -80,8 +88,8 @@ public:
                 std::memcpy(cell(layer, to[i]), saved + (size_t)i * d, d * sizeof(float));
         }
         for (int i = 0; i < count; i++) {
-            drop(to[i]);
-            rows[to[i]] = sentences[i];
+            give(to[i], sentences[i]);
+            sentences[i]->rows--;  // it was kept alive while rows change hands
             place[to[i]] = places[i];
         }
     }
@@ -95,6 +103,7 @@ private:
     const Model& model;
     const Sizes& sizes;
     const Shortlist shortlist;
+    Chooser chooser;
     std::vector<uint64_t> chosen;  // a bit for each id
     std::vector<Sentence*> rows;
     std::vector<int> place;  // the position that a row decodes next
@@ -124,10 +133,15 @@ private:
         if (sentence && --sentence->rows == 0) unused.push_back(sentence);
     }
 
-    void start(int row, Sentence* sentence) {
+    void give(int row, Sentence* sentence) {
+        if (rows[row] == sentence) return;
         drop(row);
         rows[row] = sentence;
         sentence->rows++;
+    }
+
+    void start(int row, Sentence* sentence) {
+        give(row, sentence);
         place[row] = 0;
         for (int layer = 0; layer < sizes.decoder_layers; layer++)
             std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
@@ -135,8 +149,7 @@ private:
 
     void choose(int32_t id) { chosen[id / 64] |= uint64_t(1) << (id % 64); }
 
-    // A sentence's shortlist, with what its logits need beside the weights.
-    void set_candidates(Sentence& sentence, const int32_t* tokens, int length) {
+    void set_candidates(Candidates& to, const int32_t* tokens, int length) {
         std::fill(chosen.begin(), chosen.end(), 0);
         int everyone = shortlist.offsets ? shortlist.frequent : sizes.target_vocab;
         for (int id = 0; id < everyone; id++) choose(id);
@@ -146,18 +159,18 @@ private:
                 choose(shortlist.candidates[c]);
             if (shortlist.is_shared) choose(tokens[i]);
         }
-        sentence.ids.clear();
+        to.ids.clear();
         for (size_t word = 0; word < chosen.size(); word++)
             for (uint64_t left = chosen[word]; left; left &= left - 1)
-                sentence.ids.push_back(64 * word + __builtin_ctzll(left));
-        sentence.candidates = sentence.ids.size();
-        int width = round_up(sentence.candidates, LANES);
-        sentence.ids.resize(width + LANES, sentence.ids[0]);
-        sentence.correction.resize(width);
-        sentence.bias.resize(width);
+                to.ids.push_back(64 * word + __builtin_ctzll(left));
+        to.count = to.ids.size();
+        int width = round_up(to.count, LANES);
+        to.ids.resize(width + LANES, to.ids[0]);
+        to.correction.resize(width);
+        to.bias.resize(width);
         for (int i = 0; i < width; i++) {
-            sentence.correction[i] = model.output_correction[sentence.ids[i]];
-            sentence.bias[i] = i < sentence.candidates ? model.output_bias[sentence.ids[i]] : NEVER;
+            to.correction[i] = model.output.correction[to.ids[i]];
+            to.bias[i] = i < to.count ? model.output.bias[to.ids[i]] : NEVER;
         }
     }
 
@@ -247,32 +260,12 @@ private:
         apply(layer.query, x, n, query);
         for (int r = 0; r < n; r++) {
             const Memory& memory = rows[r]->memory[index];
+            const Memory* next = r + 1 < n ? &rows[r + 1]->memory[index] : nullptr;
             memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
-                          scratch.scores.reserve(memory.width), context + (size_t)r * d);
+                          scratch.scores.reserve(memory.width), context + (size_t)r * d, next);
         }
         apply(layer.out, context, n, y);
         layer.norm.add(x, y, n, d);
-    }
-
-    // The id with the largest logit among a row's candidates; the first of equals.
-    int32_t likeliest(int row, float* logits) {
-        const Sentence& sentence = *rows[row];
-        const uint8_t* a = scratch.quantized.values.get() + (size_t)row * sizes.d_model;
-        Floats step = spread(scratch.quantized.steps.get()[row] * model.output_step);
-        int width = sentence.bias.size();
-        float* all = scratch.logits.reserve(width);
-        Floats top = spread(NEVER);
-        alignas(64) int32_t sums[LANES];
-        for (int i = 0; i < width; i += LANES) {
-            multiply_rows(a, sizes.d_model, model.output, &sentence.ids[i], sums);
-            Floats v = to_floats(load(sums) - load(&sentence.correction[i]));
-            v = fma(v, step, load(&sentence.bias[i]));
-            store(all + i, v);
-            top = max(top, v);
-        }
-        if (logits) std::memcpy(logits, all, sentence.candidates * sizeof(float));
-        int first = std::find(all, all + width, largest(top)) - all;
-        return sentence.ids[std::min(first, width - 1)];  // not found: none of them is a number
     }
 };
 

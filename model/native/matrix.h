@@ -1,6 +1,8 @@
 // Int8 matrices and the layers that are made of them.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -16,19 +18,25 @@ struct Free {
     void operator()(void* p) const { std::free(p); }
 };
 
-// Memory whose rows start on cache lines; grown, never shrunk, not kept when grown.
+constexpr size_t LINE = 64, HUGE_PAGE = 2 << 20;
+
+// Memory whose rows start on cache lines; grown, never shrunk, not kept when grown. Much of it
+// lies in huge pages where the system has them: weights are read from all over.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[], Free> data;
     size_t size = 0;
 
     T* reserve(size_t wanted) {
-        if (wanted > size) {
-            size_t bytes = (wanted * sizeof(T) + 63) / 64 * 64;
-            data.reset((T*)std::aligned_alloc(64, bytes));
-            size = data ? wanted : 0;
-            if (!data) throw std::bad_alloc();
-        }
+        if (wanted <= size) return data.get();
+        size_t bytes = wanted * sizeof(T), page = bytes < HUGE_PAGE ? LINE : HUGE_PAGE;
+        bytes = (bytes + page - 1) / page * page;
+        data.reset((T*)std::aligned_alloc(page, bytes));
+        size = data ? wanted : 0;
+        if (!data) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+        if (page == HUGE_PAGE) madvise(data.get(), bytes, MADV_HUGEPAGE);
+#endif
         return data.get();
     }
     T* get() const { return data.get(); }

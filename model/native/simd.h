@@ -38,6 +38,10 @@ inline Floats spread(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x
 
 inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
 
+inline void prefetch(const void* p, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) _mm_prefetch((const char*)p + i, _MM_HINT_T0);
+}
+
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 
 constexpr int SHIFT = 128;  // added to activations, because vpdpbusd takes one side unsigned
@@ -71,8 +75,8 @@ inline int32_t four_bytes(const uint8_t* p) {
 }
 
 // The instruction itself: for the intrinsic, GCC 12 copies each sum before it adds to it.
-inline void add_products(__m512i& acc, __m512i x, __m512i w) {
-    asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "v"(w));
+inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
+    asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "vm"(w));
 }
 
 // sums[r][n] = Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs.
@@ -109,8 +113,21 @@ inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8
     REGARD_EACH_ROW(REGARD_STORE)
 }
 
-// The sums over the lanes of sixteen vectors, as one vector.
-inline __m512i sum_sixteen(__m512i* v) {
+// The products of two rows, not yet summed over the lanes.
+typedef __m512i Products;
+
+inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
+    __m512i even = _mm512_setzero_si512(), odd = even;
+    for (int k = 0; k < depth; k += 128) {
+        add_products(even, _mm512_loadu_si512(a + k), _mm512_loadu_si512(row + k));
+        if (k + 64 < depth)
+            add_products(odd, _mm512_loadu_si512(a + k + 64), _mm512_loadu_si512(row + k + 64));
+    }
+    return _mm512_add_epi32(even, odd);
+}
+
+// The sums over the lanes of sixteen vectors.
+inline void sum_sixteen(Products* v, int32_t* sums) {
     for (int i = 0; i < 16; i += 2)
         v[i / 2] = _mm512_add_epi32(_mm512_unpacklo_epi32(v[i], v[i + 1]),
                                     _mm512_unpackhi_epi32(v[i], v[i + 1]));
@@ -120,27 +137,9 @@ inline __m512i sum_sixteen(__m512i* v) {
     for (int i = 0; i < 4; i += 2)
         v[i / 2] = _mm512_add_epi32(_mm512_shuffle_i32x4(v[i], v[i + 1], 0x88),
                                     _mm512_shuffle_i32x4(v[i], v[i + 1], 0xdd));
-    return _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x88),
-                            _mm512_shuffle_i32x4(v[0], v[1], 0xdd));
-}
-
-inline __m512i multiply_row(const uint8_t* a, int depth, const int8_t* row) {
-    __m512i acc = _mm512_setzero_si512();
-    for (int k = 0; k < depth; k += 64)
-        add_products(acc, _mm512_loadu_si512(a + k), _mm512_loadu_si512(row + k));
-    return acc;
-}
-
-// sums[i] = Σ_k a[k] · table[ids[i]][k] for sixteen rows of a table.
-inline void multiply_rows(const uint8_t* a, int depth, const int8_t* table, const int32_t* ids,
-                          int32_t* sums) {
-    __m512i acc[16];
-    for (int i = 0; i < 16; i++) {
-        const char* ahead = (const char*)(table + (size_t)ids[i + 16] * depth);
-        for (int k = 0; k < depth; k += 64) _mm_prefetch(ahead + k, _MM_HINT_T0);
-        acc[i] = multiply_row(a, depth, table + (size_t)ids[i] * depth);
-    }
-    _mm512_storeu_si512(sums, sum_sixteen(acc));
+    __m512i all = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x88),
+                                   _mm512_shuffle_i32x4(v[0], v[1], 0xdd));
+    _mm512_storeu_si512(sums, all);
 }
 
 inline bool is_supported() {
@@ -236,17 +235,21 @@ inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8
     }
 }
 
-inline void multiply_rows(const uint8_t* a, int depth, const int8_t* table, const int32_t* ids,
-                          int32_t* sums) {
+typedef __m256i Products;
+
+inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
+    Products acc = _mm256_setzero_si256();
+    for (int k = 0; k < depth; k += 32) {
+        __m256i x = _mm256_loadu_si256((const __m256i*)(a + k));
+        __m256i w = _mm256_loadu_si256((const __m256i*)(row + k));
+        acc = add_products(acc, _mm256_abs_epi8(x), x, w);
+    }
+    return acc;
+}
+
+inline void sum_sixteen(Products* v, int32_t* sums) {
     for (int i = 0; i < 16; i++) {
-        const int8_t* row = table + (size_t)ids[i] * depth;
-        __m256i acc = _mm256_setzero_si256();
-        for (int k = 0; k < depth; k += 32) {
-            __m256i x = _mm256_loadu_si256((const __m256i*)(a + k));
-            __m256i w = _mm256_loadu_si256((const __m256i*)(row + k));
-            acc = add_products(acc, _mm256_abs_epi8(x), x, w);
-        }
-        __m128i four = _mm_add_epi32(_mm256_castsi256_si128(acc), _mm256_extracti128_si256(acc, 1));
+        __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v[i]), _mm256_extracti128_si256(v[i], 1));
         four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
         sums[i] = _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
     }

@@ -1,7 +1,7 @@
 // Encoder, decoder step and output layer of a post-norm Transformer with an SSRU decoder.
 #pragma once
 
-#include "attention.h"
+#include "output.h"
 
 namespace regard {
 
@@ -18,14 +18,6 @@ struct Weights {
     const float* const* norms;   // scale and bias of each norm, in order
     MatrixSpec source, target, output;
     const float* positions;      // (positions, D)
-};
-
-// Which ids a source may lead to; without offsets, all of them.
-struct Shortlist {
-    const int64_t* offsets;     // (source_vocab + 1), into candidates
-    const int32_t* candidates;
-    int32_t frequent;           // ids below this are everyone's
-    int32_t is_shared;          // a source id is its own candidate
 };
 
 struct FeedForward {
@@ -52,10 +44,7 @@ struct Model {
     std::vector<EncoderLayer> encoder;
     std::vector<DecoderLayer> decoder;
     Embedding source, target;
-    const int8_t* output;
-    float output_step;
-    std::vector<float> output_bias;
-    std::vector<int32_t> output_correction;
+    Output output;
     const float* positions;
 
     Model(const Sizes& s, const Weights& w)
@@ -64,10 +53,7 @@ struct Model {
           decoder(s.decoder_layers),
           source{w.source.values, w.source.multiplier},
           target{w.target.values, w.target.multiplier},
-          output(w.output.values),
-          output_step(1.0f / w.output.multiplier),
-          output_bias(w.output.bias, w.output.bias + s.target_vocab),
-          output_correction(s.target_vocab),
+          output(w.output),
           positions(w.positions) {
         const MatrixSpec* m = w.matrices;
         const float* const* n = w.norms;
@@ -90,11 +76,6 @@ struct Model {
             layer.norm = norm();
             fill(layer.feed_forward, m, norm());
         }
-        for (int v = 0; v < s.target_vocab; v++) {
-            int32_t total = 0;
-            for (int k = 0; k < s.d_model; k++) total += output[(size_t)v * s.d_model + k];
-            output_correction[v] = SHIFT * total;
-        }
     }
 
 private:
@@ -108,16 +89,14 @@ private:
 // A source sentence in the batch; the rows of a beam share it.
 struct Sentence {
     int rows = 0;
-    std::vector<Memory> memory;            // a layer each
-    std::vector<int32_t> ids;              // its shortlist, rising; LANES more are read ahead
-    std::vector<int32_t> correction;       // of those ids
-    std::vector<float> bias;
-    int candidates = 0;
+    std::vector<Memory> memory;  // a layer each
+    Candidates candidates;
 };
 
 struct Scratch {
     Quantized quantized;
     Buffer<float> x, projected, context, y, hidden, scores, column, logits;
+    std::vector<const Candidates*> candidates;
     SelfAttention self_attention;
 };
 
