@@ -1,5 +1,6 @@
 """Engines without HTTP: each a subprocess that speaks `peers.protocol`."""
 
+import functools
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from benchmarks.options import Options
 
 OURS = "regard"
 LOG_LINES = 5
+STOP_LIMIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,15 @@ class Engine:
         self.contestant = contestant
         self.log = WORK / "logs" / f"{contestant.name}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen(
-            contestant.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log.open("wb"),
-            cwd=ROOT,
-            env={**os.environ, **contestant.environment},
-        )
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                contestant.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, **contestant.environment},
+            )
         self._read()
 
     def run(self) -> Run:
@@ -78,12 +81,14 @@ class Engine:
     def stop(self) -> None:
         """Ends it: its stdin is closed."""
         assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.close()
         try:
-            self.process.wait(10)
+            self.process.wait(STOP_LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.process.stdout.close()
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin
@@ -95,7 +100,7 @@ class Engine:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
-            self.process.wait()
+            self.stop()
             raise MissingError(f"{self.contestant.name} ended: {last_words(self.log)}")
         reply: dict[str, Any] = json.loads(line)
         return reply
@@ -160,8 +165,9 @@ def ctranslate2_python() -> str:
     return environments.peer_python("ctranslate2")
 
 
+@functools.cache
 def build_standin(options: Options) -> Path:
-    """CTranslate2's model folder; made anew each time, as it depends on pair and reference.
+    """CTranslate2's model folder; made anew in each run, as it depends on pair and reference.
 
     Raises:
         MissingError: CTranslate2 is not here, or cannot build it.

@@ -109,17 +109,11 @@ def _score(server: Server, options: Options, lines: list[str], result: Result) -
 
 
 def _turn(server: Server, bodies: list[str], shape: Shape, turn: int, result: Result) -> None:
-    done = load.run(server.port, bodies, shape, server.pid)
-    figures = {
-        "requests_per_second": done.rate,
-        "p50_ms": done.p50_ms,
-        "p95_ms": done.p95_ms,
-        "p99_ms": done.p99_ms,
-        "errors": float(sum(done.errors.values())),
-        "client_cpu_share": done.own_cpu_seconds / shape.seconds,
-    }
-    if done.cpu_seconds_per_1000 is not None:
-        figures["cpu_seconds_per_1000"] = done.cpu_seconds_per_1000
+    try:
+        figures = load.run(server.port, bodies, shape, server.pid).figures()
+    except MissingError as error:
+        result.notes.append(f"{server.name}, {case_of(shape)}, round {turn}: {error}")
+        return
     print(f"  round {turn} {case_of(shape)} {server.name}: {figures}", file=sys.stderr)
     result.samples.append(Sample(server.name, case_of(shape), turn, figures))
 

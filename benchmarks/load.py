@@ -51,6 +51,7 @@ class Load:
 
     Attributes:
         requests: Good replies in the window.
+        seconds: Length of the window.
         rate: Of these, a second.
         errors: By status, or by `connect`, `closed`, `timeout`, `unsent`.
         server_cpu_seconds: Of the server's tree in the window.
@@ -59,6 +60,7 @@ class Load:
     """
 
     requests: int
+    seconds: float
     rate: float
     p50_ms: float
     p95_ms: float
@@ -68,10 +70,21 @@ class Load:
     own_cpu_seconds: float
     replies: list[str] = field(default_factory=list)
 
-    @property
-    def cpu_seconds_per_1000(self) -> float | None:
-        """The server's CPU time for 1,000 requests; None where there was none."""
-        return 1000 * self.server_cpu_seconds / self.requests if self.requests else None
+    def figures(self) -> dict[str, float]:
+        """For a sample; what is of a request is left out where there was none."""
+        every = {
+            "requests_per_second": self.rate,
+            "errors": float(sum(self.errors.values())),
+            "client_cpu_share": self.own_cpu_seconds / self.seconds,
+        }
+        if not self.requests:
+            return every
+        return every | {
+            "p50_ms": self.p50_ms,
+            "p95_ms": self.p95_ms,
+            "p99_ms": self.p99_ms,
+            "cpu_seconds_per_1000": 1000 * self.server_cpu_seconds / self.requests,
+        }
 
 
 def compile_program() -> None:
@@ -126,6 +139,7 @@ def run(port: int, bodies: list[str], shape: Shape, pid: int, keep_replies: bool
         replies = replies_path.read_text("utf-8").split("\n")[:-1] if keep_replies else []
     return Load(
         requests=figures["requests"],
+        seconds=figures["seconds"],
         rate=figures["rate"],
         p50_ms=figures["p50_ms"],
         p95_ms=figures["p95_ms"],

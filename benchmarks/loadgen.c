@@ -32,6 +32,8 @@ enum { IDLE, SENDING, RECEIVING, PAUSED };
 #define MAX_STATUS 600    /* above the statuses: kinds of failure without one */
 enum { CONNECT = MAX_STATUS, CLOSED, TIMEOUT, UNSENT, NUM_KINDS };
 #define NEVER 1e300
+#define POLL_SECONDS 0.02
+#define MAX_STRETCH 10 /* of warm-up and window, at most */
 
 typedef struct { char *bytes; size_t size; } Text;
 typedef struct {
@@ -50,7 +52,8 @@ static long max_requests, offset;
 
 static Text *requests, *replies;
 static long num_bodies, num_replies, num_sent, num_good, num_latencies, capacity_latencies;
-static double *latencies, start, end, next_due;
+static double *latencies, start, end, next_due; /* when the window is to open and to close */
+static double opened, closed;                   /* when it did; 0 before */
 static long errors[NUM_KINDS], num_errors, num_open;
 static Client *clients;
 static int poller, timer;
@@ -137,7 +140,7 @@ static void drop_connection(Client *c) {
 static void finish(Client *c, int kind) {
   double t = now();
   /* Open loop: those that were due in the window. Closed loop: those that ended in it. */
-  int counts = max_requests || (rate > 0 ? c->began >= start && c->began < end : t >= start && t <= end);
+  int counts = max_requests || (rate > 0 ? c->began >= start && c->began < end : opened && !closed);
   num_open--;
   c->state = IDLE;
   if (kind == 200) {
@@ -274,6 +277,12 @@ static double dispatch(double t) {
   return rate > 0 && next_due > t && next_due < end ? fmin(wake, next_due) : wake;
 }
 
+/* A closed loop's warm-up lasts until each client has had a reply on average, its window until each has
+ * had two: with many clients and a slow server, the first wave is not what the next ones are. */
+static int lacks(long replies, long wanted, double deadline) {
+  return !max_requests && rate <= 0 && replies < wanted && now() < deadline;
+}
+
 /* Requests of an open loop that were due in the window, and for which no client was ever free. */
 static void count_unsent(void) {
   for (; rate > 0 && !max_requests && next_due < end; next_due += 1 / rate) errors[UNSENT]++;
@@ -328,12 +337,11 @@ static void report(double window, double own) {
 
 static void write_replies(void) {
   FILE *file = fopen(replies_file, "w");
-  if (!file) die("%s: %s", replies_file, strerror(errno));
-  for (long i = 0; i < num_sent; i++) {
+  for (long i = 0; file && i < num_sent; i++) {
     if (i < num_replies && replies[i].bytes) fwrite(replies[i].bytes, 1, replies[i].size, file);
     fputc('\n', file);
   }
-  fclose(file);
+  if (!file || fclose(file)) die("%s: %s", replies_file, strerror(errno));
 }
 
 static void parse_arguments(int argc, char **argv) {
@@ -353,8 +361,7 @@ static void parse_arguments(int argc, char **argv) {
     else if (flags[flag].type == 'l') *(long *)flags[flag].value = atol(text);
     else *(double *)flags[flag].value = atof(text);
   }
-  if (!bodies_file || !port) die("--port and --bodies are needed");
-  if (num_clients < 1 || offset < 0) die("--clients must be 1 or more, --offset 0 or more");
+  if (!bodies_file || !port || num_clients < 1 || offset < 0) die("--port, --bodies and --clients are needed");
   if ((seconds > 0) == (max_requests > 0)) die("either --seconds or --requests, above 0");
 }
 
@@ -367,26 +374,27 @@ int main(int argc, char **argv) {
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
   epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event);
   for (int i = 0; i < num_clients; i++) open_connection(&clients[i]); /* else at its first request */
-  double t = now(), own = 0, closed = 0;
-  int has_started = 0;
+  double t = now(), began = t, own = 0;
   next_due = t;
   start = t + (max_requests ? 0 : warmup);
   end = max_requests ? NEVER : start + seconds;
   while (!closed || num_open) { /* what is under way is waited for: the server is idle when we leave */
     t = now();
-    if (!has_started && t >= start) { has_started = 1; own = cpu(); say("start"); }
+    if (!opened && t >= start) {
+      if (lacks(num_good, num_clients, began + MAX_STRETCH * fmax(warmup, 1))) start = t + POLL_SECONDS;
+      else { opened = t; own = cpu(); say("start"); }
+      if (!max_requests) end = start + seconds;
+    }
     double wake = dispatch(t);
     if (!closed && (max_requests ? num_sent >= max_requests && !num_open : t >= end)) {
-      closed = t;
-      own = cpu() - own;
-      say("end");
-      count_unsent();
+      if (lacks(num_latencies, 2 * num_clients, opened + MAX_STRETCH * seconds)) end = t + POLL_SECONDS;
+      else { closed = t; own = cpu() - own; say("end"); count_unsent(); }
     } else if (!closed || num_open) {
       if (num_errors > 100 && !num_good) die("100 errors and not one good reply");
       wait_until(wake);
     }
   }
-  report(max_requests ? closed - start : seconds, own);
+  report(rate > 0 && !max_requests ? seconds : closed - opened, own);
   if (replies_file) write_replies();
   return 0;
 }

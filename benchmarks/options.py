@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("offline", "http")
+SECTIONS = ("offline", "generate", "http", "start", "growth")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     unknown = sorted(set(args.only) - set(SECTIONS))
     if unknown:
         parser.error(f"--only: no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    counts = {"--rounds": args.rounds, "--workers": args.workers, "--clients": min(args.clients)}
+    counts = {
+        "--rounds": args.rounds,
+        "--workers": args.workers,
+        "--clients": min(args.clients, default=0),
+    }
     for name, value in counts.items():
         if value < 1:
             parser.error(f"{name}: {value} is not 1 or more")

@@ -42,13 +42,14 @@ class Server:
         self.log = WORK / "logs" / f"{contestant.name}-server.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        self.process = subprocess.Popen(
-            [word.format(port=self.port) for word in contestant.command],
-            stdout=self.log.open("wb"),
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**os.environ, **contestant.environment},
-        )
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [word.format(port=self.port) for word in contestant.command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={**os.environ, **contestant.environment},
+            )
         try:
             self._wait_until_ready(began + READY_LIMIT_SECONDS)
         except MissingError:
