@@ -4,7 +4,14 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install serve test check format lock clean
+# What `make bench` measures on: one sentence a line, and their translations.
+SOURCE ?=
+REFERENCE ?=
+PAIR ?= en-pt
+PYTHON310 ?= python3.10
+ARGS ?=
+
+.PHONY: install serve test check bench format lock clean
 
 install: $(VENV)/.installed  ## .venv with regard in it
 
@@ -32,6 +39,12 @@ check: $(VENV)/.installed-dev  ## lint, format, strict types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench: install  ## ours and the peers: make bench SOURCE=en.txt REFERENCE=pt.txt ARGS='--rounds 1'
+	@test -f '$(SOURCE)' -a -f '$(REFERENCE)' || \
+	  { echo 'name two files: make bench SOURCE=en.txt REFERENCE=pt.txt'; exit 1; }
+	$(BIN)/python -m benchmarks.run --source '$(SOURCE)' --reference '$(REFERENCE)' --pair $(PAIR) \
+	  --python310 $(PYTHON310) $(ARGS)
+
 format: $(VENV)/.installed-dev  ## mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -45,4 +58,4 @@ lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
 	rm -rf .lock-venv
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .bench build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

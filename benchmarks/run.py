@@ -1,0 +1,106 @@
+"""The command: `python -m benchmarks.run --source en.txt --reference pt.txt`, or `make bench`."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import environments, generate, growth, http, report, start, throughput
+from benchmarks import options as command_line
+from benchmarks.environments import ROOT, WORK, MissingError
+from benchmarks.options import Options
+from benchmarks.report import Result
+
+RESULTS = WORK / "results"
+
+
+@dataclass(frozen=True)
+class Section:
+    """How a section is measured and shown."""
+
+    measure: Callable[[Options], Result]
+    table: Callable[[Result, Options], str]
+    has_picture: bool = False
+
+
+SECTIONS = {
+    "offline": Section(throughput.measure, throughput.table),
+    "generate": Section(generate.measure, generate.table),
+    "http": Section(http.measure, http.table, has_picture=True),
+    "start": Section(start.measure, start.table),
+    "growth": Section(growth.measure, growth.table, has_picture=True),
+}
+
+
+def main() -> None:
+    """Runs the sections, prints their tables, and writes them where they are wanted."""
+    options = command_line.parse()
+    if options.write:
+        check_markers(options.write, options.only)
+    failed = False
+    for name in options.only:
+        print(f"== {name}", file=sys.stderr)
+        try:
+            result = SECTIONS[name].measure(options)
+        except MissingError as error:
+            print(f"{name} was not measured: {error}", file=sys.stderr)
+            failed = True
+            continue
+        finish(name, result, options)
+    if failed:
+        raise SystemExit(1)
+
+
+def finish(name: str, result: Result, options: Options) -> None:
+    """Saves a section's samples, prints its table, and writes it where it is wanted."""
+    result.facts = {**report.machine(), **result.facts, "rounds": options.rounds}
+    saved = report.save(result, RESULTS)
+    block = show(result, SECTIONS[name].table(result, options))
+    print(f"\n## {name}\n\n{block}\n\n(all samples: {saved})", flush=True)
+    folder = options.write.parent / "images" if options.write else RESULTS
+    has_picture = SECTIONS[name].has_picture and draw(name, folder)
+    if options.write:
+        picture = f"\n\n![{name}](images/{name}.svg)" if has_picture else ""
+        text = options.write.read_text("utf-8")
+        options.write.write_text(report.replace_marked(text, name, block + picture), "utf-8")
+
+
+def show(result: Result, table: str) -> str:
+    """A table, the conditions below it, and what was left out."""
+    notes = "".join(f"\n\nNote: {note}." for note in result.notes)
+    return f"{table}\n\n{report.conditions(result.facts)}.{notes}"
+
+
+def draw(name: str, folder: Path) -> bool:
+    """Draws a section's picture into a folder; False, and a word, where that cannot be."""
+    try:
+        python = environments.peer_python("plots")
+    except MissingError as error:
+        print(f"no picture of {name}: {error}", file=sys.stderr)
+        return False
+    command = [python, "-m", "benchmarks.plots", str(RESULTS), str(folder.resolve()), name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"no picture of {name}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+    else:
+        print(f"(picture: {folder / name}.svg)")
+    return done.returncode == 0
+
+
+def check_markers(path: Path, names: tuple[str, ...]) -> None:
+    """Sees to it that what is measured for minutes can be written.
+
+    Raises:
+        SystemExit: The file, or a marker in it, is not there.
+    """
+    try:
+        text = path.read_text("utf-8")
+        for name in names:
+            report.replace_marked(text, name, "")
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"--write {path}: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+// The output layer: a logit for each id that a row's sentence may lead to, and the best of them.
+#pragma once
+
+#include "attention.h"
+
+namespace regard {
+
+// Which ids a source may lead to; without offsets, all of them.
+struct Shortlist {
+    const int64_t* offsets;     // (source_vocab + 1), into candidates
+    const int32_t* candidates;
+    int32_t frequent;           // ids below this are everyone's
+    int32_t is_shared;          // a source id is its own candidate
+};
+
+// A sentence's shortlist, rising, with what its logits need beside the weights.
+struct Candidates {
+    std::vector<int32_t> ids;         // LANES more than there are: they are read ahead
+    std::vector<int32_t> correction;  // filled up to a multiple of LANES
+    std::vector<float> bias;
+    int count = 0;
+};
+
+class Output {
+public:
+    int width, vocab;
+    float step;
+    std::vector<float> bias;
+    std::vector<int32_t> correction;
+    Output(const MatrixSpec& spec)
+        : width(spec.in),
+          vocab(spec.out),
+          step(1.0f / spec.multiplier),
+          bias(spec.bias, spec.bias + spec.out),
+          correction(spec.out) {
+        size_t size = (size_t)vocab * width;
+        std::memcpy(weights.reserve(size), spec.values, size);
+        for (int v = 0; v < vocab; v++) {
+            int32_t total = 0;
+            for (int k = 0; k < width; k++) total += spec.values[(size_t)v * width + k];
+            correction[v] = SHIFT * total;
+        }
+    }
+
+    // One row's logits, in a multiple of LANES places; those beyond its candidates are NEVER.
+    void logits(const Quantized& x, int row, const Candidates& candidates, float* to) const {
+        for (int i = 0; i < candidates.count; i += LANES)
+            store(to + i, sixteen_logits(x, row, candidates, i));
+    }
+
+    // The logits of candidates i to i + 15.
+    Floats sixteen_logits(const Quantized& x, int row, const Candidates& candidates, int i) const {
+        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // loops unrolled
+                            : sixteen_logits_of(width, x, row, candidates, i);
+    }
+
+private:
+    Buffer<int8_t> weights;  // (V, D)
+
+    inline __attribute__((always_inline)) Floats sixteen_logits_of(
+        int width, const Quantized& x, int row, const Candidates& candidates, int i) const {
+        const uint8_t* a = x.values.get() + (size_t)row * width;
+        const int8_t* table = weights.get();
+        const int32_t* ids = &candidates.ids[i];
+        alignas(64) int32_t sums[LANES];
+        Products products[LANES];
+        for (int j = 0; j < LANES; j++) {
+            prefetch(table + (size_t)ids[j + LANES] * width, width);
+            products[j] = multiply_row(a, width, table + (size_t)ids[j] * width);
+        }
+        sum_sixteen(products, sums);
+        Floats v = to_floats(load(sums) - load(&candidates.correction[i]));
+        return fma(v, spread(x.steps.get()[row] * step), load(&candidates.bias[i]));
+    }
+};
+
+// Chooses each row's next token.
+class Chooser {
+public:
+    // The id with the largest logit of each of n rows; the first of equals, and the first of
+    // all where none is a number.
+    //
+    // Rows take turns at one stretch of the vocabulary after the other: weights that several of
+    // them share are still in the cache when the next one needs them.
+    void likeliest(const Output& output, const Quantized& x, int n, const Candidates* const* rows,
+                   int32_t* best) {
+        searches.assign(n, Search());
+        for (int end = STRETCH; end < output.vocab + STRETCH; end += STRETCH)
+            for (int r = 0; r < n; r++)
+                while (searches[r].next < rows[r]->count && rows[r]->ids[searches[r].next] < end)
+                    searches[r].take(output.sixteen_logits(x, r, *rows[r], searches[r].next));
+        for (int r = 0; r < n; r++) best[r] = rows[r]->ids[searches[r].found()];
+    }
+
+private:
+    static constexpr int STRETCH = 2048;  // half a megabyte of weights
+
+    // The largest logit so far in each lane, and where it was.
+    struct Search {
+        Floats top = spread(NEVER);
+        Ints where = {};
+        int next = 0;
+
+        void take(Floats logits) {
+            Ints place = Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + next;
+            Ints is_larger = logits > top;
+            top = is_larger ? logits : top;
+            where = is_larger ? place : where;
+            next += LANES;
+        }
+
+        int found() const {
+            int first = 0;
+            for (int i = 1; i < LANES; i++)
+                if (top[i] > top[first] || (top[i] == top[first] && where[i] < where[first]))
+                    first = i;
+            return where[first];
+        }
+    };
+
+    std::vector<Search> searches;
+};
+
+}  // namespace regard

@@ -1,0 +1,297 @@
+"""The benchmark harness's own arithmetic, tables and processes; no peer is needed."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import growth, http, options, report, throughput, tree
+from benchmarks.engines import Contestant, Engine
+from benchmarks.environments import MissingError, find_interpreter
+from benchmarks.load import Load, Shape, translate_bodies, translations
+from benchmarks.peers.batcher import MAX_BATCH, Batcher
+from benchmarks.peers.protocol import Translate
+from benchmarks.random_weights import CASES, step_bytes
+from benchmarks.report import Result, Sample, Spread
+from model.checkpoints.load import ModelFiles, find_models
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def result_of(rates: dict[str, list[float]], case: str = "offline") -> Result:
+    samples = [
+        Sample(name, case, turn, {"sentences_per_second": rate, "requests_per_second": rate})
+        for name, values in rates.items()
+        for turn, rate in enumerate(values, 1)
+    ]
+    return Result("offline", samples)
+
+
+def test_spread_is_the_median_and_the_ends() -> None:
+    assert Spread.of([3.0, 9.0, 1.0]) == Spread(3.0, 1.0, 9.0)
+
+
+def test_ratio_is_taken_within_each_round() -> None:
+    """Both halve in round 2: a ratio of medians over other rounds would not be 2."""
+    result = result_of({"a": [200.0, 100.0, 90.0], "b": [100.0, 50.0, 45.0]})
+    elsewhere = [Sample("a", "elsewhere", i, {"sentences_per_second": 1.0}) for i in (1, 2, 3)]
+    result.samples += elsewhere
+    assert report.ratio(result, "a", "offline", "sentences_per_second", "b") == 2.0
+    lagging = result_of({"a": [100.0, 10.0, 40.0], "b": [10.0, 20.0, 40.0]})
+    assert report.ratio(lagging, "a", "offline", "sentences_per_second", "b") == 1.0
+
+
+def test_ratio_to_somebody_absent_is_none() -> None:
+    result = result_of({"a": [1.0]})
+    assert report.ratio(result, "a", "offline", "sentences_per_second", "b") is None
+    assert report.spread(result, "a", "offline", "p50_ms") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (1234.56, "1235"), (12.34, "12.3"), (1.234, "1.23")]
+)
+def test_numbers_have_the_digits_that_count(value: float | None, text: str) -> None:
+    assert report.number(value) == text
+
+
+def test_block_goes_between_its_own_markers() -> None:
+    text = "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nb\n<!-- bench:y -->\n<!-- /bench:y -->\n"
+    written = report.replace_marked(text, "x", "new")
+    assert "old" not in written
+    assert written.startswith("a\n<!-- bench:x -->\n\nnew\n\n<!-- /bench:x -->\nb\n")
+    assert report.replace_marked(written, "x", "new") == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<!-- /bench:x --> <!-- bench:x -->", "<!-- bench:x --><!-- /bench:x -->" * 2],
+)
+def test_missing_or_doubled_markers_are_named(text: str) -> None:
+    with pytest.raises(ValueError, match="<!-- bench:x -->"):
+        report.replace_marked(text, "x", "new")
+
+
+def test_every_section_has_its_markers() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    for name in options.SECTIONS:
+        report.replace_marked(page, name, "")
+
+
+def test_result_survives_its_file(tmp_path: Path) -> None:
+    result = result_of({"a": [1.0, 2.0]})
+    assert report.load(report.save(result, tmp_path)) == result
+
+
+def parsed(tmp_path: Path, *words: str) -> options.Options:
+    path = tmp_path / "lines"
+    path.write_text("one\n")
+    return options.parse(["--source", str(path), "--reference", str(path), *words])
+
+
+def test_offline_table_has_a_row_for_everyone(tmp_path: Path) -> None:
+    result = result_of({"regard": [20.0, 30.0, 40.0], "bergamot": [10.0, 10.0, 20.0]})
+    result.scores["regard"] = 46.721
+    lines = throughput.table(result, parsed(tmp_path)).splitlines()
+    assert lines[2] == "| **regard** | 30.0 (20.0–40.0) | 2.00 | – | – | 46.72 |"
+    assert lines[3].startswith("| bergamot | 10.0 (10.0–20.0) | 1.00 |")
+
+
+def test_http_table_shows_the_worst_number_of_errors(tmp_path: Path) -> None:
+    result = result_of({"regard": [10.0, 10.0]}, case="8")
+    for sample, errors in zip(result.samples, (0.0, 3.0), strict=True):
+        sample.figures["errors"] = errors
+    lines = http.table(result, parsed(tmp_path)).splitlines()
+    assert lines[2] == "| 8 | **regard** | 10.0 (10.0–10.0) | – | – | – | – | 3 |"
+
+
+def test_points_are_clients_then_rates(tmp_path: Path) -> None:
+    shapes = http.shapes(parsed(tmp_path, "--clients", "1,8", "--rate", "50"), offset=7)
+    assert [http.case_of(shape) for shape in shapes] == ["1", "8", "50/s"]
+    assert {shape.offset for shape in shapes} == {7}
+
+
+def test_peers_are_chosen_by_the_beginning_of_their_name(tmp_path: Path) -> None:
+    def prepare(_: options.Options) -> Contestant:
+        raise NotImplementedError
+
+    peers = {"bergamot-naive": prepare, "bergamot-batched": prepare, "other": prepare}
+    chosen = throughput.chosen(peers, parsed(tmp_path, "--peers", "bergamot"))
+    assert list(chosen) == ["bergamot-naive", "bergamot-batched"]
+    assert throughput.chosen(peers, parsed(tmp_path, "--peers", "none")) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "offline,nothing"], "nothing"),
+        (["--rounds", "0"], "--rounds"),
+        (["--clients", "8,0"], "--clients"),
+        (["--clients", ""], "--clients"),
+        (["--rate", "-1"], "--rate"),
+    ],
+)
+def test_bad_options_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(tmp_path, *words)
+    assert said in capsys.readouterr().err
+
+
+def test_stat_of_a_name_with_brackets_and_spaces() -> None:
+    text = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1 0"
+    assert tree.parse_stat(text) == tree.Stat(parent=3, ticks=125)
+
+
+def test_rollup_gives_rss_and_pss() -> None:
+    text = "00400000-7ff0 ---p 00000000 00:00 0 [rollup]\nRss:  2048 kB\nPss:  512 kB\n"
+    assert tree.parse_rollup(text) == (2048, 512)
+
+
+def test_tree_has_the_children_of_children() -> None:
+    command = ["sh", "-c", "sh -c 'sleep 60 & echo; wait' & wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert len(tree.members(process.pid)) == 3
+        memory = tree.memory(process.pid)
+        assert 0 < memory.pss < memory.rss
+        os.killpg(process.pid, 9)
+    assert tree.members(process.pid) == {}
+    assert tree.cpu_seconds(os.getpid()) > 0
+
+
+def test_load_without_a_reply_has_no_latency() -> None:
+    nothing = Load(0, 2.0, 0.0, 0.0, 0.0, 0.0, {"429": 4}, 1.0, 0.1)
+    assert nothing.figures() == {
+        "requests_per_second": 0.0,
+        "errors": 4.0,
+        "client_cpu_share": 0.05,
+    }
+    some = Load(500, 2.0, 250.0, 1.0, 2.0, 3.0, {}, 4.0, 0.1)
+    assert some.figures()["cpu_seconds_per_1000"] == 8.0
+
+
+def test_bodies_and_replies_are_libretranslates() -> None:
+    assert translate_bodies(["Olá\n"], "pt-en") == [
+        '{"q": "Olá\\n", "source": "pt", "target": "en"}'
+    ]
+    replies = ['{"translatedText":"Hi"}', ""]
+    assert translations(Load(1, 1, 1, 1, 1, 1, {}, 0, 0, replies)) == ["Hi", ""]
+
+
+def test_shape_names_only_what_it_has() -> None:
+    assert Shape(clients=3, requests=9).arguments() == ["--clients", "3", "--requests", "9"]
+    assert "--poisson" in Shape(clients=3, seconds=1, rate=5).arguments()
+
+
+def test_interpreter_that_is_not_there_or_of_another_version(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="not on PATH"):
+        find_interpreter("python-that-is-not", "3.10")
+    with pytest.raises(MissingError, match=r"no Python 2\.0"):
+        find_interpreter(sys.executable, "2.0")
+    shim = tmp_path / "shim"
+    shim.write_text("#!/bin/sh\necho 'command not found' >&2\nexit 127\n")
+    shim.chmod(0o755)
+    with pytest.raises(MissingError, match="command not found"):
+        find_interpreter(str(shim), None)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert find_interpreter(sys.executable, version) == sys.executable
+
+
+NOISY = """
+import os
+from benchmarks.peers import protocol
+def shout(texts):
+    os.write(1, b"noise of a native library\\n")
+    return [text.upper() for text in texts]
+protocol.serve(["one", "two"], shout)
+"""
+
+
+def test_engine_takes_turns_past_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.engines.WORK", tmp_path)
+    engine = Engine(Contestant("noisy", [sys.executable, "-c", NOISY]))
+    assert engine.run().seconds >= 0
+    assert engine.outputs() == ["ONE", "TWO"]
+    assert engine.memory().rss > 1
+    engine.stop()
+    assert "noise" in (tmp_path / "logs" / "noisy.log").read_text()
+
+
+def test_engine_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.engines.WORK", tmp_path)
+    with pytest.raises(MissingError, match="broken ended: .*no such engine"):
+        Engine(Contestant("broken", [sys.executable, "-c", "raise SystemExit('no such engine')"]))
+
+
+def batch_sizes() -> Translate:
+    return lambda texts: [f"{text} in {len(texts)}" for text in texts]
+
+
+def test_batcher_takes_what_waits_up_to_its_limit() -> None:
+    async def run() -> list[str]:
+        batcher = Batcher(batch_sizes, workers=1)
+        waiting = [asyncio.create_task(batcher.translate(str(i))) for i in range(MAX_BATCH + 3)]
+        await asyncio.sleep(0)  # all are in the queue
+        batcher.start()
+        outputs = await asyncio.gather(*waiting)
+        for task in batcher.tasks:
+            task.cancel()
+        return outputs
+
+    outputs = asyncio.run(run())
+    assert outputs[0] == f"0 in {MAX_BATCH}"
+    assert outputs[-1] == f"{MAX_BATCH + 2} in 3"
+
+
+@pytest.mark.parametrize("length", [5, 40])
+def test_texts_are_as_long_as_whole_words_allow(length: int) -> None:
+    words = ["a", "bb", "cccc", "ddddddddd"] * 3
+    texts = growth.texts_of(length, words, lambda text: len(text.replace(" ", "")), 20)
+    assert len(texts) == 20
+    assert all(len(text.replace(" ", "")) == length for text in texts)
+    assert texts == growth.texts_of(length, words, lambda text: len(text.replace(" ", "")), 20)
+
+
+def test_models_are_linked_under_other_languages(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    for name in ("model.enpt.x.bin", "vocab.enpt.spm", "lex.enpt.bin"):
+        (real / name).write_text(name)
+    (real / "config.yml").write_text("max-length-factor: 2.5")
+    (models,) = [find_models(str(real))]
+    folder = tmp_path / "many"
+    folder.mkdir()
+    pairs = growth.link_models(models, 3, folder)
+    found: dict[str, ModelFiles] = {files.name: files for files in find_models(str(folder))}
+    assert sorted(found) == sorted(pairs)
+    assert len(pairs) == 3
+    assert all(files.weights.read_text() == "model.enpt.x.bin" for files in found.values())
+    assert all(files.shortlist and files.max_length_factor == 2.5 for files in found.values())
+
+
+def test_step_moves_decoder_weights_and_caches() -> None:
+    shape = CASES["opus-mt"]
+    weights = 6 * (6 * 512**2 + 2 * 512 * 2048) + 58101 * 512
+    caches = shape.rows * 6 * 2 * 512 * (30 + 14.5 + 1)
+    assert step_bytes(shape, 2) == 2 * (weights + caches)
+
+
+def test_gpu_benchmark_runs_on_a_cpu(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--smoke"]
+    words = ["--rounds", "1", "--shapes", "opus-mt,nllb-600m", "--tokens", "4"]
+    done = subprocess.run(
+        [*command, *words, "--results", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = report.load(tmp_path / "generate.json")
+    contestants = {(s.case, s.contestant) for s in result.samples}
+    cases = ("opus-mt, 2 rows", "nllb-600m, 2 rows")
+    assert contestants == {(case, name) for case in cases for name in ("regard", "transformers")}
+    assert all(sample.figures["kernels_per_step"] > 0 for sample in result.samples)
+    assert "| opus-mt, 2 rows | **regard** |" in done.stdout
