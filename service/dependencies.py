@@ -5,23 +5,29 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
 from service.inference import Translator
-from service.metrics import Metrics
 from service.settings import Settings
-from service.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that one running server is made of."""
+    """What a route may use.
+
+    Attributes:
+        settings: How the server runs.
+        catalog: What it serves.
+        backend: What there is only once.
+        translator: Text in, text out.
+        started: When, in Unix seconds.
+    """
 
     settings: Settings
     catalog: Catalog
-    metrics: Metrics
+    backend: Backend
     translator: Translator
-    supervisor: Supervisor
     started: int
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from model.checkpoints.load import ModelFiles
-from model.sequence import BatchStats, EngineLimits, Hypothesis, Sequence
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Hypothesis, Sequence
+from service.channel import pickle_by_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +131,6 @@ class Report:
 
 ToWorker = WorkerConfig | Work | Abort | Stop
 FromWorker = Ready | LoadFailed | Report
+
+for _cls in (BatchStats, DecodingOptions, Done, Hypothesis, Sequence):
+    pickle_by_fields(_cls)

@@ -4,6 +4,7 @@ No label ever holds a text, a key, an address or anything else that a client cho
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import (
@@ -41,6 +42,31 @@ TOKENS = tuple(float(2**n) for n in range(16))
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that has been answered, as it is counted.
+
+    Attributes:
+        task: One of TASKS.
+        model: Served name, or NO_MODEL.
+        outcome: One of OUTCOMES.
+        status: HTTP status of the reply.
+        num_inputs: Texts.
+        seconds: From the first byte to the last.
+        stages: Seconds by stage.
+        num_cut: Sentences longer than the model takes, by model.
+    """
+
+    task: str
+    model: str
+    outcome: str
+    status: int
+    num_inputs: int
+    seconds: float
+    stages: dict[str, float]
+    num_cut: dict[str, int]
+
+
 class WatchedLane(Protocol):
     """A queue that knows how full it is."""
 
@@ -55,7 +81,7 @@ class WatchedLane(Protocol):
 
 
 class Metrics:
-    """All metrics of one server process.
+    """All metrics of one server.
 
     Args:
         models: Served names; their series exist at zero from the start.
@@ -141,6 +167,9 @@ class Metrics:
             "batch_splits", "Batches split to find the sentence that fails.", "model"
         )
         self.engine_restarts = self._counter("engine_restarts", "Workers that died.")
+        self.frontend_restarts = self._counter(
+            "frontend_restarts", "Front-end processes that died."
+        )
 
     def _make_queue(self) -> None:
         place = ("task", "model", "lane")
@@ -200,6 +229,28 @@ class Metrics:
             self.decode_slots.labels(model, state)
         self.oom.labels(model)
         self.batch_splits.labels(model)
+
+    def begin(self, task: str) -> None:
+        """Counts a request that has come."""
+        self.inflight_requests.labels(task).inc()
+
+    def end(self, ended: Ended) -> None:
+        """Counts a request that has been answered."""
+        task, model = ended.task, ended.model
+        self.inflight_requests.labels(task).dec()
+        self.requests.labels(task, model, ended.outcome).inc()
+        self.inputs.labels(task, model, ended.outcome).inc(ended.num_inputs)
+        status_class = f"{ended.status // 100}xx"
+        self.request_duration.labels(task, model, status_class).observe(ended.seconds)
+        for stage, seconds in ended.stages.items():
+            self.stage_duration.labels(task, model, stage).observe(seconds)
+        for name, count in ended.num_cut.items():
+            self.truncated_inputs.labels(task, name).inc(count)
+
+    def lose(self, task: str, count: int) -> None:
+        """Counts requests that ended with the process that would have answered them."""
+        self.inflight_requests.labels(task).dec(count)
+        self.requests.labels(task, NO_MODEL, "error").inc(count)
 
     def observe_batch(self, model: str, stats: BatchStats) -> None:
         """Counts one call of a model."""

@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     workers: int = Field(
         0, ge=0, description="Device workers; 0 is one a CPU core, or one on a GPU."
     )
+    http_workers: int = Field(
+        0,
+        ge=0,
+        description="Processes that answer HTTP; 0 is 1, or on a GPU half of the cores, at most 8.",
+    )
     max_rows: int = Field(
         0,
         ge=0,

@@ -1,50 +1,25 @@
 """Keeps the device workers alive: starts them, listens to them, starts them again."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import socket
-import sys
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Protocol
 
-from service import channel
+from service import channel, processes
 from service.messages import LoadFailed, Ready, Report, Stop, ToWorker, WorkerConfig
 from service.metrics import Metrics
+from service.processes import Connected, Keeper, Process, start_module
 from service.scheduler import Scheduler
 
 logger = logging.getLogger("regard.supervisor")
 
-MAX_BACKOFF_SECONDS = 30.0
-STOP_SECONDS = 5.0
+StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
-class WorkerProcess(Protocol):
-    """What the supervisor needs of a started worker."""
-
-    async def wait(self) -> int:
-        """Its exit status, once it has ended."""
-
-    def kill(self) -> None:
-        """Ends it now."""
-
-
-StartWorker = Callable[[socket.socket, int], Awaitable[WorkerProcess]]
-
-
-async def start_process(connection: socket.socket, threads: int) -> WorkerProcess:
+async def start_process(connection: socket.socket, threads: int) -> Process:
     """A worker in a new interpreter, which inherits its end of the socket pair."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "service.worker",
-        str(connection.fileno()),
-        pass_fds=[connection.fileno()],
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-    )
+    environment = {"OMP_NUM_THREADS": str(threads)}
+    return await start_module("service.worker", [connection.fileno()], environment)
 
 
 class WorkerLink:
@@ -89,14 +64,9 @@ class Supervisor:
         self.on_failure = on_failure
         self.ready: dict[str, Ready] = {}
         self.failure: str | None = None
-        self.stopping = asyncio.Event()
-        self.tasks: list[asyncio.Task[None]] = []
+        self.is_stopping = False
+        self.keeper = Keeper(self._run, metrics.engine_restarts.inc)
         self.links: set[WorkerLink] = set()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the end has begun."""
-        return self.stopping.is_set()
 
     @property
     def is_ready(self) -> bool:
@@ -105,59 +75,30 @@ class Supervisor:
 
     def start(self) -> None:
         """Begins to start the workers; they load while the server answers."""
-        names = [f"worker-{index}" for index in range(self.count)]
-        self.tasks = [asyncio.create_task(self._keep(name)) for name in names]
+        self.keeper.start(f"worker-{index}" for index in range(self.count))
 
     async def stop(self) -> None:
         """Ends all workers; what they hold is lost, so that the server drains first."""
-        self.stopping.set()
+        self.is_stopping = True
+        self.keeper.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
             else:  # it would hear of it only when its models are loaded
                 link.writer.close()
-        if not self.tasks:
-            return
-        _, late = await asyncio.wait(self.tasks, timeout=STOP_SECONDS)
-        for task in late:  # its worker hangs
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-
-    async def _keep(self, name: str) -> None:
-        failures = 0
-        while True:
-            started = time.monotonic()
-            try:
-                await self._run(name)
-            except Exception:  # such as no memory for another process: it may pass
-                logger.exception("%s could not be kept", name)
-            if self.is_stopping or self.failure is not None:
-                return
-            self.metrics.engine_restarts.inc()
-            failures = 1 if time.monotonic() - started > MAX_BACKOFF_SECONDS else failures + 1
-            backoff = min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10))
-            logger.error("%s ended; it starts again in %.1f s", name, backoff)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), backoff)
-                return
+        await self.keeper.wait(processes.STOP_SECONDS)
 
     async def _run(self, name: str) -> None:
-        ours, theirs = socket.socketpair()
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(ours)
-            with theirs:
-                process = await self.start_worker(theirs, self.config.threads)
-            reader, writer = await asyncio.open_connection(sock=ours)
-            opened.pop_all()  # the socket is the writer's now
-        link = WorkerLink(name, writer)
+        started = await Connected.start(self._start)
+        link = WorkerLink(name, started.writer)
         self.links.add(link)
         try:
             link.send(self.config)
             if self.is_stopping:
-                writer.close()
+                started.writer.close()
             while True:
-                self._receive(link, await channel.read(reader))
+                self._receive(link, await channel.read(started.reader))
         except (asyncio.IncompleteReadError, OSError):
             logger.debug("%s closed its channel", name)
         finally:
@@ -165,16 +106,10 @@ class Supervisor:
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
-            writer.close()
-            await self._end(process, 0 if self.is_stopping and is_loading else STOP_SECONDS)
+            await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
-    async def _end(self, process: WorkerProcess, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(process.wait(), seconds)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):  # it has ended just now
-                process.kill()
-            await process.wait()
+    async def _start(self, connection: socket.socket) -> Process:
+        return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
         if isinstance(message, Report):
@@ -184,6 +119,7 @@ class Supervisor:
         elif isinstance(message, LoadFailed):
             if self.failure is None:
                 self.failure = message.message
+                self.keeper.stopping.set()
                 self.on_failure(message.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
@@ -209,17 +145,3 @@ class Supervisor:
     def _slowest_load(self, name: str) -> float:
         models = [model for ready in self.ready.values() for model in ready.models]
         return max(model.load_seconds for model in models if model.name == name)
-
-
-def available_cores() -> int:
-    """Whole cores that this process may use: its affinity, less where a cgroup allows fewer.
-
-    `os.cpu_count()` tells of the machine; a container with a quota of two cores on it would
-    start a worker for each core of the machine and be throttled to a crawl.
-    """
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):  # no cgroup v2, or no limit ("max")
-        return max(1, cores)

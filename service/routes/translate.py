@@ -13,6 +13,7 @@ from service.detection import Detection
 from service.disconnect import ClientDisconnectedError, unless_disconnected
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.inference import TranslatedText, TranslationRequest, run_sized
+from service.middleware import CLIENT_GONE
 from service.parameters import FORM, JSON, read_parameters
 from service.replies import JSONReply
 from service.schemas import (
@@ -26,7 +27,6 @@ from service.settings import Settings
 
 router = APIRouter(tags=["translation"])
 
-CLIENT_GONE = 499
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
 }
