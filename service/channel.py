@@ -10,6 +10,7 @@ import pickle
 import select
 import socket
 import struct
+from collections.abc import AsyncIterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -43,6 +44,16 @@ async def read(reader: asyncio.StreamReader) -> Any:
     """
     (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     return pickle.loads(await reader.readexactly(length))
+
+
+async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
+    """All messages, until the other side is gone."""
+    while True:
+        try:
+            message = await read(reader)
+        except (asyncio.IncompleteReadError, OSError):
+            return
+        yield message
 
 
 class Outbox:

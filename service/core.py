@@ -123,6 +123,7 @@ def build_core(
         threads=max(1, available_cores() // count),
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
+    supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
     return Core(metrics, admission, scheduler, supervisor)

@@ -145,17 +145,15 @@ class RemoteBackend:
             del self.waiting[request_id]
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while True:
-                for message in await channel.read(reader):
-                    self._receive(message)
-        except (asyncio.IncompleteReadError, OSError):
-            logger.info("the main process is gone; the front end ends")
-            self.is_lost = True
-            for future in self.waiting.values():
-                if not future.done():
-                    future.set_exception(stopping())
-            self.on_end(True)
+        async for messages in channel.messages(reader):
+            for message in messages:
+                self._receive(message)
+        logger.info("the main process is gone; the front end ends")
+        self.is_lost = True
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(stopping())
+        self.on_end(True)
 
     def _receive(self, message: ToFrontend) -> None:
         if isinstance(message, Drain):

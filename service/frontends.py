@@ -177,11 +177,9 @@ class Frontends:
             started.writer.write(channel.pack(self.config))
             if self.keeper.is_stopping:
                 started.writer.close()
-            while True:
-                for message in await channel.read(started.reader):
+            async for messages in channel.messages(started.reader):
+                for message in messages:
                     link.receive(message)
-        except (asyncio.IncompleteReadError, OSError):
-            logger.debug("%s closed its channel", name)
         finally:
             del self.links[link]
             link.lose()

@@ -166,7 +166,7 @@ class Metrics:
         self.batch_splits = self._counter(
             "batch_splits", "Batches split to find the sentence that fails.", "model"
         )
-        self.engine_restarts = self._counter("engine_restarts", "Workers that died.")
+        self.engine_restarts = self._counter("engine_restarts", "Workers that died or hung.")
         self.frontend_restarts = self._counter(
             "frontend_restarts", "Front-end processes that died."
         )

@@ -196,6 +196,11 @@ class Scheduler:
                 )
         self._dispatch()
 
+    def has_work(self, link: Link) -> bool:
+        """Whether a worker holds sentences."""
+        seat = self.seats.get(link)
+        return seat is not None and bool(seat.held)
+
     def report(self, link: Link, report: Report) -> None:
         """Settles what a worker has finished and counts what it did."""
         seat = self.seats[link]

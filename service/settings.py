@@ -73,6 +73,12 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="How long SIGTERM waits for requests already admitted.",
     )
+    worker_timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="A device worker that has work and says nothing for so long is replaced.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged; never texts or keys."
     )

@@ -1,6 +1,7 @@
 """Keeps the device workers alive: starts them, listens to them, starts them again."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,9 @@ from service.processes import Connected, Keeper, Process, start_module
 from service.scheduler import Scheduler
 
 logger = logging.getLogger("regard.supervisor")
+
+WATCHES = 10
+"""How often a worker is looked at in the time after which it is taken to hang."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
@@ -28,6 +32,7 @@ class WorkerLink:
     def __init__(self, name: str, writer: asyncio.StreamWriter) -> None:
         self.name = name
         self.writer = writer
+        self.num_heard = 0  # messages
 
     def send(self, message: ToWorker) -> None:
         """Sends without waiting; a worker that is gone is noticed by who reads from it."""
@@ -45,6 +50,7 @@ class Supervisor:
         metrics: Where restarts and models are counted.
         start_worker: How a worker comes to be; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at all.
+        timeout_seconds: One that has work and says nothing for so long is ended, and started again.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class Supervisor:
         metrics: Metrics,
         start_worker: StartWorker = start_process,
         on_failure: Callable[[str], None] = logger.critical,
+        timeout_seconds: float = 60.0,
     ) -> None:
         self.config = config
         self.count = count
@@ -62,6 +69,7 @@ class Supervisor:
         self.metrics = metrics
         self.start_worker = start_worker
         self.on_failure = on_failure
+        self.timeout_seconds = timeout_seconds
         self.ready: dict[str, Ready] = {}
         self.failure: str | None = None
         self.is_stopping = False
@@ -93,25 +101,44 @@ class Supervisor:
         started = await Connected.start(self._start)
         link = WorkerLink(name, started.writer)
         self.links.add(link)
+        watching = asyncio.create_task(self._watch(link, started.process))
         try:
             link.send(self.config)
             if self.is_stopping:
                 started.writer.close()
-            while True:
-                self._receive(link, await channel.read(started.reader))
-        except (asyncio.IncompleteReadError, OSError):
-            logger.debug("%s closed its channel", name)
+            async for message in channel.messages(started.reader):
+                self._receive(link, message)
         finally:
+            watching.cancel()
             self.links.discard(link)
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
+    async def _watch(self, link: WorkerLink, process: Process) -> None:
+        """Ends a worker that hangs: one that works sends figures several times a second.
+
+        Looks are counted, not seconds, so that a server that was itself stopped for a while blames
+        nobody. Only a message starts the count anew: requests that time out, and so leave the
+        worker without work, must not hide that it hangs.
+        """
+        num_silent, num_heard = 0, 0
+        while num_silent <= WATCHES:
+            await asyncio.sleep(self.timeout_seconds / WATCHES)
+            if link.num_heard != num_heard:
+                num_silent, num_heard = 0, link.num_heard
+            elif self.scheduler.has_work(link):
+                num_silent += 1
+        logger.error("%s has said nothing for %.3g s", link.name, self.timeout_seconds)
+        with contextlib.suppress(ProcessLookupError):  # it has ended just now
+            process.kill()
+
     async def _start(self, connection: socket.socket) -> Process:
         return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
+        link.num_heard += 1
         if isinstance(message, Report):
             self.scheduler.report(link, message)
         elif isinstance(message, Ready):

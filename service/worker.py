@@ -189,6 +189,7 @@ class Worker:
                 engine.admit(group)
                 while engine.num_rows:
                     self._take(name, engine)
+                    self._report()  # the server takes one that says nothing for one that hangs
             except Exception as next_error:
                 groups += self._split(name, group, next_error)
             self._report()

@@ -12,7 +12,7 @@ from service.app import create_app
 from service.errors import UnavailableError
 from service.processes import Process
 from service.supervisor import start_process
-from tests.api.conftest import Serve
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until
 
@@ -153,9 +153,22 @@ def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
     assert set(given) == {1}
 
 
+def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
+    serve_any: ServeAny, script: Script
+) -> None:
+    server = serve_any(worker_timeout_seconds=0.2)
+    script.hanging.append(server.token("Hello"))
+    begun = server.begin_translate(["Hello.", "Bye."])
+    until(lambda: not server.core.supervisor.ready)
+    script.may_go_on.set()  # a thread cannot be killed
+    assert begun.result(LIMIT_SECONDS).json() == {"translatedText": ["Hello.", "Bye."]}
+    assert server.sample("regard_engine_restarts_total") == 1
+
+
 @pytest.mark.checkpoint
-def test_killed_process_is_replaced_and_its_request_answered(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
+def test_process_that_ends_or_hangs_is_replaced_and_its_request_answered(
+    stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # the machine may have other work
     pids: list[int] = []
@@ -167,12 +180,14 @@ def test_killed_process_is_replaced_and_its_request_answered(
         return process
 
     texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
-    settings = make_settings(device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128)
+    settings = make_settings(
+        device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128, worker_timeout_seconds=4
+    )
     with Server(create_app(settings, start)) as server:
         server.until_ready()
         begun = server.begin_translate(texts)
         until(lambda: server.sample("regard_decode_slots", model="en-pt", state="used"))
-        os.kill(pids[0], signal.SIGKILL)
+        os.kill(pids[0], stop)
         response = begun.result(LIMIT_SECONDS)
         assert response.status_code == 200
         assert len(response.json()["translatedText"]) == len(texts)

@@ -3,21 +3,25 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
+from model.checkpoints.load import ModelFiles
 from model.sequence import EngineLimits
 from service import processes
 from service.admission import Admission
 from service.channel import pack
-from service.messages import FromWorker, Ready, WorkerConfig
+from service.messages import FromWorker, Ready, Report, ResidentModel, WorkerConfig
 from service.metrics import Metrics
 from service.processes import MAX_BACKOFF_SECONDS, Process
 from service.scheduler import Scheduler
 from service.supervisor import Supervisor
-from tests.unit.scheduling import settle
+from tests.unit.scheduling import begin, sentences, settle
 
-CONFIG = WorkerConfig((), "cpu", "float32", "auto", EngineLimits(), threads=1)
+ANY = Path(__file__)  # no worker reads it
+FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
+CONFIG = WorkerConfig((FILES,), "cpu", "float32", "auto", EngineLimits(), threads=1)
 
 
 class DeafProcess:
@@ -60,8 +64,8 @@ class Starts:
 
 def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
     async def main() -> None:
-        metrics, starts = Metrics(), Starts()
-        scheduler = Scheduler((), Admission(1, 1), metrics)
+        metrics, starts = Metrics(("en-pt",)), Starts()
+        scheduler = Scheduler(("en-pt",), Admission(1, 1), metrics)
         await test(Supervisor(CONFIG, count, scheduler, metrics, starts), starts)
 
     asyncio.run(main())
@@ -176,3 +180,48 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     assert pauses[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
     assert pauses == sorted(pauses)
     assert pauses[-1] == MAX_BACKOFF_SECONDS
+
+
+def test_only_a_worker_that_has_work_and_says_nothing_is_ended() -> None:
+    """Not one that reports, nor one that has nothing to do, nor one that loads its models."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.timeout_seconds = 0.2
+        supervisor.start()
+        await until(lambda: len(supervisor.links) == 4)
+        silent, talking, idle, loading = starts.processes
+        model = ResidentModel("en-pt", "cpu", "float32", 0.0, 1)
+        for process in (silent, talking):
+            process.say(Ready([model]))
+        idle.say(Ready([]))
+        await until(lambda: len(supervisor.ready) == 3)
+        work = begin(supervisor.scheduler, sentences(2))
+        async with asyncio.timeout(20):
+            while not silent.is_killed:
+                talking.say(Report(memory_bytes={"resident": 1}))
+                await asyncio.sleep(0.002)
+        assert not any(process.is_killed for process in (talking, idle, loading))
+        work.cancel()
+        await supervisor.stop()
+
+    run(test, count=4)
+
+
+def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
+    """With their end it has no work, for a while, and so need not say anything."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.timeout_seconds = 0.2
+        supervisor.start()
+        await until(lambda: supervisor.links)
+        starts.processes[0].say(Ready([ResidentModel("en-pt", "cpu", "float32", 0.0, 1)]))
+        await until(lambda: supervisor.ready)
+        async with asyncio.timeout(20):
+            while not starts.processes[0].is_killed:
+                work = begin(supervisor.scheduler, sentences(1))
+                await asyncio.sleep(0.03)
+                work.cancel()
+                await asyncio.sleep(0.03)
+        await supervisor.stop()
+
+    run(test)
