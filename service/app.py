@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from service.backend import Backend
 from service.catalog import Catalog
@@ -77,8 +78,13 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=lifespan,
+        # Off: it would look for a tracer at each request, and tell one of URLs, which hold texts.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
+    # What is asked for most goes past FastAPI, which only describes it: dependencies, stacks of
+    # contexts and nested routers cost as much as all of our own work on a short text.
+    app.router.routes.append(Route("/translate", translate.translate, methods=["POST"]))
     for module in (translate, languages, models, health):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)

@@ -16,6 +16,7 @@ from rich.markup import escape
 from model.errors import ModelError
 from service.app import LOG_FORMAT, create_app, http_config
 from service.bench.commands import app as bench
+from service.machine import freeze_heap
 from service.machine import http_workers as count_http_workers
 from service.main_process import MainProcess, open_listeners
 from service.settings import Settings
@@ -32,6 +33,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called before it serves."""
         await super().startup(sockets)
+        freeze_heap()
         greet(self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -110,6 +112,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
     main_process = MainProcess(settings, listeners, on_listening=lambda: greet(settings.host, port))
 
     async def run() -> None:
+        freeze_heap()
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, main_process.stop)
         loop.add_signal_handler(signal.SIGINT, main_process.interrupt)

@@ -31,12 +31,15 @@ class Services:
     started: int
 
 
-def get_services(request: Request) -> Services:
+# Not waiting for anything, they are async all the same: FastAPI takes others to a thread.
+
+
+async def get_services(request: Request) -> Services:
     """The parts of the server that this request came to."""
     return cast("Services", request.app.state.services)
 
 
-def get_context(request: Request) -> RequestContext:
+async def get_context(request: Request) -> RequestContext:
     """What the middleware knows of this request."""
     return cast("RequestContext", request.state.context)
 

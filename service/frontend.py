@@ -39,6 +39,7 @@ from service.catalog import Catalog
 from service.channel import Channel, Outbox
 from service.errors import ServiceError, UnavailableError
 from service.lanes import Translated
+from service.machine import freeze_heap
 from service.metrics import Ended
 from service.scheduler import Sentence
 
@@ -231,6 +232,7 @@ class FrontendServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called before it serves."""
         await super().startup(sockets)
+        freeze_heap()
         self.backend.listen()
 
     def handle_exit(self, sig: int, frame: Any) -> None:

@@ -1,4 +1,7 @@
-"""What the server and a device worker say to each other, over one socket pair."""
+"""What the server and a device worker say to each other, over one socket pair.
+
+The server sends lists of messages, so that those of many requests are read as one.
+"""
 
 from dataclasses import dataclass, field
 

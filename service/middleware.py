@@ -6,12 +6,11 @@ that a client has gone.
 
 import asyncio
 import logging
+import random
 import re
-import secrets
 import time
 import traceback
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -84,10 +83,10 @@ class Reply:
         """Sends one message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.context.request_id
+            headers = message["headers"]
+            headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
             if self.context.stages:
-                headers["Server-Timing"] = self.context.server_timing()
+                headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
         await self.send(message)
 
     async def fail(self, error: ServiceError) -> None:
@@ -123,7 +122,7 @@ def request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
             return str(value.decode("latin-1"))
-    return secrets.token_hex(8)
+    return f"{random.getrandbits(64):016x}"
 
 
 def log_fault(context: RequestContext, error: Exception) -> None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from service import channel, processes
+from service.channel import Outbox
 from service.messages import LoadFailed, Ready, Report, Stop, ToWorker, WorkerConfig
 from service.metrics import Metrics
 from service.processes import Connected, Keeper, Process, start_module
@@ -32,12 +33,12 @@ class WorkerLink:
     def __init__(self, name: str, writer: asyncio.StreamWriter) -> None:
         self.name = name
         self.writer = writer
+        self.outbox = Outbox(writer)
         self.num_heard = 0  # messages
 
     def send(self, message: ToWorker) -> None:
         """Sends without waiting; a worker that is gone is noticed by who reads from it."""
-        if not self.writer.is_closing():
-            self.writer.write(channel.pack(message))
+        self.outbox.send(message)
 
 
 class Supervisor:

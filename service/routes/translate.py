@@ -8,7 +8,13 @@ from starlette.responses import Response
 
 from model.sequence import DecodingOptions
 from service.context import RequestContext
-from service.dependencies import ContextDep, Services, ServicesDep
+from service.dependencies import (
+    ContextDep,
+    Services,
+    ServicesDep,
+    get_context,
+    get_services,
+)
 from service.detection import Detection
 from service.disconnect import ClientDisconnectedError, unless_disconnected
 from service.errors import InvalidRequestError, RequestTooLargeError
@@ -44,8 +50,9 @@ def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
     responses=ERRORS,
     openapi_extra=body_of(TranslateRequest),
 )
-async def translate(request: Request, services: ServicesDep, context: ContextDep) -> Response:
+async def translate(request: Request) -> Response:
     """Translates a text or a list of texts; LibreTranslate's request, with optional extras."""
+    services, context = await get_services(request), await get_context(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts(body.q, services.settings, context)

@@ -1,10 +1,17 @@
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
 from service import machine
-from service.machine import available_cores, device_workers, http_workers, uses_gpu
+from service.machine import (
+    available_cores,
+    device_workers,
+    freeze_heap,
+    http_workers,
+    uses_gpu,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +86,12 @@ def test_device_workers_are_as_asked_for_or_one_a_core_or_one_a_gpu(
 ) -> None:
     monkeypatch.setattr(machine, "available_cores", lambda: 6)
     assert device_workers(wanted, device) == expected
+
+
+def test_what_is_there_after_the_start_is_collected_no_more() -> None:
+    before = gc.get_freeze_count()
+    try:
+        freeze_heap()
+        assert gc.get_freeze_count() > before + 10_000
+    finally:
+        gc.unfreeze()

@@ -58,7 +58,7 @@ class Talk:
 
     def send(self, *messages: ToWorker) -> None:
         for message in messages:
-            self.channel.send(message)
+            self.channel.send([message])
 
     def receive(self) -> FromWorker:
         message: FromWorker = self.channel.receive()
@@ -379,8 +379,8 @@ def test_program_serves_the_socket_that_it_inherits(
     thread.start()
     with ours:
         talk = Channel(ours)
-        talk.send(config())
+        talk.send([config()])
         assert isinstance(talk.receive(), Ready)
-        talk.send(Stop())
+        talk.send([Stop()])
         thread.join()
     assert len(ignored) == 2
