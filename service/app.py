@@ -1,33 +1,35 @@
-"""create_app: settings in, a FastAPI application out, with its workers as its lifespan."""
+"""create_app: settings in, a FastAPI application out, with what it needs as its lifespan."""
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
-from pathlib import Path
 
+import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
-from model.sequence import EngineLimits
-from service.admission import Admission
+from service.backend import Backend
 from service.catalog import Catalog
+from service.core import build_core
 from service.dependencies import Services
 from service.detection import LanguageDetector
 from service.errors import ServiceError
 from service.inference import Translator
-from service.messages import WorkerConfig
-from service.metrics import Metrics
 from service.middleware import RequestMiddleware
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
 from service.routes import health, languages, models, translate
-from service.scheduler import Scheduler
 from service.settings import Settings
-from service.supervisor import StartWorker, Supervisor, available_cores, start_process
+from service.supervisor import StartWorker, start_process
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 def create_app(
@@ -35,7 +37,7 @@ def create_app(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> FastAPI:
-    """The application.
+    """The whole server as one application, in one process but for the device workers.
 
     Args:
         settings: How it runs.
@@ -45,28 +47,50 @@ def create_app(
     Raises:
         CheckpointError: A model's files are not there or are damaged.
     """
-    services = assemble(settings, start_worker, on_failure)
+    catalog = Catalog.load(settings.models)
+    core = build_core(settings, catalog, start_worker, on_failure)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        services.supervisor.start()
+        core.start()
         yield
-        services.translator.scheduler.close()
-        await services.supervisor.stop()
+        await core.stop()
 
+    app = create_web(build_services(settings, catalog, core, int(time.time())), lifespan)
+    app.state.core = core
+    return app
+
+
+def build_services(
+    settings: Settings, catalog: Catalog, backend: Backend, started: int
+) -> Services:
+    """What the routes work with, in front of a backend."""
+    detector = LanguageDetector(catalog.languages)
+    detector.preload()
+    translator = Translator(catalog, backend, detector, settings)
+    return Services(settings, catalog, backend, translator, started)
+
+
+def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
+    """The routes and what is around them."""
     app = FastAPI(
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=lifespan,
+        # Off: it would look for a tracer at each request, and tell one of URLs, which hold texts.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
+    # What is asked for most goes past FastAPI, which only describes it: dependencies, stacks of
+    # contexts and nested routers cost as much as all of our own work on a short text.
+    app.router.routes.append(Route("/translate", translate.translate, methods=["POST"]))
     for module in (translate, languages, models, health):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_middleware(RequestMiddleware, metrics=services.metrics)
+    app.add_middleware(RequestMiddleware, recorder=services.backend)
     # Around all else: a page may read even the answer to a fault, and preflights are not counted.
     app.add_middleware(
         CORSMiddleware,
@@ -79,43 +103,14 @@ def create_app(
     return app
 
 
-def assemble(
-    settings: Settings, start_worker: StartWorker, on_failure: Callable[[str], None] | None
-) -> Services:
-    """Everything that the server is made of, not yet started.
-
-    Raises:
-        CheckpointError: A model's files are not there or are damaged.
-    """
-    catalog = Catalog.load(settings.models)
-    metrics = Metrics(catalog.models, version("regard"))
-    metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
-    metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
-    admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(catalog.models, admission, metrics)
-    detector = LanguageDetector(catalog.languages)
-    detector.preload()
-    translator = Translator(catalog, scheduler, admission, detector, metrics, settings)
-    cores = available_cores()
-    count = settings.workers or (1 if uses_gpu(settings.device) else cores)
-    config = WorkerConfig(
-        models=tuple(model.files for model in catalog.models.values()),
-        device=settings.device,
-        dtype=settings.dtype,
-        shortlist=settings.shortlist,
-        limits=EngineLimits(
-            max_rows=settings.max_rows,
-            max_source_tokens=settings.max_source_tokens,
-            max_batch_tokens=settings.max_batch_tokens,
-        ),
-        threads=max(1, cores // count),
+def http_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,  # a request line would carry the text of a query
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
+        server_header=False,
     )
-    supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
-    if on_failure is not None:
-        supervisor.on_failure = on_failure
-    return Services(settings, catalog, metrics, translator, supervisor, int(time.time()))
-
-
-def uses_gpu(device: str) -> bool:
-    """Whether the workers will compute on a GPU, as far as can be told without torch."""
-    return device.startswith("cuda") or (device == "auto" and Path("/dev/nvidia0").exists())

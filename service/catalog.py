@@ -65,6 +65,8 @@ class Catalog:
         Raises:
             UnsupportedLanguageError: There is none.
         """
+        if code in self.languages:
+            return code
         found = match_language(code, self.languages)
         if found is None:
             raise UnsupportedLanguageError(

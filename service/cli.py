@@ -1,20 +1,24 @@
 """The `regard` command."""
 
+import asyncio
 import logging
-import math
 import signal
 import socket
 from typing import Annotated, Any
 
 import typer
 import uvicorn
+import uvloop
 from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 
 from model.errors import ModelError
-from service.app import create_app
+from service.app import LOG_FORMAT, create_app, http_config
 from service.bench.commands import app as bench
+from service.machine import freeze_heap
+from service.machine import http_workers as count_http_workers
+from service.main_process import MainProcess, open_listeners
 from service.settings import Settings
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
@@ -29,6 +33,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called before it serves."""
         await super().startup(sockets)
+        freeze_heap()
         greet(self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -55,6 +60,7 @@ def serve(
     device: Annotated[str | None, typer.Option(help="REGARD_DEVICE")] = None,
     dtype: Annotated[str | None, typer.Option(help="REGARD_DTYPE")] = None,
     workers: Annotated[int | None, typer.Option(help="REGARD_WORKERS")] = None,
+    http_workers: Annotated[int | None, typer.Option(help="REGARD_HTTP_WORKERS")] = None,
     log_level: Annotated[str | None, typer.Option(help="REGARD_LOG_LEVEL")] = None,
 ) -> None:
     """Serve translations until SIGTERM or Ctrl-C. A flag overrides its environment variable."""
@@ -65,38 +71,56 @@ def serve(
         "device": device,
         "dtype": dtype,
         "workers": workers,
+        "http_workers": http_workers,
         "log_level": log_level,
     }
     settings = read_settings({name: value for name, value in flags.items() if value is not None})
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    count = count_http_workers(settings.http_workers, settings.device)
+    try:
+        failure = serve_here(settings) if count == 1 else serve_apart(settings, count)
+    except ModelError as error:
+        raise stop(str(error)) from error
+    if failure is not None:
+        raise stop(failure)
+
+
+def serve_here(settings: Settings) -> str | None:
+    """Serves from this process; gives the reason where a model could not be loaded."""
     failures: list[str] = []
 
     def fail(message: str) -> None:
         failures.append(message)
         server.should_exit = True
 
-    try:
-        application = create_app(settings, on_failure=fail)
-    except ModelError as error:
-        raise stop(str(error)) from error
-    server = Server(
-        uvicorn.Config(
-            application,
-            host=settings.host,
-            port=settings.port,
-            log_level="warning",
-            access_log=False,  # a request line would carry the text of a query
-            timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
-            server_header=False,
-        )
-    )
-    metrics = application.state.services.metrics
-    metrics.draining.set_function(lambda: server.should_exit)
+    application = create_app(settings, on_failure=fail)
+    server = Server(http_config(application, settings))
+    application.state.core.metrics.draining.set_function(lambda: server.should_exit)
     server.run()
-    if failures:
-        raise stop(failures[0])
+    return failures[0] if failures else None
+
+
+def serve_apart(settings: Settings, count: int) -> str | None:
+    """Serves from so many front ends; gives the reason where a model could not be loaded."""
+    try:
+        listeners = open_listeners(settings.host, settings.port)
+    except OSError as error:
+        address = f"{settings.host}:{settings.port}"
+        reason = (error.strerror or str(error)).lower()
+        raise stop(f"cannot listen on {address}: {reason}; set REGARD_PORT to another") from error
+    port = listeners[0].getsockname()[1]
+    main_process = MainProcess(settings, listeners, on_listening=lambda: greet(settings.host, port))
+
+    async def run() -> None:
+        freeze_heap()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, main_process.stop)
+        loop.add_signal_handler(signal.SIGINT, main_process.interrupt)
+        await main_process.run(count)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+    return main_process.failure
 
 
 def read_settings(flags: dict[str, Any]) -> Settings:

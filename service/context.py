@@ -20,6 +20,7 @@ class RequestContext:
         num_inputs: Texts in the request.
         outcome: Label of regard_requests_total.
         stages: Seconds by stage.
+        num_cut: Sentences longer than the model takes, by model.
     """
 
     request_id: str
@@ -29,6 +30,7 @@ class RequestContext:
     num_inputs: int = 0
     outcome: str = "ok"
     stages: dict[str, float] = field(default_factory=dict)
+    num_cut: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -5,32 +5,41 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
 from service.inference import Translator
-from service.metrics import Metrics
 from service.settings import Settings
-from service.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that one running server is made of."""
+    """What a route may use.
+
+    Attributes:
+        settings: How the server runs.
+        catalog: What it serves.
+        backend: What there is only once.
+        translator: Text in, text out.
+        started: When, in Unix seconds.
+    """
 
     settings: Settings
     catalog: Catalog
-    metrics: Metrics
+    backend: Backend
     translator: Translator
-    supervisor: Supervisor
     started: int
 
 
-def get_services(request: Request) -> Services:
+# Not waiting for anything, they are async all the same: FastAPI takes others to a thread.
+
+
+async def get_services(request: Request) -> Services:
     """The parts of the server that this request came to."""
     return cast("Services", request.app.state.services)
 
 
-def get_context(request: Request) -> RequestContext:
+async def get_context(request: Request) -> RequestContext:
     """What the middleware knows of this request."""
     return cast("RequestContext", request.state.context)
 

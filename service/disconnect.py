@@ -22,18 +22,27 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
     Raises:
         ClientDisconnectedError: It did.
     """
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnectedError
-        return task.result()
-    finally:
-        watcher.cancel()
-        if not task.done():
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = is_over = False
+
+    def end(watcher: asyncio.Task[None]) -> None:
+        nonlocal is_gone
+        if not (watcher.cancelled() or is_over):
+            is_gone = True
             task.cancel()
-            await asyncio.wait({task})
+
+    watcher = asyncio.create_task(_disconnected(request))
+    watcher.add_done_callback(end)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if is_gone and task.uncancel() == 0:  # nobody else wants the end of this task
+            raise ClientDisconnectedError from None
+        raise
+    finally:
+        is_over = True
+        watcher.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -62,8 +62,9 @@ class OverloadedError(ServiceError):
     """
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
-        self.limit = limit
         super().__init__(message, retry_after_seconds)
+        self.limit = limit
+        self.args = (message, retry_after_seconds, limit)  # so that it can be pickled
 
 
 class UnavailableError(ServiceError):

@@ -7,14 +7,14 @@ from typing import ParamSpec, TypeVar
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization import Tokenizer
-from service.admission import Admission
+from service.backend import Backend
 from service.catalog import Catalog, ServedModel
 from service.context import RequestContext
 from service.detection import Detection, LanguageDetector
 from service.fitting import fit_sentences
 from service.lanes import Translated
-from service.metrics import NO_MODEL, Metrics
-from service.scheduler import Scheduler, Sentence
+from service.metrics import NO_MODEL
+from service.scheduler import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
 
@@ -86,12 +86,21 @@ class TranslatedText:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A text taken apart: which model it goes to, and its sentences as ids."""
+    """A text taken apart: which model it goes to, and its sentences as ids.
+
+    Attributes:
+        model: None where there is nothing to translate.
+        segments: Its sentences, and what stands between them.
+        sources: Ids of each sentence, EOS included.
+        detected: What the source was taken for; None where the client said it.
+        num_cut: Sentences that were longer than the model takes.
+    """
 
     model: ServedModel | None
     segments: Segments
     sources: list[list[int]]
     detected: Detection | None
+    num_cut: int = 0
 
 
 class Translator:
@@ -99,27 +108,21 @@ class Translator:
 
     Args:
         catalog: What is served.
-        scheduler: Who has it translated.
-        admission: Who lets it in.
+        backend: Who lets it in and has it translated.
         detector: For texts of unknown language.
-        metrics: Where cut sentences are counted.
         settings: Limits.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        scheduler: Scheduler,
-        admission: Admission,
+        backend: Backend,
         detector: LanguageDetector,
-        metrics: Metrics,
         settings: Settings,
     ) -> None:
         self.catalog = catalog
-        self.scheduler = scheduler
-        self.admission = admission
+        self.backend = backend
         self.detector = detector
-        self.metrics = metrics
         self.settings = settings
 
     async def translate(
@@ -132,25 +135,21 @@ class Translator:
         """
         deadline = context.started + self.settings.request_timeout_seconds
         num_chars = sum(map(len, request.texts))
-        with self.admission.reserve(num_chars // CHARS_PER_TOKEN + 1) as reservation:
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
             with context.stage("tokenize"):
                 prepared: list[Prepared] = await run_sized(num_chars, self._prepare_all, request)
-            models = {text.model.name for text in prepared if text.model}
-            context.model = models.pop() if len(models) == 1 else NO_MODEL
+            describe(prepared, context)
             sentences = [
                 Sentence(text.model.name, source, request.options)
                 for text in prepared
                 if text.model
                 for source in text.sources
             ]
-            self.admission.adjust(reservation, sum(len(s.source) for s in sentences))
             is_bulk = len(sentences) > self.settings.bulk_sentences
-            results = await self.scheduler.run(sentences, is_bulk, deadline) if sentences else []
-            for stage, seconds in (
-                ("queue", [result.queue_seconds for result in results]),
-                ("device", [result.device_seconds for result in results]),
-            ):
-                context.add(stage, max(seconds, default=0.0))
+            results = await place.run(sentences, is_bulk, deadline)
+            context.add("queue", max((result.queue_seconds for result in results), default=0.0))
+            context.add("device", max((result.device_seconds for result in results), default=0.0))
             with context.stage("detokenize"):
                 return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -178,10 +177,8 @@ class Translator:
         whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # one is for EOS
         fitted = fit_sentences(whole, tokenizer, limit)
-        if fitted.num_cut:
-            self.metrics.truncated_inputs.labels("translate", model.name).inc(fitted.num_cut)
         sources = [[*ids, tokenizer.eos_id] for ids in fitted.sources]
-        return Prepared(model, fitted.segments, sources, detected)
+        return Prepared(model, fitted.segments, sources, detected, fitted.num_cut)
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Translated]
@@ -205,6 +202,16 @@ class Translator:
         best, *others = dict.fromkeys(versions)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
         return TranslatedText(best, others, text.detected, [s for s in scores if s])
+
+
+def describe(prepared: list[Prepared], context: RequestContext) -> None:
+    """Tells a request's context which models it goes to, and what had to be cut."""
+    models = {text.model.name for text in prepared if text.model}
+    context.model = models.pop() if len(models) == 1 else NO_MODEL
+    for text in prepared:
+        if text.model and text.num_cut:
+            name = text.model.name
+            context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
 
 
 def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:

@@ -1,9 +1,13 @@
-"""What the server and a device worker say to each other, over one socket pair."""
+"""What the server and a device worker say to each other, over one socket pair.
+
+The server sends lists of messages, so that those of many requests are read as one.
+"""
 
 from dataclasses import dataclass, field
 
 from model.checkpoints.load import ModelFiles
-from model.sequence import BatchStats, EngineLimits, Hypothesis, Sequence
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Hypothesis, Sequence
+from service.channel import pickle_by_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +134,6 @@ class Report:
 
 ToWorker = WorkerConfig | Work | Abort | Stop
 FromWorker = Ready | LoadFailed | Report
+
+for _cls in (BatchStats, DecodingOptions, Done, Hypothesis, Sequence):
+    pickle_by_fields(_cls)

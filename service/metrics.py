@@ -3,8 +3,9 @@
 No label ever holds a text, a key, an address or anything else that a client chooses freely.
 """
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -41,6 +42,34 @@ TOKENS = tuple(float(2**n) for n in range(16))
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 
 
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that has been answered, as it is counted.
+
+    Attributes:
+        task: One of TASKS.
+        model: Served name, or NO_MODEL.
+        outcome: One of OUTCOMES.
+        status: HTTP status of the reply.
+        num_inputs: Texts.
+        seconds: From the first byte to the last.
+        stages: Seconds by stage.
+        num_cut: Sentences longer than the model takes, by model.
+    """
+
+    task: str
+    model: str
+    outcome: str
+    status: int
+    num_inputs: int
+    seconds: float
+    stages: dict[str, float]
+    num_cut: dict[str, int]
+
+
 class WatchedLane(Protocol):
     """A queue that knows how full it is."""
 
@@ -55,7 +84,7 @@ class WatchedLane(Protocol):
 
 
 class Metrics:
-    """All metrics of one server process.
+    """All metrics of one server.
 
     Args:
         models: Served names; their series exist at zero from the start.
@@ -64,6 +93,7 @@ class Metrics:
 
     def __init__(self, models: Iterable[str] = (), version: str = "") -> None:
         self.registry = CollectorRegistry()
+        self.found: dict[tuple[object, tuple[str, ...]], object] = {}
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._make_requests()
@@ -140,7 +170,10 @@ class Metrics:
         self.batch_splits = self._counter(
             "batch_splits", "Batches split to find the sentence that fails.", "model"
         )
-        self.engine_restarts = self._counter("engine_restarts", "Workers that died.")
+        self.engine_restarts = self._counter("engine_restarts", "Workers that died or hung.")
+        self.frontend_restarts = self._counter(
+            "frontend_restarts", "Front-end processes that died."
+        )
 
     def _make_queue(self) -> None:
         place = ("task", "model", "lane")
@@ -201,16 +234,61 @@ class Metrics:
         self.oom.labels(model)
         self.batch_splits.labels(model)
 
+    def series(self, metric: Metric, *labels: str) -> Metric:
+        """The series of a metric with these labels, all from closed sets, and so not many.
+
+        It is remembered: the library takes longer to find one than to count in it.
+        """
+        found = self.found.get((metric, labels))
+        if found is None:
+            found = self.found[metric, labels] = metric.labels(*labels)
+        return cast("Metric", found)
+
+    def begin(self, task: str) -> None:
+        """Counts a request that has come."""
+        self.series(self.inflight_requests, task).inc()
+
+    def end(self, ended: Ended) -> None:
+        """Counts a request that has been answered."""
+        kind = (ended.task, ended.model)
+        self.series(self.inflight_requests, ended.task).dec()
+        self.series(self.requests, *kind, ended.outcome).inc()
+        self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
+        status_class = f"{ended.status // 100}xx"
+        self.series(self.request_duration, *kind, status_class).observe(ended.seconds)
+        for stage, seconds in ended.stages.items():
+            self.series(self.stage_duration, *kind, stage).observe(seconds)
+        for name, count in ended.num_cut.items():
+            self.series(self.truncated_inputs, ended.task, name).inc(count)
+
+    def lose(self, task: str, count: int) -> None:
+        """Counts requests that ended with the process that would have answered them."""
+        self.series(self.inflight_requests, task).dec(count)
+        self.series(self.requests, task, NO_MODEL, "error").inc(count)
+
+    def observe_sentences(self, model: str, lengths: Sequence[tuple[int, int]]) -> None:
+        """Counts sentences that have been translated, by their source and target tokens."""
+        kind = ("translate", model)
+        for metric, total, side in (
+            (self.source_tokens, "source", 0),
+            (self.target_tokens, "target", 1),
+        ):
+            tokens = [each[side] for each in lengths]
+            series = self.series(metric, *kind)
+            for number in tokens:
+                series.observe(number)
+            self.series(self.tokens, *kind, total).inc(sum(tokens))
+
     def observe_batch(self, model: str, stats: BatchStats) -> None:
         """Counts one call of a model."""
-        labels = ("translate", model, stats.phase)
-        self.batches.labels(*labels).inc()
-        self.batch_rows.labels(*labels).observe(stats.rows)
-        self.batch_tokens.labels(*labels).observe(stats.tokens)
+        kind = ("translate", model)
+        self.series(self.batches, *kind, stats.phase).inc()
+        self.series(self.batch_rows, *kind, stats.phase).observe(stats.rows)
+        self.series(self.batch_tokens, *kind, stats.phase).observe(stats.tokens)
         computed = stats.tokens + stats.padding_tokens
         ratio = stats.padding_tokens / computed if computed else 0.0
-        self.batch_padding_ratio.labels("translate", model).observe(ratio)
-        self.tokens.labels("translate", model, "padding").inc(stats.padding_tokens)
+        self.series(self.batch_padding_ratio, *kind).observe(ratio)
+        self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens)
 
     def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""

@@ -6,23 +6,26 @@ that a client has gone.
 
 import asyncio
 import logging
+import random
 import re
-import secrets
 import time
 import traceback
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.backend import Recorder
 from service.context import RequestContext
 from service.errors import InternalError, ServiceError, UnavailableError
-from service.metrics import Metrics
+from service.metrics import Ended
 from service.replies import error_response
 
 logger = logging.getLogger("regard.http")
 
 TASKS = {"/translate": "translate", "/detect": "detect"}
+CLIENT_GONE = 499
+"""The status of a request whose client has closed the connection; nobody gets it."""
+
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -31,12 +34,12 @@ class RequestMiddleware:
 
     Args:
         app: What is wrapped.
-        metrics: Where it is counted.
+        recorder: Who counts it.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, recorder: Recorder) -> None:
         self.app = app
-        self.metrics = metrics
+        self.recorder = recorder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -47,7 +50,7 @@ class RequestMiddleware:
         scope.setdefault("state", {})["context"] = context
         reply = Reply(send, context)
         if context.task:
-            self.metrics.inflight_requests.labels(context.task).inc()
+            self.recorder.begin(context.task)
         try:
             await self.app(scope, receive, reply)
         except ClientDisconnect:  # while it sent its body
@@ -60,17 +63,7 @@ class RequestMiddleware:
             await reply.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             if context.task:
-                self._count(context, reply.status or 499)
-
-    def _count(self, context: RequestContext, status: int) -> None:
-        metrics, task, model = self.metrics, context.task or "", context.model
-        metrics.inflight_requests.labels(task).dec()
-        metrics.requests.labels(task, model, context.outcome).inc()
-        metrics.inputs.labels(task, model, context.outcome).inc(context.num_inputs)
-        seconds = time.perf_counter() - context.started
-        metrics.request_duration.labels(task, model, f"{status // 100}xx").observe(seconds)
-        for stage, stage_seconds in context.stages.items():
-            metrics.stage_duration.labels(task, model, stage).observe(stage_seconds)
+                self.recorder.end(ended(context, context.task, reply.status or CLIENT_GONE))
 
 
 class Reply:
@@ -90,10 +83,10 @@ class Reply:
         """Sends one message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.context.request_id
+            headers = message["headers"]
+            headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
             if self.context.stages:
-                headers["Server-Timing"] = self.context.server_timing()
+                headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
         await self.send(message)
 
     async def fail(self, error: ServiceError) -> None:
@@ -110,12 +103,26 @@ class Reply:
             await self({"type": "http.response.body", "body": response.body})
 
 
+def ended(context: RequestContext, task: str, status: int) -> Ended:
+    """What is counted of a request that ends now."""
+    return Ended(
+        task=task,
+        model=context.model,
+        outcome=context.outcome,
+        status=status,
+        num_inputs=context.num_inputs,
+        seconds=time.perf_counter() - context.started,
+        stages=context.stages,
+        num_cut=context.num_cut,
+    )
+
+
 def request_id(scope: Scope) -> str:
     """The client's own id where it is short and plain, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
             return str(value.decode("latin-1"))
-    return secrets.token_hex(8)
+    return f"{random.getrandbits(64):016x}"
 
 
 def log_fault(context: RequestContext, error: Exception) -> None:

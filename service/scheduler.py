@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
@@ -196,32 +197,37 @@ class Scheduler:
                 )
         self._dispatch()
 
+    def has_work(self, link: Link) -> bool:
+        """Whether a worker holds sentences."""
+        seat = self.seats.get(link)
+        return seat is not None and bool(seat.held)
+
     def report(self, link: Link, report: Report) -> None:
         """Settles what a worker has finished and counts what it did."""
         seat = self.seats[link]
+        lengths: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for done in report.done:
-            self._settle(seat, done)
+            job = self._settle(seat, done)
+            if job is not None:
+                lengths[job.model].append((job.tokens, len(done.hypotheses[0].tokens)))
+        for model, pairs in lengths.items():
+            self.metrics.observe_sentences(model, pairs)
+            self.admission.throughput.add(sum(source for source, _ in pairs))
         for failed in report.failed:
             self._fail(seat, failed)
         self._count(link, report)
         self._dispatch()
 
-    def _settle(self, seat: Seat, done: Done) -> None:
+    def _settle(self, seat: Seat, done: Done) -> Job | None:
         job = seat.held.get(done.id)
         if job is None:  # cancelled while the result was on its way
-            return
+            return None
         self._take_back(seat, job)
         now = time.perf_counter()
         if not job.future.done():
             waited, decoded = job.dispatched - job.created, now - job.dispatched
             job.future.set_result(Translated(done.hypotheses, waited, decoded))
-        self.admission.throughput.add(job.tokens)
-        target_tokens = len(done.hypotheses[0].tokens)
-        labels = (TASK, job.model)
-        self.metrics.source_tokens.labels(*labels).observe(job.tokens)
-        self.metrics.target_tokens.labels(*labels).observe(target_tokens)
-        self.metrics.tokens.labels(*labels, "source").inc(job.tokens)
-        self.metrics.tokens.labels(*labels, "target").inc(target_tokens)
+        return job
 
     def _fail(self, seat: Seat, failed: Failed) -> None:
         job = seat.held.get(failed.id)

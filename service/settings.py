@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     workers: int = Field(
         0, ge=0, description="Device workers; 0 is one a CPU core, or one on a GPU."
     )
+    http_workers: int = Field(
+        0,
+        ge=0,
+        description="Processes that answer HTTP; 0 is 1, or on a GPU half of the cores, at most 8.",
+    )
     max_rows: int = Field(
         0,
         ge=0,
@@ -67,6 +72,12 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="How long SIGTERM waits for requests already admitted.",
+    )
+    worker_timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="A device worker that has work and says nothing for so long is replaced.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much is logged; never texts or keys."

@@ -3,48 +3,28 @@
 import asyncio
 import contextlib
 import logging
-import os
 import socket
-import sys
-import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Protocol
 
-from service import channel
+from service import channel, processes
+from service.channel import Outbox
 from service.messages import LoadFailed, Ready, Report, Stop, ToWorker, WorkerConfig
 from service.metrics import Metrics
+from service.processes import Connected, Keeper, Process, start_module
 from service.scheduler import Scheduler
 
 logger = logging.getLogger("regard.supervisor")
 
-MAX_BACKOFF_SECONDS = 30.0
-STOP_SECONDS = 5.0
+WATCHES = 10
+"""How often a worker is looked at in the time after which it is taken to hang."""
+
+StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
-class WorkerProcess(Protocol):
-    """What the supervisor needs of a started worker."""
-
-    async def wait(self) -> int:
-        """Its exit status, once it has ended."""
-
-    def kill(self) -> None:
-        """Ends it now."""
-
-
-StartWorker = Callable[[socket.socket, int], Awaitable[WorkerProcess]]
-
-
-async def start_process(connection: socket.socket, threads: int) -> WorkerProcess:
+async def start_process(connection: socket.socket, threads: int) -> Process:
     """A worker in a new interpreter, which inherits its end of the socket pair."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "service.worker",
-        str(connection.fileno()),
-        pass_fds=[connection.fileno()],
-        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-    )
+    environment = {"OMP_NUM_THREADS": str(threads)}
+    return await start_module("service.worker", [connection.fileno()], environment)
 
 
 class WorkerLink:
@@ -53,11 +33,12 @@ class WorkerLink:
     def __init__(self, name: str, writer: asyncio.StreamWriter) -> None:
         self.name = name
         self.writer = writer
+        self.outbox = Outbox(writer)
+        self.num_heard = 0  # messages
 
     def send(self, message: ToWorker) -> None:
         """Sends without waiting; a worker that is gone is noticed by who reads from it."""
-        if not self.writer.is_closing():
-            self.writer.write(channel.pack(message))
+        self.outbox.send(message)
 
 
 class Supervisor:
@@ -70,6 +51,7 @@ class Supervisor:
         metrics: Where restarts and models are counted.
         start_worker: How a worker comes to be; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at all.
+        timeout_seconds: One that has work and says nothing for so long is ended, and started again.
     """
 
     def __init__(
@@ -80,6 +62,7 @@ class Supervisor:
         metrics: Metrics,
         start_worker: StartWorker = start_process,
         on_failure: Callable[[str], None] = logger.critical,
+        timeout_seconds: float = 60.0,
     ) -> None:
         self.config = config
         self.count = count
@@ -87,16 +70,12 @@ class Supervisor:
         self.metrics = metrics
         self.start_worker = start_worker
         self.on_failure = on_failure
+        self.timeout_seconds = timeout_seconds
         self.ready: dict[str, Ready] = {}
         self.failure: str | None = None
-        self.stopping = asyncio.Event()
-        self.tasks: list[asyncio.Task[None]] = []
+        self.is_stopping = False
+        self.keeper = Keeper(self._run, metrics.engine_restarts.inc)
         self.links: set[WorkerLink] = set()
-
-    @property
-    def is_stopping(self) -> bool:
-        """Whether the end has begun."""
-        return self.stopping.is_set()
 
     @property
     def is_ready(self) -> bool:
@@ -105,78 +84,62 @@ class Supervisor:
 
     def start(self) -> None:
         """Begins to start the workers; they load while the server answers."""
-        names = [f"worker-{index}" for index in range(self.count)]
-        self.tasks = [asyncio.create_task(self._keep(name)) for name in names]
+        self.keeper.start(f"worker-{index}" for index in range(self.count))
 
     async def stop(self) -> None:
         """Ends all workers; what they hold is lost, so that the server drains first."""
-        self.stopping.set()
+        self.is_stopping = True
+        self.keeper.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
             else:  # it would hear of it only when its models are loaded
                 link.writer.close()
-        if not self.tasks:
-            return
-        _, late = await asyncio.wait(self.tasks, timeout=STOP_SECONDS)
-        for task in late:  # its worker hangs
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-
-    async def _keep(self, name: str) -> None:
-        failures = 0
-        while True:
-            started = time.monotonic()
-            try:
-                await self._run(name)
-            except Exception:  # such as no memory for another process: it may pass
-                logger.exception("%s could not be kept", name)
-            if self.is_stopping or self.failure is not None:
-                return
-            self.metrics.engine_restarts.inc()
-            failures = 1 if time.monotonic() - started > MAX_BACKOFF_SECONDS else failures + 1
-            backoff = min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10))
-            logger.error("%s ended; it starts again in %.1f s", name, backoff)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stopping.wait(), backoff)
-                return
+        await self.keeper.wait(processes.STOP_SECONDS)
 
     async def _run(self, name: str) -> None:
-        ours, theirs = socket.socketpair()
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(ours)
-            with theirs:
-                process = await self.start_worker(theirs, self.config.threads)
-            reader, writer = await asyncio.open_connection(sock=ours)
-            opened.pop_all()  # the socket is the writer's now
-        link = WorkerLink(name, writer)
+        started = await Connected.start(self._start)
+        link = WorkerLink(name, started.writer)
         self.links.add(link)
+        watching = asyncio.create_task(self._watch(link, started.process))
         try:
             link.send(self.config)
             if self.is_stopping:
-                writer.close()
-            while True:
-                self._receive(link, await channel.read(reader))
-        except (asyncio.IncompleteReadError, OSError):
-            logger.debug("%s closed its channel", name)
+                started.writer.close()
+            async for message in channel.messages(started.reader):
+                self._receive(link, message)
         finally:
+            watching.cancel()
             self.links.discard(link)
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
-            writer.close()
-            await self._end(process, 0 if self.is_stopping and is_loading else STOP_SECONDS)
+            await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
-    async def _end(self, process: WorkerProcess, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(process.wait(), seconds)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):  # it has ended just now
-                process.kill()
-            await process.wait()
+    async def _watch(self, link: WorkerLink, process: Process) -> None:
+        """Ends a worker that hangs: one that works sends figures several times a second.
+
+        Looks are counted, not seconds, so that a server that was itself stopped for a while blames
+        nobody. Only a message starts the count anew: requests that time out, and so leave the
+        worker without work, must not hide that it hangs.
+        """
+        num_silent, num_heard = 0, 0
+        while num_silent <= WATCHES:
+            await asyncio.sleep(self.timeout_seconds / WATCHES)
+            if link.num_heard != num_heard:
+                num_silent, num_heard = 0, link.num_heard
+            elif self.scheduler.has_work(link):
+                num_silent += 1
+        logger.error("%s has said nothing for %.3g s", link.name, self.timeout_seconds)
+        with contextlib.suppress(ProcessLookupError):  # it has ended just now
+            process.kill()
+
+    async def _start(self, connection: socket.socket) -> Process:
+        return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
+        link.num_heard += 1
         if isinstance(message, Report):
             self.scheduler.report(link, message)
         elif isinstance(message, Ready):
@@ -184,6 +147,7 @@ class Supervisor:
         elif isinstance(message, LoadFailed):
             if self.failure is None:
                 self.failure = message.message
+                self.keeper.stopping.set()
                 self.on_failure(message.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
@@ -209,17 +173,3 @@ class Supervisor:
     def _slowest_load(self, name: str) -> float:
         models = [model for ready in self.ready.values() for model in ready.models]
         return max(model.load_seconds for model in models if model.name == name)
-
-
-def available_cores() -> int:
-    """Whole cores that this process may use: its affinity, less where a cgroup allows fewer.
-
-    `os.cpu_count()` tells of the machine; a container with a quota of two cores on it would
-    start a worker for each core of the machine and be throttled to a crawl.
-    """
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        return min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):  # no cgroup v2, or no limit ("max")
-        return max(1, cores)

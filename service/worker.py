@@ -34,6 +34,7 @@ from service.messages import (
     Report,
     ResidentModel,
     Stop,
+    ToWorker,
     Work,
     WorkerConfig,
 )
@@ -103,7 +104,8 @@ class Worker:
     def run(self) -> None:
         """Works until told to stop, or until the server is gone."""
         try:
-            self._start(self.channel.receive())
+            (config,) = self.channel.receive()
+            self._start(config)
             while not self.is_stopping:
                 self._receive()
                 self._step()
@@ -142,15 +144,18 @@ class Worker:
         """Takes what has arrived; waits only when there is nothing else to do."""
         is_waiting = self.is_idle
         while not self.is_stopping and (is_waiting or self.channel.has_message()):
-            message = self.channel.receive()
+            for message in self.channel.receive():
+                self._obey(message)
             is_waiting = False
-            if isinstance(message, Work):
-                for name, sequences in message.sequences.items():
-                    self._admit(name, sequences)
-            elif isinstance(message, Abort):
-                self._abort(message.ids)
-            elif isinstance(message, Stop):
-                self.is_stopping = True
+
+    def _obey(self, message: ToWorker) -> None:
+        if isinstance(message, Work):
+            for name, sequences in message.sequences.items():
+                self._admit(name, sequences)
+        elif isinstance(message, Abort):
+            self._abort(message.ids)
+        elif isinstance(message, Stop):
+            self.is_stopping = True
 
     def _admit(self, name: str, sequences: list[Sequence]) -> None:
         self.held[name].update((sequence.id, sequence) for sequence in sequences)
@@ -191,6 +196,7 @@ class Worker:
                 engine.admit(group)
                 while engine.num_rows:
                     self._take(name, engine)
+                    self._report()  # the server takes one that says nothing for one that hangs
             except Exception as next_error:
                 groups += self._split(name, group, next_error)
             self._report()

@@ -65,6 +65,8 @@ class Script:
         poison: Tokens that make a step fail in whose batch they are.
         no_memory: Tokens for which a batch of more than one is too large.
         fatal: Tokens at which the worker dies, as often as they stand here.
+        hanging: Tokens at which the worker hangs, likewise, until `may_go_on`.
+        may_go_on: Until it is set, a worker that hangs does; then it dies.
         load_error: Raised in place of loading.
         admitted: Every sequence that an engine took, in order.
         aborted: Ids of every sequence that was taken out.
@@ -77,6 +79,8 @@ class Script:
     poison: set[int] = field(default_factory=set)
     no_memory: set[int] = field(default_factory=set)
     fatal: list[int] = field(default_factory=list)
+    hanging: list[int] = field(default_factory=list)
+    may_go_on: threading.Event = field(default_factory=threading.Event)
     load_error: CheckpointError | None = None
     admitted: list[SourceSequence] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
@@ -153,6 +157,10 @@ class EchoEngine:
         tokens = {token for sequence, _ in self.running.values() for token in sequence.source}
         for token in tokens.intersection(self.script.fatal):
             self.script.fatal.remove(token)
+            raise Died
+        for token in tokens.intersection(self.script.hanging):
+            self.script.hanging.remove(token)
+            assert self.script.may_go_on.wait(LIMIT_SECONDS)
             raise Died
         if len(self.running) > 1 and tokens & self.script.no_memory:
             raise torch.OutOfMemoryError("tried to allocate more than there is")

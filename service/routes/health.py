@@ -1,7 +1,7 @@
 """Health and metrics. None of them ever runs a model."""
 
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from service.dependencies import ServicesDep
@@ -12,8 +12,9 @@ router = APIRouter(tags=["operation"])
 
 
 @router.get("/health/live")
-async def live() -> Health:
-    """Whether the process answers; true while the models load."""
+async def live(services: ServicesDep) -> Health:
+    """Whether the server answers; true while the models load."""
+    await services.backend.status()
     return Health(status="ok")
 
 
@@ -21,11 +22,11 @@ async def live() -> Health:
 @router.get("/health", responses={503: {"model": ErrorBody}})
 async def ready(services: ServicesDep) -> Health:
     """Whether translations are accepted."""
-    supervisor = services.supervisor
-    if supervisor.failure is not None:
-        raise UnavailableError(f"a model cannot be loaded: {supervisor.failure}", 60)
-    if not supervisor.is_ready:
-        reason = "the server is stopping" if supervisor.is_stopping else "the models are loading"
+    status = await services.backend.status()
+    if status.failure is not None:
+        raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)
+    if not status.is_ready:
+        reason = "the server is stopping" if status.is_stopping else "the models are loading"
         raise UnavailableError(reason, 1)
     return Health(status="ok")
 
@@ -33,4 +34,4 @@ async def ready(services: ServicesDep) -> Health:
 @router.get("/metrics", response_class=Response)
 async def metrics(services: ServicesDep) -> Response:
     """All figures, in Prometheus' text format."""
-    return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    return Response(await services.backend.metrics_text(), media_type=CONTENT_TYPE_LATEST)

@@ -11,9 +11,7 @@ router = APIRouter(tags=["models"])
 @router.get("/v1/models")
 async def models(services: ServicesDep) -> ModelList:
     """What is resident, where and in which precision."""
-    resident = {
-        model.name: model for ready in services.supervisor.ready.values() for model in ready.models
-    }
+    resident = (await services.backend.status()).models
     return ModelList(
         data=[
             ModelBody(

@@ -8,11 +8,18 @@ from starlette.responses import Response
 
 from model.sequence import DecodingOptions
 from service.context import RequestContext
-from service.dependencies import ContextDep, Services, ServicesDep
+from service.dependencies import (
+    ContextDep,
+    Services,
+    ServicesDep,
+    get_context,
+    get_services,
+)
 from service.detection import Detection
 from service.disconnect import ClientDisconnectedError, unless_disconnected
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.inference import TranslatedText, TranslationRequest, run_sized
+from service.middleware import CLIENT_GONE
 from service.parameters import FORM, JSON, read_parameters
 from service.replies import JSONReply
 from service.schemas import (
@@ -26,7 +33,6 @@ from service.settings import Settings
 
 router = APIRouter(tags=["translation"])
 
-CLIENT_GONE = 499
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
 }
@@ -44,8 +50,9 @@ def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
     responses=ERRORS,
     openapi_extra=body_of(TranslateRequest),
 )
-async def translate(request: Request, services: ServicesDep, context: ContextDep) -> Response:
+async def translate(request: Request) -> Response:
     """Translates a text or a list of texts; LibreTranslate's request, with optional extras."""
+    services, context = await get_services(request), await get_context(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts(body.q, services.settings, context)

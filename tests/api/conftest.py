@@ -11,11 +11,21 @@ from model.engine import Engine
 from service.app import create_app
 from service.messages import WorkerConfig
 from service.worker import load_from_files
-from tests.api.servers import LiveServer, Server, make_settings
+from tests.api.servers import (
+    AnyServer,
+    ApartServer,
+    LiveServer,
+    Server,
+    SocketServer,
+    make_settings,
+)
 from tests.workers import Script, Threads
 
 Serve = Callable[..., Server]
 ServeLive = Callable[..., LiveServer]
+ServeApart = Callable[..., ApartServer]
+ServeTcp = Callable[..., SocketServer]
+ServeAny = Callable[..., AnyServer]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,6 +57,28 @@ def serve(script: Script) -> Iterator[Serve]:
 
 
 @pytest.fixture
+def serve_apart(script: Script) -> Iterator[ServeApart]:
+    """The same behind two front ends."""
+    with ExitStack() as opened:
+
+        def start(http_workers: int = 2, **settings: Any) -> ApartServer:
+            values = make_settings(http_workers=http_workers, **settings)
+            server = opened.enter_context(ApartServer(values, Threads(script.load)))
+            return server.until_ready().until_listening()
+
+        yield start
+        script.may_load.set()
+        script.may_finish.set()
+
+
+@pytest.fixture(params=["serve", "serve_apart"])
+def serve_any(request: pytest.FixtureRequest) -> ServeAny:
+    """Starts servers of both kinds, for what has to be the same in both."""
+    start: ServeAny = request.getfixturevalue(request.param)
+    return start
+
+
+@pytest.fixture
 def server(serve: Serve) -> Server:
     return serve()
 
@@ -62,6 +94,13 @@ def serve_live(script: Script) -> Iterator[ServeLive]:
 
         yield start
         script.may_finish.set()
+
+
+@pytest.fixture(params=["serve_live", "serve_apart"])
+def serve_tcp(request: pytest.FixtureRequest) -> ServeTcp:
+    """Starts servers of both kinds that have connections."""
+    start: ServeTcp = request.getfixturevalue(request.param)
+    return start
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
-"""The application as tests reach it: within the process, or behind uvicorn on a free port."""
+"""The server as tests reach it: within the process, behind uvicorn, or behind front ends."""
 
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -14,9 +14,15 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.catalog import Catalog
+from service.core import Core
 from service.dependencies import Services
 from service.errors import KINDS, ServiceError
+from service.frontends import start_process
+from service.main_process import MainProcess, open_listeners
+from service.processes import Process
 from service.settings import Settings
+from service.supervisor import StartWorker
 from tests.workers import LIMIT_SECONDS, until
 
 T = TypeVar("T")
@@ -31,25 +37,28 @@ def read_sample(metrics_text: str, name: str, labels: dict[str, str]) -> float:
     raise KeyError(f"{name} {labels}")
 
 
-class Server:
-    """The application with its lifespan in an event loop of its own, called over ASGI.
+class AnyServer:
+    """A server in an event loop of its own. `begin` gives a future, so that many may wait.
 
-    Requests go through everything but uvicorn. `begin` gives a future, so that many may wait.
+    Args:
+        core: What its answers come from, in this process however they are reached.
+        catalog: What it serves.
     """
 
-    def __init__(self, app: FastAPI) -> None:
-        self.app = app
-        self.services: Services = app.state.services
+    def __init__(self, core: Core, catalog: Catalog) -> None:
+        self.core = core
+        self.catalog = catalog
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.opened = AsyncExitStack()
 
+    async def open(self) -> httpx.AsyncClient:
+        """Starts it; `opened` ends it."""
+        raise NotImplementedError
+
     def __enter__(self) -> Self:
         self.thread.start()
-        self.run(self.opened.enter_async_context(self.app.router.lifespan_context(self.app)))
-        transport = httpx.ASGITransport(self.app)
-        client = httpx.AsyncClient(transport=transport, base_url="http://regard")
-        self.client = self.run(self.opened.enter_async_context(client))
+        self.client = self.run(self.open())
         return self
 
     def __exit__(
@@ -91,21 +100,86 @@ class Server:
 
     def until_ready(self) -> Self:
         """The server, once its workers are ready."""
-        supervisor = self.services.supervisor
+        supervisor = self.core.supervisor
         until(lambda: len(supervisor.ready) == supervisor.count)
         return self
 
     def until_admitted(self, num_requests: int) -> None:
         """Waits until so many requests wait for their answer."""
-        until(lambda: self.services.translator.admission.requests == num_requests)
+        until(lambda: self.core.admission.requests == num_requests)
+
+    def until_answered(self) -> None:
+        """Waits until what was answered is counted: front ends tell of it a little later."""
+        until(lambda: not self.sample("regard_inflight_requests", task="translate"))
 
     def token(self, word: str) -> int:
         """The first token of an English word, for a script to know it by."""
-        return self.services.catalog.models["en-pt"].vocabularies.source.encode(word)[0]
+        return self.catalog.models["en-pt"].vocabularies.source.encode(word)[0]
 
     def sample(self, name: str, **labels: str) -> float:
         """The value of one series of /metrics."""
         return read_sample(self.get("/metrics").text, name, labels)
+
+
+class Server(AnyServer):
+    """The whole application with its lifespan, called over ASGI: through all but uvicorn."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.services: Services = app.state.services
+        super().__init__(app.state.core, self.services.catalog)
+
+    async def open(self) -> httpx.AsyncClient:
+        await self.opened.enter_async_context(self.app.router.lifespan_context(self.app))
+        transport = httpx.ASGITransport(self.app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://regard")
+        return await self.opened.enter_async_context(client)
+
+
+class ApartServer(AnyServer):
+    """A main process in this one, with front ends that are processes, reached over sockets.
+
+    The engines may be a script's, as the device workers belong to the main process.
+    """
+
+    def __init__(self, settings: Settings, start_worker: StartWorker) -> None:
+        self.listeners = open_listeners("127.0.0.1", 0)
+        self.port: int = self.listeners[0].getsockname()[1]
+        self.pids: list[int] = []
+        self.main = MainProcess(settings, self.listeners, start_worker, self._start)
+        self.count = settings.http_workers
+        super().__init__(self.main.core, Catalog.load(settings.models))
+
+    async def _start(self, sockets: Sequence[socket.socket]) -> Process:
+        process = await start_process(sockets)
+        assert isinstance(process, asyncio.subprocess.Process)
+        self.pids.append(process.pid)
+        return process
+
+    async def open(self) -> httpx.AsyncClient:
+        self.running = asyncio.create_task(self.main.run(self.count))
+        self.opened.push_async_callback(self.end)
+        url = f"http://127.0.0.1:{self.port}"
+        client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=LIMIT_SECONDS)
+        return await self.opened.enter_async_context(client)
+
+    async def end(self) -> None:
+        self.main.stop()
+        await self.running
+
+    def stop(self) -> None:
+        """Does what SIGTERM does."""
+        self.loop.call_soon_threadsafe(self.main.stop)
+
+    def until_listening(self) -> Self:
+        """The server, once all of its front ends take connections."""
+        links = self.main.frontends.links
+        until(lambda: sum(link.is_listening for link in [*links]) == self.count)
+        return self
+
+    def connect(self) -> socket.socket:
+        """A connection of a client."""
+        return socket.create_connection(("127.0.0.1", self.port), LIMIT_SECONDS)
 
 
 def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
@@ -137,7 +211,7 @@ class LiveServer:
     """The application behind uvicorn, in a thread: for what only sockets show."""
 
     def __init__(self, app: FastAPI) -> None:
-        self.services: Services = app.state.services
+        self.core: Core = app.state.core
         self.server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -153,7 +227,7 @@ class LiveServer:
     def __enter__(self) -> Self:
         self.thread.start()
         until(lambda: self.server.started)
-        until(lambda: self.services.supervisor.is_ready)
+        until(lambda: self.core.supervisor.is_ready)
         return self
 
     def __exit__(
@@ -188,3 +262,7 @@ class LiveServer:
         """The value of one series of /metrics."""
         url = f"http://127.0.0.1:{self.port}/metrics"
         return read_sample(httpx.get(url, trust_env=False).text, name, labels)
+
+
+SocketServer = LiveServer | ApartServer
+"""A server whose connections a test may hold and close."""

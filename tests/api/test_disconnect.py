@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from tests.api.conftest import ServeLive
-from tests.api.servers import LiveServer, translation
+from tests.api.conftest import ServeTcp
+from tests.api.servers import SocketServer, translation
 from tests.workers import Script, until
 
 
-def send(server: LiveServer, q: str | list[str]) -> socket.socket:
+def send(server: SocketServer, q: str | list[str]) -> socket.socket:
     """The connection of a client that has sent a whole request."""
     body = json.dumps(translation(q)).encode()
     connection = server.connect()
@@ -27,22 +27,22 @@ def head(length: int) -> bytes:
     )
 
 
-def cancelled_requests(server: LiveServer, model: str = "en-pt") -> float:
+def cancelled_requests(server: SocketServer, model: str = "en-pt") -> float:
     labels = {"task": "translate", "model": model, "outcome": "cancelled"}
     return server.sample("regard_requests_total", **labels)
 
 
-def cancelled_sentences(server: LiveServer, where: str) -> float:
+def cancelled_sentences(server: SocketServer, where: str) -> float:
     labels = {"task": "translate", "model": "en-pt", "where": where}
     return server.sample("regard_cancelled_total", **labels)
 
 
-def until_waiting(server: LiveServer, num_requests: int) -> None:
-    until(lambda: server.services.translator.admission.requests == num_requests)
+def until_waiting(server: SocketServer, num_requests: int) -> None:
+    until(lambda: server.core.admission.requests == num_requests)
 
 
-def test_client_that_goes_while_its_sentence_runs(serve_live: ServeLive, script: Script) -> None:
-    server = serve_live()
+def test_client_that_goes_while_its_sentence_runs(serve_tcp: ServeTcp, script: Script) -> None:
+    server = serve_tcp()
     script.may_finish.clear()
     with send(server, "Hello."):
         until(lambda: script.admitted)
@@ -58,8 +58,8 @@ def test_client_that_goes_while_its_sentence_runs(serve_live: ServeLive, script:
     assert server.translate("Next.").json() == {"translatedText": "Next."}
 
 
-def test_client_that_goes_while_its_sentence_waits(serve_live: ServeLive, script: Script) -> None:
-    server = serve_live(max_rows=1, max_beam_size=1)
+def test_client_that_goes_while_its_sentence_waits(serve_tcp: ServeTcp, script: Script) -> None:
+    server = serve_tcp(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     with send(server, "First.") as first:
         until(lambda: script.admitted)
@@ -77,10 +77,10 @@ def test_client_that_goes_while_its_sentence_waits(serve_live: ServeLive, script
 
 @pytest.mark.parametrize("sent", [b"", b'{"q": "He'])
 def test_client_that_goes_while_it_sends(
-    serve_live: ServeLive, sent: bytes, caplog: pytest.LogCaptureFixture
+    serve_tcp: ServeTcp, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was taken for a fault of the server's own, logged and counted as such."""
-    server = serve_live()
+    server = serve_tcp()
     with caplog.at_level(logging.WARNING):
         with server.connect() as connection:
             connection.sendall(head(1000) + sent)
@@ -90,8 +90,8 @@ def test_client_that_goes_while_it_sends(
     assert server.sample("regard_inflight_requests", task="translate") == 0
 
 
-def test_many_clients_that_go_leave_nothing_behind(serve_live: ServeLive, script: Script) -> None:
-    server = serve_live(max_rows=4, max_beam_size=4, bulk_sentences=2)
+def test_many_clients_that_go_leave_nothing_behind(serve_tcp: ServeTcp, script: Script) -> None:
+    server = serve_tcp(max_rows=4, max_beam_size=4, bulk_sentences=2)
     generator = random.Random(7)
     script.may_finish.clear()
     texts = [[f"Sentence {number}."] * generator.randint(1, 4) for number in range(30)]
@@ -108,7 +108,7 @@ def test_many_clients_that_go_leave_nothing_behind(serve_live: ServeLive, script
             assert connection.recv(12) == b"HTTP/1.1 200"
     until_waiting(server, 0)
     assert cancelled_requests(server) == 24
-    assert server.services.translator.admission.tokens == 0
+    assert server.core.admission.tokens == 0
     for state, rows in (("used", 0), ("free", 4)):
         assert server.sample("regard_decode_slots", model="en-pt", state=state) == rows
     for lane in ("interactive", "bulk"):
@@ -117,9 +117,11 @@ def test_many_clients_that_go_leave_nothing_behind(serve_live: ServeLive, script
     assert server.translate("Next.").status_code == 200
 
 
-def test_keep_alive_connection_serves_one_request_after_the_other(serve_live: ServeLive) -> None:
+def test_keep_alive_connection_serves_one_request_after_the_other(
+    serve_tcp: ServeTcp,
+) -> None:
     """Who watches for the end of a connection must leave the next request on it alone."""
-    server = serve_live()
+    server = serve_tcp()
     body = json.dumps(translation("Hello.")).encode()
     with server.connect() as connection:
         for _ in range(3):

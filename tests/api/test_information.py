@@ -30,7 +30,7 @@ def test_live_server_is_not_ready_until_its_models_are(serve: Serve, script: Scr
 
 def test_server_that_stops_is_not_ready(serve: Serve) -> None:
     server = serve()
-    server.run(server.services.supervisor.stop())
+    server.run(server.core.supervisor.stop())
     for path in HEALTH:
         assert_error(server.get(path), UnavailableError, "the server is stopping")
     assert server.get("/health/live").status_code == 200
@@ -43,7 +43,7 @@ def test_request_to_a_closed_scheduler_is_refused(serve: Serve, script: Script) 
     script.may_finish.clear()
     begun = [server.begin_translate(text) for text in ("One.", "Two.")]
     server.until_admitted(2)
-    server.loop.call_soon_threadsafe(server.services.translator.scheduler.close)
+    server.loop.call_soon_threadsafe(server.core.scheduler.close)
     for reply in begun:
         assert_error(reply.result(LIMIT_SECONDS), UnavailableError, "the server is stopping")
     assert_error(server.translate("Three."), UnavailableError, "the server is stopping")

@@ -136,7 +136,7 @@ def test_workers_tell_of_their_models_and_memory(serve: Serve) -> None:
     assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
     slowest = max(
         model.load_seconds
-        for ready in server.services.supervisor.ready.values()
+        for ready in server.core.supervisor.ready.values()
         for model in ready.models
         if model.name == "en-pt"
     )

@@ -3,18 +3,19 @@
 import pytest
 
 from service.errors import OverloadedError, RequestTooLargeError
-from tests.api.conftest import Serve
-from tests.api.servers import Server, assert_error
+from tests.api.conftest import ServeAny
+from tests.api.servers import AnyServer, assert_error
 from tests.workers import LIMIT_SECONDS, Script
 
 
-def num_tokens(server: Server, text: str) -> int:
-    tokenizer = server.services.catalog.models["en-pt"].vocabularies.source
+def num_tokens(server: AnyServer, text: str) -> int:
+    tokenizer = server.catalog.models["en-pt"].vocabularies.source
     return len(tokenizer.encode(text)) + 1
 
 
-def assert_nothing_is_left(server: Server) -> None:
-    admission = server.services.translator.admission
+def assert_nothing_is_left(server: AnyServer) -> None:
+    server.until_answered()
+    admission = server.core.admission
     assert (admission.requests, admission.tokens) == (0, 0)
     assert server.sample("regard_inflight_requests", task="translate") == 0
     for lane in ("interactive", "bulk"):
@@ -25,8 +26,9 @@ def assert_nothing_is_left(server: Server) -> None:
     assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
 
 
-def outcomes(server: Server, outcome: str) -> float:
-    """Requests of that outcome, whichever model they came to."""
+def outcomes(server: AnyServer, outcome: str) -> float:
+    """Requests of that outcome, whichever model they came to, when all have been answered."""
+    server.until_answered()
     return sum(
         server.sample("regard_requests_total", task="translate", model=model, outcome=outcome)
         for model in ("en-pt", "none")
@@ -34,9 +36,9 @@ def outcomes(server: Server, outcome: str) -> float:
 
 
 def test_requests_over_the_limit_are_refused_and_the_others_answered(
-    serve: Serve, script: Script
+    serve_any: ServeAny, script: Script
 ) -> None:
-    server = serve(max_pending_requests=10, max_rows=4, max_beam_size=4)
+    server = serve_any(max_pending_requests=10, max_rows=4, max_beam_size=4)
     script.may_finish.clear()
     admitted = [server.begin_translate(f"Sentence {number}.") for number in range(10)]
     server.until_admitted(10)
@@ -55,9 +57,9 @@ def test_requests_over_the_limit_are_refused_and_the_others_answered(
     assert_nothing_is_left(server)
 
 
-def test_tokens_over_the_limit_are_refused(serve: Serve, script: Script) -> None:
+def test_tokens_over_the_limit_are_refused(serve_any: ServeAny, script: Script) -> None:
     text = "The quick brown fox jumps over the lazy dog."
-    server = serve(max_pending_tokens=20)
+    server = serve_any(max_pending_tokens=20)
     script.may_finish.clear()
     first = server.begin_translate(text)
     server.until_admitted(1)
@@ -71,8 +73,8 @@ def test_tokens_over_the_limit_are_refused(serve: Serve, script: Script) -> None
     assert server.translate(text).status_code == 200
 
 
-def test_request_that_can_never_be_taken_is_too_large(serve: Serve, script: Script) -> None:
-    server = serve(max_pending_tokens=20)
+def test_request_that_can_never_be_taken_is_too_large(serve_any: ServeAny, script: Script) -> None:
+    server = serve_any(max_pending_tokens=20)
     response = server.translate("The quick brown fox jumps over the lazy dog. " * 5)
     assert_error(response, RequestTooLargeError, "the limit is 20", "REGARD_MAX_PENDING_TOKENS")
     assert "retry-after" not in response.headers
@@ -83,14 +85,14 @@ def test_request_that_can_never_be_taken_is_too_large(serve: Serve, script: Scri
 
 @pytest.mark.parametrize("num_waiting", [0, 1])
 def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
-    serve: Serve, script: Script, num_waiting: int
+    serve_any: ServeAny, script: Script, num_waiting: int
 ) -> None:
     """A text is let in by its length; digits are a token each."""
     dense = "1 2 3 4 5 6 7 8 9 0 " * 3
-    server = serve()
+    server = serve_any()
     real, looks_like = num_tokens(server, dense), len(dense) // 3 + 1
     assert looks_like + 8 < real
-    admission = server.services.translator.admission
+    admission = server.core.admission
     script.may_finish.clear()
     waiting = [server.begin_translate("Hello.") for _ in range(num_waiting)]
     server.until_admitted(num_waiting)
@@ -103,8 +105,8 @@ def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
     assert_nothing_is_left(server)
 
 
-def test_burst_is_answered_or_refused_and_nothing_else(serve: Serve) -> None:
-    server = serve(max_pending_requests=8, max_rows=4, max_beam_size=4, bulk_sentences=2)
+def test_burst_is_answered_or_refused_and_nothing_else(serve_any: ServeAny) -> None:
+    server = serve_any(max_pending_requests=8, max_rows=4, max_beam_size=4, bulk_sentences=2)
     texts = [["A."], ["B.", "C.", "D."], [f"Sentence {number}." for number in range(10)]]
     begun = [server.begin_translate(texts[number % 3]) for number in range(60)]
     responses = [reply.result(LIMIT_SECONDS) for reply in begun]
@@ -118,9 +120,9 @@ def test_burst_is_answered_or_refused_and_nothing_else(serve: Serve) -> None:
     assert_nothing_is_left(server)
 
 
-def test_small_request_passes_a_large_one(serve: Serve, script: Script) -> None:
+def test_small_request_passes_a_large_one(serve_any: ServeAny, script: Script) -> None:
     """A job of many sentences waits in a lane of its own."""
-    server = serve(max_rows=1, max_beam_size=1)
+    server = serve_any(max_rows=1, max_beam_size=1)
     script.may_finish.clear()
     job = server.begin_translate([f"Sentence number {number}." for number in range(30)])
     server.until_admitted(1)

@@ -26,7 +26,8 @@ class Program:
     """`regard serve` on a free port, with what it says."""
 
     def __init__(self, **settings: str) -> None:
-        small = {"REGARD_WORKERS": "1", "REGARD_MAX_ROWS": "8", "REGARD_MAX_BATCH_TOKENS": "128"}
+        small = {"REGARD_MAX_ROWS": "8", "REGARD_MAX_BATCH_TOKENS": "128"}
+        small |= {"REGARD_WORKERS": "1", "REGARD_HTTP_WORKERS": "1"}
         # Threads that spin while they wait are ten times slower on a machine with other work.
         environment = {"REGARD_PORT": "0", "OMP_WAIT_POLICY": "PASSIVE", **small, **settings}
         self.process = subprocess.Popen(
@@ -80,19 +81,22 @@ def program(**settings: str) -> Iterator[Program]:
 
 
 @pytest.mark.checkpoint
-def test_sigterm_lets_a_request_finish_and_ends_the_workers() -> None:
+@pytest.mark.parametrize(("http_workers", "num_children"), [("1", 1), ("2", 3)])
+def test_sigterm_lets_a_request_finish_and_ends_the_workers(
+    http_workers: str, num_children: int
+) -> None:
     """uvicorn ends with the status of the signal, which looks like a crash to who started it."""
     texts = [f"Here is sentence number {number} of a long letter." for number in range(900)]
     replies: list[httpx.Response] = []
     with (
-        program(REGARD_DRAIN_TIMEOUT_SECONDS="60") as server,
+        program(REGARD_DRAIN_TIMEOUT_SECONDS="60", REGARD_HTTP_WORKERS=http_workers) as server,
         httpx.Client(trust_env=False) as client,
     ):
         url = server.url()
         assert client.get(f"{url}/health/live").json() == {"status": "ok"}  # models load still
         until(lambda: client.get(f"{url}/health/ready").status_code == 200)
         workers = server.children()
-        assert len(workers) == 1
+        assert len(workers) == num_children
 
         def ask() -> None:
             body = translation(texts)
@@ -112,6 +116,7 @@ def test_sigterm_lets_a_request_finish_and_ends_the_workers() -> None:
         status = server.status()
         asking.join()
         assert status == 0, server.text
+        assert server.text.count("listens on") == 1
     (reply,) = replies
     assert reply.status_code == 200
     assert len(reply.json()["translatedText"]) == len(texts)
@@ -120,8 +125,11 @@ def test_sigterm_lets_a_request_finish_and_ends_the_workers() -> None:
 
 @pytest.mark.checkpoint
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_signal_while_the_models_load_ends_the_program(stop: signal.Signals) -> None:
-    with program() as server:
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+def test_signal_while_the_models_load_ends_the_program(
+    stop: signal.Signals, http_workers: str
+) -> None:
+    with program(REGARD_HTTP_WORKERS=http_workers) as server:
         server.url()
         until(server.children)
         workers = server.children()
@@ -174,10 +182,11 @@ def test_setting_that_only_a_worker_can_judge_ends_the_program(
 
 
 @pytest.mark.checkpoint
-def test_port_that_is_taken_is_named() -> None:
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+def test_port_that_is_taken_is_named(http_workers: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with program(REGARD_PORT=str(port)) as server:
+        with program(REGARD_PORT=str(port), REGARD_HTTP_WORKERS=http_workers) as server:
             assert server.status() != 0
     assert str(port) in server.text
     assert "address already in use" in server.text
@@ -206,6 +215,6 @@ def test_request_that_takes_longer_than_the_drain_is_told(
     assert b"retry-after: 1" in head
     assert json.loads(answer)["error_type"] == "unavailable"
     server.thread.join()
-    registry = server.services.metrics.registry
+    registry = server.core.metrics.registry
     labels = {"task": "translate", "model": "en-pt", "outcome": "unavailable"}
     assert registry.get_sample_value("regard_requests_total", labels) == 1

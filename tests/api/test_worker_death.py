@@ -10,8 +10,9 @@ import pytest
 from model.errors import CheckpointNotFoundError
 from service.app import create_app
 from service.errors import UnavailableError
-from service.supervisor import WorkerProcess, start_process
-from tests.api.conftest import Serve
+from service.processes import Process
+from service.supervisor import start_process
+from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until
 
@@ -40,13 +41,13 @@ def test_sentence_that_two_workers_died_over_is_given_up(serve: Serve, script: S
     server.until_ready()
     assert restarts(server) == 2
     assert server.translate("Hello.").status_code == 200
-    assert server.services.translator.admission.requests == 0
+    assert server.core.admission.requests == 0
 
 
 def test_other_worker_takes_over(serve: Serve, script: Script) -> None:
     """What waits and what the dead worker held is done by the one that is left."""
     server = serve(workers=2, max_rows=2, max_beam_size=2)
-    starter = server.services.supervisor.start_worker
+    starter = server.core.supervisor.start_worker
     assert isinstance(starter, Threads)
     script.may_finish.clear()
     texts = [f"Sentence {number}." for number in range(8)]
@@ -54,7 +55,7 @@ def test_other_worker_takes_over(serve: Serve, script: Script) -> None:
     until(lambda: len(script.admitted) == 4)
     script.may_load.clear()  # the dead one does not come back
     starter.started[0].kill()
-    until(lambda: len(server.services.supervisor.ready) == 1)
+    until(lambda: len(server.core.supervisor.ready) == 1)
     script.may_finish.set()
     assert [reply.result(LIMIT_SECONDS).json()["translatedText"] for reply in begun] == texts
     assert server.get("/health/ready").status_code == 200
@@ -73,7 +74,7 @@ def test_what_waits_is_kept_while_the_only_worker_starts_again(
     server.until_admitted(3)
     script.may_load.clear()
     script.fatal += script.admitted[0].source[:1]
-    until(lambda: not server.services.supervisor.is_ready)
+    until(lambda: not server.core.supervisor.is_ready)
     assert_error(server.translate("Too early."), UnavailableError, "try again")
     assert_error(server.get("/health/ready"), UnavailableError)
     assert server.sample("regard_ready") == 0
@@ -94,7 +95,7 @@ def test_model_that_cannot_be_loaded_ends_the_server(script: Script) -> None:
         assert response.headers["retry-after"] == "60"
         assert server.get("/health/live").status_code == 200
         assert_error(server.translate("Hello."), UnavailableError)
-        until(lambda: all(task.done() for task in server.services.supervisor.tasks))
+        until(lambda: all(task.done() for task in server.core.supervisor.keeper.tasks))
         assert told == ["en-pt: the weights are not there"]
         assert restarts(server) == 0
 
@@ -103,7 +104,7 @@ def test_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
     threads = Threads(script.load)
     faults = [OSError(11, "no more processes")]
 
-    async def start(connection: socket.socket, num_threads: int) -> WorkerProcess:
+    async def start(connection: socket.socket, num_threads: int) -> Process:
         if faults:
             raise faults.pop()
         return await threads(connection, num_threads)
@@ -117,7 +118,7 @@ def test_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
 def test_worker_that_dies_while_it_loads_is_started_again(serve: Serve, script: Script) -> None:
     script.may_load.clear()
     server = serve(is_ready=False)
-    starter = server.services.supervisor.start_worker
+    starter = server.core.supervisor.start_worker
     assert isinstance(starter, Threads)
     until(lambda: starter.started)
     starter.started[0].kill()
@@ -129,12 +130,12 @@ def test_worker_that_dies_while_it_loads_is_started_again(serve: Serve, script: 
 def test_end_does_not_wait_for_a_worker_to_be_started_again(serve: Serve, script: Script) -> None:
     """A supervisor that slept between two attempts went on to start another when it was to end."""
     server = serve(workers=2)
-    starter = server.services.supervisor.start_worker
+    starter = server.core.supervisor.start_worker
     assert isinstance(starter, Threads)
     starter.started[0].kill()
     until(lambda: restarts(server) == 1)
-    server.run(server.services.supervisor.stop())
-    assert all(task.done() for task in server.services.supervisor.tasks)
+    server.run(server.core.supervisor.stop())
+    assert all(task.done() for task in server.core.supervisor.keeper.tasks)
     assert not any(worker.thread.is_alive() for worker in starter.started)
 
 
@@ -152,26 +153,41 @@ def test_threads_are_as_many_as_a_worker_may_use(script: Script) -> None:
     assert set(given) == {1}
 
 
+def test_worker_that_hangs_is_replaced_and_its_sentences_are_tried_once_more(
+    serve_any: ServeAny, script: Script
+) -> None:
+    server = serve_any(worker_timeout_seconds=0.2)
+    script.hanging.append(server.token("Hello"))
+    begun = server.begin_translate(["Hello.", "Bye."])
+    until(lambda: not server.core.supervisor.ready)
+    script.may_go_on.set()  # a thread cannot be killed
+    assert begun.result(LIMIT_SECONDS).json() == {"translatedText": ["Hello.", "Bye."]}
+    assert server.sample("regard_engine_restarts_total") == 1
+
+
 @pytest.mark.checkpoint
-def test_killed_process_is_replaced_and_its_request_answered(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGSTOP])
+def test_process_that_ends_or_hangs_is_replaced_and_its_request_answered(
+    stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # the machine may have other work
     pids: list[int] = []
 
-    async def start(connection: socket.socket, num_threads: int) -> WorkerProcess:
+    async def start(connection: socket.socket, num_threads: int) -> Process:
         process = await start_process(connection, num_threads)
         assert isinstance(process, asyncio.subprocess.Process)
         pids.append(process.pid)
         return process
 
     texts = [f"Here is sentence number {number} of a long letter." for number in range(60)]
-    settings = make_settings(device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128)
+    settings = make_settings(
+        device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128, worker_timeout_seconds=4
+    )
     with Server(create_app(settings, start)) as server:
         server.until_ready()
         begun = server.begin_translate(texts)
         until(lambda: server.sample("regard_decode_slots", model="en-pt", state="used"))
-        os.kill(pids[0], signal.SIGKILL)
+        os.kill(pids[0], stop)
         response = begun.result(LIMIT_SECONDS)
         assert response.status_code == 200
         assert len(response.json()["translatedText"]) == len(texts)

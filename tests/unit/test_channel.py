@@ -1,15 +1,29 @@
 import asyncio
+import pickle
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from model.sequence import Sequence
+from model.sequence import BatchStats, DecodingOptions, Hypothesis, Sequence
 from service import channel
-from service.channel import LENGTH, Channel, pack
-from service.messages import Abort, Stop, Work
+from service.calls import Answer, Run
+from service.channel import LENGTH, Channel, Outbox, pack
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnavailableError,
+    outcome,
+)
+from service.lanes import Translated
+from service.messages import Abort, Done, Report, Stop, Work
+from service.metrics import Ended
+from service.scheduler import Sentence
 
 WORK = Work({"en-pt": [Sequence(1, [5, 6, 0]), Sequence(2, [7, 0])]})
 
@@ -89,3 +103,94 @@ def test_server_reads_what_a_worker_sends() -> None:
     assert read_all(pack(WORK) + pack(Stop())) == [WORK, Stop(), 0]
     assert read_all(pack(WORK) + pack(Stop())[:-1])[0] == WORK
     assert read_all(pack(Stop())[:5]) == [5]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        WORK,
+        Report(done=[Done(1, [Hypothesis([4, 0], [-0.5, -0.25], -0.375)])]),
+        Report(batches={"en-pt": [BatchStats("encode", 1, 2, 3)]}),
+        Run(7, 3, [Sentence("en-pt", [5, 0], DecodingOptions(beam_size=2))], True, 12.5),
+        Answer(7, [Translated([Hypothesis([5, 0])], 0.1, 0.2)]),
+        Ended("translate", "en-pt", "ok", 200, 1, 0.5, {"queue": 0.1}, {"en-pt": 1}),
+    ],
+)
+def test_message_comes_out_as_it_went_in(message: object) -> None:
+    """Those of many sentences are pickled by a way of our own."""
+    assert pickle.loads(pack(message)[LENGTH.size :]) == message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OverloadedError("full", 3, "tokens"),
+        UnavailableError("loading", 1),
+        DeadlineExceededError("late"),
+        RequestTooLargeError("large"),
+        InternalError("a fault"),
+    ],
+)
+def test_error_comes_out_as_it_went_in(error: ServiceError) -> None:
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert vars(found) == vars(error)
+    assert outcome(found) == outcome(error)
+
+
+class Written:
+    """A writer that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[object]] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.lists.append(pickle.loads(data[LENGTH.size :]))
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+
+def outbox_of(written: Written) -> Outbox:
+    return Outbox(cast("asyncio.StreamWriter", written))
+
+
+def test_messages_of_one_turn_go_out_together_and_in_order() -> None:
+    async def run() -> None:
+        written = Written()
+        outbox = outbox_of(written)
+        outbox.post(1)
+        outbox.send(2)
+        outbox.post(3)
+        outbox.send(4)
+        assert not written.lists
+        await asyncio.sleep(0)
+        assert written.lists == [[1, 2, 3, 4]]
+        outbox.send(5)
+        await asyncio.sleep(0)
+        assert written.lists == [[1, 2, 3, 4], [5]]
+
+    asyncio.run(run())
+
+
+def test_message_that_nobody_waits_for_goes_out_by_itself_in_the_end() -> None:
+    async def run() -> None:
+        written = Written()
+        outbox = outbox_of(written)
+        outbox.post(1)
+        await asyncio.sleep(0)
+        outbox.post(2)
+        assert not written.lists
+        async with asyncio.timeout(20):
+            while not written.lists:
+                await asyncio.sleep(0.001)
+        assert written.lists == [[1, 2]]
+        outbox.flush()
+        assert written.lists == [[1, 2]]
+        written.is_closed = True
+        outbox.send(3)
+        await asyncio.sleep(0)
+        assert written.lists == [[1, 2]]
+
+    asyncio.run(run())

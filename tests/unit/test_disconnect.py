@@ -95,3 +95,38 @@ def test_cancelled_caller_ends_the_work() -> None:
         assert ended == ["cancelled"]
 
     run(test)
+
+
+@pytest.mark.parametrize("num_turns", range(6))
+def test_client_that_goes_as_the_work_ends_ends_nothing_else(num_turns: int) -> None:
+    """Whoever has the result already is not cancelled for it when it goes on."""
+
+    async def test(client: Client) -> None:
+        async def answer() -> str:
+            client.go()
+            for _ in range(num_turns):
+                await asyncio.sleep(0)
+            return "done"
+
+        try:
+            assert await unless_disconnected(client.request, answer()) == "done"
+        except ClientDisconnectedError:
+            assert num_turns > 0
+        await settle()
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling()
+
+    run(test)
+
+
+def test_end_of_the_caller_goes_before_that_of_the_client() -> None:
+    async def test(client: Client) -> None:
+        waiting = asyncio.create_task(unless_disconnected(client.request, work([])))
+        await settle()
+        client.go()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run(test)

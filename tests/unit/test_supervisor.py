@@ -1,24 +1,27 @@
 """The supervisor with processes that do nothing: what becomes of those that hang or end."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from model.checkpoints.load import ModelFiles
 from model.sequence import EngineLimits
-from service import supervisor as supervisor_module
+from service import processes
 from service.admission import Admission
 from service.channel import pack
-from service.messages import FromWorker, Ready, WorkerConfig
+from service.messages import FromWorker, Ready, Report, ResidentModel, WorkerConfig
 from service.metrics import Metrics
+from service.processes import MAX_BACKOFF_SECONDS, Process
 from service.scheduler import Scheduler
-from service.supervisor import MAX_BACKOFF_SECONDS, Supervisor, WorkerProcess, available_cores
-from tests.unit.scheduling import settle
+from service.supervisor import Supervisor
+from tests.unit.scheduling import begin, sentences, settle
 
-CONFIG = WorkerConfig((), "cpu", "float32", "auto", EngineLimits(), threads=1)
+ANY = Path(__file__)  # no worker reads it
+FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
+CONFIG = WorkerConfig((FILES,), "cpu", "float32", "auto", EngineLimits(), threads=1)
 
 
 class DeafProcess:
@@ -53,7 +56,7 @@ class Starts:
         self.may_start = asyncio.Event()
         self.may_start.set()
 
-    async def __call__(self, connection: socket.socket, _threads: int) -> WorkerProcess:
+    async def __call__(self, connection: socket.socket, _threads: int) -> Process:
         await self.may_start.wait()
         self.processes.append(DeafProcess(connection))
         return self.processes[-1]
@@ -61,8 +64,8 @@ class Starts:
 
 def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
     async def main() -> None:
-        metrics, starts = Metrics(), Starts()
-        scheduler = Scheduler((), Admission(1, 1), metrics)
+        metrics, starts = Metrics(("en-pt",)), Starts()
+        scheduler = Scheduler(("en-pt",), Admission(1, 1), metrics)
         await test(Supervisor(CONFIG, count, scheduler, metrics, starts), starts)
 
     asyncio.run(main())
@@ -76,7 +79,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "STOP_SECONDS", 0.02)
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.02)
 
 
 def test_worker_that_does_not_listen_is_killed() -> None:
@@ -98,7 +101,7 @@ def test_worker_that_does_not_listen_is_killed() -> None:
 
 def test_worker_that_loads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It listens to nothing until it has loaded, and holds nothing that could be lost."""
-    monkeypatch.setattr(supervisor_module, "STOP_SECONDS", 1000.0)
+    monkeypatch.setattr(processes, "STOP_SECONDS", 1000.0)
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.start()
@@ -121,7 +124,7 @@ def test_worker_that_is_being_started_at_the_end_is_ended_too() -> None:
         starts.may_start.set()
         await stopping
         assert all(process.is_killed for process in starts.processes)
-        assert all(task.done() for task in supervisor.tasks)
+        assert all(task.done() for task in supervisor.keeper.tasks)
 
     run(test)
 
@@ -135,7 +138,7 @@ def test_worker_that_waits_to_be_started_again_is_not_started_at_the_end() -> No
         await settle()
         await supervisor.stop()
         assert len(starts.processes) == 2
-        assert all(task.done() for task in supervisor.tasks)
+        assert all(task.done() for task in supervisor.keeper.tasks)
 
     run(test, count=2)
 
@@ -152,14 +155,14 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     """After a thousand failures their doubling was too large a number to compute with."""
     pauses: list[float] = []
 
-    async def fail(_connection: socket.socket, _threads: int) -> WorkerProcess:
+    async def fail(_connection: socket.socket, _threads: int) -> Process:
         raise OSError("no more processes")
 
     async def pause(waiting: Awaitable[object], seconds: float) -> None:
         pauses.append(seconds)
         asyncio.ensure_future(waiting).cancel()
         if len(pauses) == 1100:
-            supervisors[0].stopping.set()
+            supervisors[0].keeper.stopping.set()
         await asyncio.sleep(0)
         raise TimeoutError
 
@@ -169,9 +172,9 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
         supervisor.start_worker = fail
         supervisors.append(supervisor)
         monkeypatch.setattr(asyncio, "wait_for", pause)
-        monkeypatch.setattr(supervisor_module.logger, "disabled", True)
+        monkeypatch.setattr(processes.logger, "disabled", True)
         supervisor.start()
-        await supervisor.tasks[0]
+        await supervisor.keeper.tasks[0]
 
     run(test)
     assert pauses[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
@@ -179,27 +182,46 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     assert pauses[-1] == MAX_BACKOFF_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("quota", "cores"),
-    [
-        ("max 100000", 8),
-        ("200000 100000", 2),
-        ("250000 100000", 2),
-        ("50000 100000", 1),
-        ("9900000 100000", 8),
-        ("nonsense", 8),
-        (None, 8),
-    ],
-)
-def test_cores_are_those_that_the_container_may_use(
-    quota: str | None, cores: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def read_text(path: Path, encoding: str) -> str:
-        assert str(path) == "/sys/fs/cgroup/cpu.max"
-        if quota is None:
-            raise FileNotFoundError
-        return f"{quota}\n"
+def test_only_a_worker_that_has_work_and_says_nothing_is_ended() -> None:
+    """Not one that reports, nor one that has nothing to do, nor one that loads its models."""
 
-    monkeypatch.setattr(Path, "read_text", read_text)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
-    assert available_cores() == cores
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.timeout_seconds = 0.2
+        supervisor.start()
+        await until(lambda: len(supervisor.links) == 4)
+        silent, talking, idle, loading = starts.processes
+        model = ResidentModel("en-pt", "cpu", "float32", 0.0, 1)
+        for process in (silent, talking):
+            process.say(Ready([model]))
+        idle.say(Ready([]))
+        await until(lambda: len(supervisor.ready) == 3)
+        work = begin(supervisor.scheduler, sentences(2))
+        async with asyncio.timeout(20):
+            while not silent.is_killed:
+                talking.say(Report(memory_bytes={"resident": 1}))
+                await asyncio.sleep(0.002)
+        assert not any(process.is_killed for process in (talking, idle, loading))
+        work.cancel()
+        await supervisor.stop()
+
+    run(test, count=4)
+
+
+def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
+    """With their end it has no work, for a while, and so need not say anything."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.timeout_seconds = 0.2
+        supervisor.start()
+        await until(lambda: supervisor.links)
+        starts.processes[0].say(Ready([ResidentModel("en-pt", "cpu", "float32", 0.0, 1)]))
+        await until(lambda: supervisor.ready)
+        async with asyncio.timeout(20):
+            while not starts.processes[0].is_killed:
+                work = begin(supervisor.scheduler, sentences(1))
+                await asyncio.sleep(0.03)
+                work.cancel()
+                await asyncio.sleep(0.03)
+        await supervisor.stop()
+
+    run(test)

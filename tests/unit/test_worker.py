@@ -58,7 +58,7 @@ class Talk:
 
     def send(self, *messages: ToWorker) -> None:
         for message in messages:
-            self.channel.send(message)
+            self.channel.send([message])
 
     def receive(self) -> FromWorker:
         message: FromWorker = self.channel.receive()
@@ -229,6 +229,21 @@ def test_culprits_are_found_and_the_others_translated(
     assert 20 in talk.done
 
 
+def test_worker_goes_on_to_report_while_it_looks_for_a_culprit(
+    start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long batch that was started anew said nothing until it had ended, as if it hung."""
+    monkeypatch.setattr(worker_module, "REPORT_SECONDS", -1.0)
+    script.num_steps = 50
+    script.poison.add(66)
+    talk = start()
+    talk.receive()
+    talk.send(Work({"en-pt": [*sequences(1, tokens=[66]), *sequences(2, 3)]}))
+    talk.hear(3)
+    assert talk.failed.keys() == {1}
+    assert len(talk.reports) > 50
+
+
 def test_what_runs_already_is_started_anew_when_a_newcomer_fails(
     start: Start, script: Script
 ) -> None:
@@ -364,8 +379,8 @@ def test_program_serves_the_socket_that_it_inherits(
     thread.start()
     with ours:
         talk = Channel(ours)
-        talk.send(config())
+        talk.send([config()])
         assert isinstance(talk.receive(), Ready)
-        talk.send(Stop())
+        talk.send([Stop()])
         thread.join()
     assert len(ignored) == 2

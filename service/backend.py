@@ -1,0 +1,82 @@
+"""What answering HTTP needs of the part of the server that there is only once.
+
+That part (`core.py`) is in the same process, or behind a channel (`frontend.py`): whoever uses
+these interfaces cannot tell.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from service.lanes import Translated
+from service.messages import ResidentModel
+from service.metrics import Ended
+from service.scheduler import Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the server is.
+
+    Attributes:
+        failure: Why a model can never be loaded.
+        is_ready: Whether translations are accepted.
+        is_stopping: Whether the end has begun.
+        models: What is resident, by served name; empty while it loads.
+    """
+
+    failure: str | None
+    is_ready: bool
+    is_stopping: bool
+    models: dict[str, ResidentModel]
+
+
+class Place(Protocol):
+    """The place of one request among those admitted."""
+
+    async def run(
+        self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float
+    ) -> list[Translated]:
+        """Translates the sentences of the request, in order. Called once.
+
+        Args:
+            sentences: All of them; their tokens take the place of the estimate.
+            is_bulk: Which lane they wait in.
+            deadline: By time.perf_counter, which all processes of a machine share.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+
+
+class Recorder(Protocol):
+    """Counts requests."""
+
+    def begin(self, task: str) -> None:
+        """A request has come."""
+
+    def end(self, ended: Ended) -> None:
+        """It has been answered."""
+
+
+class Backend(Recorder, Protocol):
+    """Admits, translates, counts, and knows how the server is."""
+
+    def admit(self, tokens: int, at_once: bool) -> AbstractAsyncContextManager[Place]:
+        """A place for a request, held while it lasts.
+
+        Args:
+            tokens: An estimate.
+            at_once: Whether to know before any work is done; else `Place.run` may be what refuses.
+
+        Raises:
+            RequestTooLargeError: The request alone is over the limit.
+            OverloadedError: There is no room now.
+        """
+
+    async def status(self) -> Status:
+        """How the server is now."""
+
+    async def metrics_text(self) -> bytes:
+        """All figures, in Prometheus' text format."""

@@ -1,0 +1,128 @@
+"""What a front end and the main process say to each other, in lists, over one socket pair.
+
+A short request takes one message each way: a Run, and an Answer or a Refusal. A long one asks for
+its place first (Reserve), so that nothing is computed for what is refused. How a request ended
+(Ended) goes along with later messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.backend import Status
+from service.channel import pickle_by_fields
+from service.errors import ServiceError
+from service.lanes import Translated
+from service.metrics import Ended
+from service.scheduler import Sentence
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class FrontendConfig:
+    """Main process to front end, first.
+
+    Attributes:
+        settings: How the server runs, flags included.
+        started: When it was started, in Unix seconds.
+    """
+
+    settings: Settings
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Front end to main process: it takes requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """Front end to main process: a request has come."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Front end to main process: may a request of about so many tokens be worked on?
+
+    Attributes:
+        id: Of the request, unique in the front end; a Run or a Cancel follows.
+        tokens: An estimate.
+    """
+
+    id: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Front end to main process: translate the sentences of a request.
+
+    Attributes:
+        id: Of the request.
+        tokens: The estimate with which it is admitted; for one that is, of no account.
+        sentences: All of them; there may be none.
+        is_bulk: Which lane they wait in.
+        deadline: By time.perf_counter, which all processes of a machine share.
+    """
+
+    id: int
+    tokens: int
+    sentences: Sequence[Sentence]
+    is_bulk: bool
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Front end to main process: nobody waits for the request any more."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatus:
+    """Front end to main process: how is the server?"""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskMetrics:
+    """Front end to main process: what are the figures?"""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Main process to front end: what was asked for under that id.
+
+    Attributes:
+        id: Of the question.
+        value: Nothing for a Reserve, the translations for a Run, else a Status or a text.
+    """
+
+    id: int
+    value: list[Translated] | Status | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Main process to front end: what a request ends in other than a result."""
+
+    id: int
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Main process to front end: take no more, finish, end."""
+
+
+FromFrontend = Listening | Began | Ended | Reserve | Run | Cancel | AskStatus | AskMetrics
+ToFrontend = Answer | Refusal | Drain
+
+for _cls in (Answer, Ended, Run, Sentence, Translated):
+    pickle_by_fields(_cls)

@@ -1,0 +1,129 @@
+"""The part of the server that there is once: metrics, admission, queues, and device workers."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from prometheus_client import generate_latest
+
+from model.sequence import EngineLimits
+from service.admission import Admission, Reservation
+from service.backend import Status
+from service.catalog import Catalog
+from service.lanes import Translated
+from service.machine import available_cores, device_workers
+from service.messages import WorkerConfig
+from service.metrics import Ended, Metrics
+from service.scheduler import Scheduler, Sentence
+from service.settings import Settings
+from service.supervisor import StartWorker, Supervisor, start_process
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A Backend in the process that owns the workers."""
+
+    metrics: Metrics
+    admission: Admission
+    scheduler: Scheduler
+    supervisor: Supervisor
+
+    def start(self) -> None:
+        """Begins to start the workers."""
+        self.supervisor.start()
+
+    async def stop(self) -> None:
+        """Fails what is left, and ends the workers."""
+        self.scheduler.close()
+        await self.supervisor.stop()
+
+    def begin(self, task: str) -> None:
+        """A request has come."""
+        self.metrics.begin(task)
+
+    def end(self, ended: Ended) -> None:
+        """It has been answered."""
+        self.metrics.end(ended)
+
+    @asynccontextmanager
+    async def admit(self, tokens: int, at_once: bool = True) -> AsyncIterator["AdmittedPlace"]:
+        """A place for a request of about so many tokens; here it is always known at once.
+
+        Raises:
+            RequestTooLargeError: The request alone is over the limit.
+            OverloadedError: There is no room now.
+        """
+        with self.admission.reserve(tokens) as reservation:
+            yield AdmittedPlace(self, reservation)
+
+    async def status(self) -> Status:
+        """How the server is now."""
+        supervisor = self.supervisor
+        models = {m.name: m for ready in supervisor.ready.values() for m in ready.models}
+        return Status(supervisor.failure, supervisor.is_ready, supervisor.is_stopping, models)
+
+    async def metrics_text(self) -> bytes:
+        """All figures, in Prometheus' text format."""
+        return generate_latest(self.metrics.registry)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedPlace:
+    """A Place of a request that is admitted."""
+
+    core: Core
+    reservation: Reservation
+
+    async def run(
+        self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float
+    ) -> list[Translated]:
+        """Translates sentences, in order.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+        tokens = sum(len(sentence.source) for sentence in sentences)
+        self.core.admission.adjust(self.reservation, tokens)
+        if not sentences:
+            return []
+        return await self.core.scheduler.run(sentences, is_bulk, deadline)
+
+
+def build_core(
+    settings: Settings,
+    catalog: Catalog,
+    start_worker: StartWorker = start_process,
+    on_failure: Callable[[str], None] | None = None,
+) -> Core:
+    """The core, not yet started.
+
+    Args:
+        settings: How it runs.
+        catalog: What it serves.
+        start_worker: How device workers come to be.
+        on_failure: Called when a model turns out not to be loadable.
+    """
+    metrics = Metrics(catalog.models, version("regard"))
+    metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
+    metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
+    admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
+    scheduler = Scheduler(catalog.models, admission, metrics)
+    count = device_workers(settings.workers, settings.device)
+    config = WorkerConfig(
+        models=tuple(model.files for model in catalog.models.values()),
+        device=settings.device,
+        dtype=settings.dtype,
+        shortlist=settings.shortlist,
+        limits=EngineLimits(
+            max_rows=settings.max_rows,
+            max_source_tokens=settings.max_source_tokens,
+            max_batch_tokens=settings.max_batch_tokens,
+        ),
+        threads=max(1, available_cores() // count),
+    )
+    supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
+    supervisor.timeout_seconds = settings.worker_timeout_seconds
+    if on_failure is not None:
+        supervisor.on_failure = on_failure
+    return Core(metrics, admission, scheduler, supervisor)

@@ -1,0 +1,195 @@
+"""Keeps the front ends alive and does what they ask for, in the main process."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+
+from service import channel, processes
+from service.backend import Status
+from service.calls import (
+    Answer,
+    AskMetrics,
+    AskStatus,
+    Began,
+    Cancel,
+    Drain,
+    FromFrontend,
+    FrontendConfig,
+    Refusal,
+    Reserve,
+    Run,
+)
+from service.channel import Outbox
+from service.core import Core
+from service.errors import InternalError, ServiceError
+from service.lanes import Translated
+from service.metrics import Ended
+from service.processes import Connected, Keeper, Process, start_module
+
+logger = logging.getLogger("regard.frontends")
+
+Question = Reserve | Run | AskStatus | AskMetrics
+StartFrontend = Callable[[Sequence[socket.socket]], Awaitable[Process]]
+
+
+async def start_process(sockets: Sequence[socket.socket]) -> Process:
+    """A front end in a new interpreter, which inherits its channel and the listening sockets."""
+    return await start_module("service.frontend", [each.fileno() for each in sockets])
+
+
+class FrontendLink:
+    """What one front end has asked for.
+
+    Args:
+        core: Who does it.
+        writer: To the front end.
+        on_listening: Called when it takes connections.
+    """
+
+    def __init__(
+        self, core: Core, writer: asyncio.StreamWriter, on_listening: Callable[[], None]
+    ) -> None:
+        self.core = core
+        self.outbox = Outbox(writer)
+        self.on_listening = on_listening
+        self.is_listening = False
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.runs: dict[int, asyncio.Future[Run]] = {}
+        self.inflight: Counter[str] = Counter()
+
+    def receive(self, message: FromFrontend) -> None:
+        """Does what a message asks for."""
+        if isinstance(message, Run) and message.id in self.runs:
+            self.runs.pop(message.id).set_result(message)
+        elif isinstance(message, Question):
+            task = asyncio.create_task(self._answer(message))
+            self.tasks[message.id] = task
+            task.add_done_callback(lambda _: self.tasks.pop(message.id))
+        elif isinstance(message, Began):
+            self.inflight[message.task] += 1
+            self.core.begin(message.task)
+        elif isinstance(message, Ended):
+            self.inflight[message.task] -= 1
+            self.core.end(message)
+        elif isinstance(message, Cancel):
+            if message.id in self.tasks:  # else the answer is on its way
+                self.tasks[message.id].cancel()
+        else:
+            self.is_listening = True
+            self.on_listening()
+
+    def lose(self) -> None:
+        """Drops what the front end asked for: it is gone, and its clients with it."""
+        for task in self.tasks.values():
+            task.cancel()
+        for name, count in self.inflight.items():
+            if count:
+                self.core.metrics.lose(name, count)
+
+    async def _answer(self, question: Question) -> None:
+        try:
+            value = await self._value(question)
+        except ServiceError as error:
+            self.outbox.send(Refusal(question.id, error))
+        except Exception:
+            logger.exception("a front end's question failed")
+            fault = InternalError("the server failed; the log of its main process says more")
+            self.outbox.send(Refusal(question.id, fault))
+        else:
+            self.outbox.send(Answer(question.id, value))
+
+    async def _value(self, question: Question) -> list[Translated] | Status | bytes:
+        if isinstance(question, AskStatus):
+            return await self.core.status()
+        if isinstance(question, AskMetrics):
+            return await self.core.metrics_text()
+        async with self.core.admit(question.tokens) as place:
+            run = question if isinstance(question, Run) else await self._run_of(question)
+            return await place.run(run.sentences, run.is_bulk, run.deadline)
+
+    async def _run_of(self, reserve: Reserve) -> Run:
+        """The sentences of a request that has been told that it may have them made."""
+        future: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
+        self.runs[reserve.id] = future
+        self.outbox.send(Answer(reserve.id, None))
+        try:
+            return await future
+        finally:
+            self.runs.pop(reserve.id, None)
+
+
+class Frontends:
+    """Runs as many front ends as asked for, until `stop`.
+
+    Args:
+        core: Who does what they ask for.
+        config: How they run.
+        listeners: Bound sockets, from which all of them accept connections.
+        start_frontend: How a front end comes to be.
+        on_listening: Called when the first of them takes connections.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        config: FrontendConfig,
+        listeners: Sequence[socket.socket],
+        start_frontend: StartFrontend = start_process,
+        on_listening: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.core = core
+        self.config = config
+        self.listeners = listeners
+        self.start_frontend = start_frontend
+        self.on_listening = on_listening
+        self.is_listening = False
+        self.keeper = Keeper(self._run, core.metrics.frontend_restarts.inc)
+        self.links: dict[FrontendLink, Connected] = {}
+
+    def start(self, count: int) -> None:
+        """Begins to start them."""
+        self.keeper.start(f"frontend-{index}" for index in range(count))
+
+    async def stop(self, seconds: float) -> None:
+        """Has them take no more connections, finish within so many seconds, and end."""
+        self.keeper.stopping.set()
+        for listener in self.listeners:
+            listener.close()
+        for link, started in self.links.items():
+            if link.is_listening:
+                link.outbox.send(Drain())
+            else:
+                started.writer.close()
+        await self.keeper.wait(seconds)
+
+    def kill(self) -> None:
+        """Ends them now."""
+        for started in self.links.values():
+            started.process.kill()
+
+    async def _run(self, name: str) -> None:
+        started = await Connected.start(self._start)
+        link = FrontendLink(self.core, started.writer, self._listens)
+        self.links[link] = started
+        try:
+            started.writer.write(channel.pack(self.config))
+            if self.keeper.is_stopping:
+                started.writer.close()
+            async for messages in channel.messages(started.reader):
+                for message in messages:
+                    link.receive(message)
+        finally:
+            del self.links[link]
+            link.lose()
+            is_young = self.keeper.is_stopping and not link.is_listening
+            await started.end(0 if is_young else processes.STOP_SECONDS)
+
+    def _listens(self) -> None:
+        if not self.is_listening:
+            self.is_listening = True
+            self.on_listening()
+
+    async def _start(self, connection: socket.socket) -> Process:
+        return await self.start_frontend([connection, *self.listeners])

@@ -1,0 +1,304 @@
+"""Several processes that answer HTTP: one server to its clients, whichever of them answers."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from model.errors import CheckpointNotFoundError
+from service.errors import (
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    OverloadedError,
+    RequestTooLargeError,
+    UnavailableError,
+    UnsupportedLanguageError,
+)
+from service.processes import Process
+from tests.api.conftest import ServeApart
+from tests.api.servers import ApartServer, assert_error, make_settings, translation
+from tests.api.test_shutdown import program
+from tests.workers import LIMIT_SECONDS, Script, Threads, until
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 120
+OK = {"task": "translate", "model": "en-pt", "outcome": "ok"}
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[ApartServer]:
+    """One for many requests that leave nothing behind."""
+    settings = make_settings(http_workers=2, max_body_bytes=20_000, max_inputs=40)
+    with ApartServer(settings, Threads(Script().load)) as server:
+        yield server.until_ready().until_listening()
+
+
+def ask(server: ApartServer, q: str | list[str]) -> socket.socket:
+    """The connection of a client that has sent a whole request."""
+    body = json.dumps(translation(q)).encode()
+    connection = server.connect()
+    connection.sendall(
+        b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
+    return connection
+
+
+def read(connection: socket.socket) -> bytes:
+    """All that comes until the server closes the connection."""
+    parts = []
+    with connection:
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def ask_each(server: ApartServer, script: Script, count: int) -> list[list[socket.socket]]:
+    """So many requests on each front end: while one is stopped, the other takes them all."""
+    first, second = server.pids
+    connections = []
+    for pid, other in ((first, second), (second, first)):
+        expected = len(script.admitted) + count
+        with stopped(other):
+            connections.append([ask(server, f"For {pid}, {number}.") for number in range(count)])
+            until(partial(has_admitted, script, expected))
+    return connections
+
+
+def has_admitted(script: Script, count: int) -> bool:
+    return len(script.admitted) == count
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process does nothing for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: "(stopped)" in Path(f"/proc/{pid}/status").read_text("utf-8"))
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("q", ["Hello.", ["Hello.", "🎉", "It is cold. Very cold."], LONG, []])
+def test_texts_come_back_translated(apart: ApartServer, q: str | list[str]) -> None:
+    """An empty list is refused; a long text asks for its place before it is tokenised."""
+    response = apart.translate(q)
+    if q:
+        assert response.json() == {"translatedText": q}
+        assert "queue;dur=" in response.headers["server-timing"]
+    else:
+        assert_error(response, InvalidRequestError)
+
+
+def test_extras_come_back_too(apart: ApartServer) -> None:
+    fields = {"source": "auto", "alternatives": 1, "return_scores": True}
+    body = apart.translate("Where is the station?", **fields).json()
+    assert body["detectedLanguage"]["language"] == "en"
+    assert len(body["alternatives"]) == 1
+    assert body["scores"][0]["score"] == -0.5
+    assert {token["log_prob"] for token in body["scores"][0]["tokens"]} == {-0.5}
+
+
+def test_errors_are_the_same(apart: ApartServer) -> None:
+    assert_error(apart.translate("Hello.", target="zz"), UnsupportedLanguageError, "en, pt")
+    assert_error(apart.post("/translate", content="{"), InvalidRequestError)
+    assert_error(apart.translate("x" * 20_001), RequestTooLargeError, "the limit is 20000")
+    assert_error(apart.translate(["x"] * 41), RequestTooLargeError, "exceeds text limit (40)")
+    assert_error(apart.get("/nowhere"), NotFoundError)
+    assert_error(apart.get("/translate"), MethodNotAllowedError)
+
+
+def test_information_is_the_main_process_own(apart: ApartServer) -> None:
+    for path in ("/health", "/health/ready", "/health/live"):
+        assert apart.get(path).json() == {"status": "ok"}
+    models = apart.get("/v1/models").json()["data"]
+    assert [(model["id"], model["device"]) for model in models] == [
+        ("en-pt", "cpu"),
+        ("pt-en", "cpu"),
+    ]
+    assert len({model["created"] for model in models}) == 1
+    assert apart.post("/detect", json={"q": "Where is it?"}).json()[0]["language"] == "en"
+    assert apart.sample("regard_build_info", version="0.1.0") == 1
+
+
+def test_server_is_not_ready_while_the_models_load(script: Script) -> None:
+    script.may_load.clear()
+    with ApartServer(make_settings(http_workers=2), Threads(script.load)) as server:
+        server.until_listening()
+        assert_error(server.get("/health"), UnavailableError, "the models are loading")
+        assert_error(server.translate("Hello."), UnavailableError, "the models are loading")
+        assert server.get("/health/live").status_code == 200
+        assert server.get("/v1/models").json()["data"][0]["device"] is None
+        script.may_load.set()
+        assert server.until_ready().get("/health").status_code == 200
+
+
+def test_figures_of_all_front_ends_add_up(serve_apart: ServeApart, script: Script) -> None:
+    server = serve_apart()
+    script.may_finish.clear()
+    connections = ask_each(server, script, 3)
+    assert server.sample("regard_inflight_requests", task="translate") == 6
+    script.may_finish.set()
+    assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
+    server.until_answered()
+    assert server.sample("regard_requests_total", **OK) == 6
+    assert server.sample("regard_inputs_total", **OK) == 6
+    stage = {"task": "translate", "model": "en-pt", "stage": "serialize"}
+    assert server.sample("regard_stage_duration_seconds_count", **stage) == 6
+    server.translate("Supercalifragilistic " * 60)
+    server.until_answered()
+    cut = {"task": "translate", "model": "en-pt"}
+    assert server.sample("regard_truncated_inputs_total", **cut) == 1
+
+
+def test_limits_are_those_of_all_together(serve_apart: ServeApart, script: Script) -> None:
+    """Short and long: the one is refused with its sentences, the other before they are made."""
+    server = serve_apart(max_pending_requests=4)
+    script.may_finish.clear()
+    connections = ask_each(server, script, 2)
+    for text in ("One more.", LONG):
+        response = server.translate(text)
+        assert_error(response, OverloadedError, "4 requests are waiting; the limit is 4")
+    assert "tokenize" in server.translate("One more.").headers["server-timing"]
+    assert "tokenize" not in server.translate(LONG).headers["server-timing"]
+    script.may_finish.set()
+    assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
+    assert server.translate(LONG).status_code == 200
+    assert (server.core.admission.requests, server.core.admission.tokens) == (0, 0)
+
+
+def test_front_end_that_dies_is_replaced_and_what_it_held_is_dropped(
+    serve_apart: ServeApart, script: Script
+) -> None:
+    server = serve_apart(max_rows=8)
+    script.may_finish.clear()
+    lost, kept = ask_each(server, script, 3)
+    os.kill(server.pids[0], signal.SIGKILL)
+    until(lambda: len(script.aborted) == 3)
+    assert [read(each) for each in lost] == [b"", b"", b""]
+    assert server.core.admission.requests == 3
+    until(lambda: len(server.pids) == 3)
+    script.may_finish.set()
+    assert all(read(each).startswith(b"HTTP/1.1 200") for each in kept)
+    server.until_listening().until_answered()
+    assert server.sample("regard_frontend_restarts_total") == 1
+    assert server.sample("regard_requests_total", **OK) == 3
+    lost_requests = {"task": "translate", "model": "none", "outcome": "error"}
+    assert server.sample("regard_requests_total", **lost_requests) == 3
+    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
+    assert server.translate("Next.").status_code == 200
+
+
+def test_worker_that_dies_is_replaced_and_nobody_notices(
+    serve_apart: ServeApart, script: Script
+) -> None:
+    server = serve_apart()
+    script.may_finish.clear()
+    connections = ask_each(server, script, 2)
+    starter = server.core.supervisor.start_worker
+    assert isinstance(starter, Threads)
+    starter.started[0].kill()
+    until(lambda: len(starter.started) == 2)
+    script.may_finish.set()
+    assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
+    assert server.sample("regard_engine_restarts_total") == 1
+
+
+def test_end_waits_for_what_all_front_ends_hold(serve_apart: ServeApart, script: Script) -> None:
+    server = serve_apart()
+    script.may_finish.clear()
+    connections = ask_each(server, script, 2)
+    with server.connect() as idle:
+        server.stop()
+        assert idle.recv(1) == b""  # its front end has heard of the end
+    assert server.core.metrics.registry.get_sample_value("regard_draining") == 1
+    script.may_finish.set()
+    assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
+    until(lambda: server.running.done())
+    assert not any(is_alive(pid) for pid in server.pids)
+    assert server.core.metrics.registry.get_sample_value("regard_requests_total", OK) == 4
+    with pytest.raises(ConnectionRefusedError):
+        server.connect()
+
+
+def test_what_takes_longer_than_the_drain_is_told_and_counted(
+    serve_apart: ServeApart, script: Script
+) -> None:
+    server = serve_apart(drain_timeout_seconds=0.2)
+    script.may_finish.clear()
+    connections = ask_each(server, script, 1)
+    server.stop()
+    for each in connections:
+        head, _, body = read(each[0]).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503")
+        assert json.loads(body)["error_type"] == "unavailable"
+    until(lambda: server.running.done())
+    labels = {**OK, "outcome": "unavailable"}
+    assert server.core.metrics.registry.get_sample_value("regard_requests_total", labels) == 2
+
+
+def test_front_end_that_starts_does_not_hold_up_the_end(script: Script) -> None:
+    with ApartServer(make_settings(http_workers=2), Threads(script.load)) as server:
+        until(lambda: len(server.pids) == 2)
+    assert not any(is_alive(pid) for pid in server.pids)
+
+
+def test_second_interrupt_waits_for_nobody(serve_apart: ServeApart, script: Script) -> None:
+    server = serve_apart()
+    script.may_finish.clear()
+    connections = ask_each(server, script, 1)
+    for _ in range(2):
+        server.loop.call_soon_threadsafe(server.main.interrupt)
+    assert [read(each[0]) for each in connections] == [b"", b""]
+    until(lambda: server.running.done())
+
+
+def test_model_that_cannot_be_loaded_ends_the_server(script: Script) -> None:
+    script.load_error = CheckpointNotFoundError("the weights are not there")
+    with ApartServer(make_settings(http_workers=2), Threads(script.load)) as server:
+        until(lambda: server.running.done())
+        assert server.main.failure == "en-pt: the weights are not there"
+
+
+@pytest.mark.checkpoint
+def test_front_ends_end_when_the_main_process_dies() -> None:
+    """And so they free the port, although a client is in the middle of its request."""
+    with program(REGARD_HTTP_WORKERS="2") as server:
+        url = server.url()
+        until(lambda: len(server.children()) == 3)
+        children = server.children()
+        with httpx.Client(trust_env=False) as client:
+            until(lambda: client.get(f"{url}/health/ready").status_code == 200)
+        server.process.kill()
+        until(lambda: not any(is_alive(pid) for pid in children))
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS)
+
+
+def test_front_end_that_cannot_be_started_is_tried_again(script: Script) -> None:
+    server = ApartServer(make_settings(http_workers=2), Threads(script.load))
+    starts = server.main.frontends.start_frontend
+    faults = [OSError(11, "no more processes")]
+
+    async def start(sockets: Sequence[socket.socket]) -> Process:
+        if faults:
+            raise faults.pop()
+        return await starts(sockets)
+
+    server.main.frontends.start_frontend = start
+    with server:
+        server.until_ready().until_listening()
+        assert server.translate("Hello.").status_code == 200
+        assert server.sample("regard_frontend_restarts_total") == 1

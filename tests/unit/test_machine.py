@@ -1,0 +1,97 @@
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from service import machine
+from service.machine import (
+    available_cores,
+    device_workers,
+    freeze_heap,
+    http_workers,
+    uses_gpu,
+)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000", 8),
+        ("200000 100000", 2),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("9900000 100000", 8),
+        ("nonsense", 8),
+        (None, 8),
+    ],
+)
+def test_cores_are_those_that_the_container_may_use(
+    quota: str | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_text(path: Path, encoding: str) -> str:
+        assert str(path) == "/sys/fs/cgroup/cpu.max"
+        if quota is None:
+            raise FileNotFoundError
+        return f"{quota}\n"
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
+    assert available_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "expected"),
+    [
+        ("auto", True, True),
+        ("auto", False, False),
+        ("cpu", True, False),
+        ("cuda", False, True),
+        ("cuda:1", False, True),
+    ],
+)
+def test_gpu_is_used_where_there_is_one_or_it_is_asked_for(
+    device: str, has_gpu: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda path: has_gpu and str(path) == "/dev/nvidia0")
+    assert uses_gpu(device) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "cores", "expected"),
+    [
+        (0, "cpu", 16, 1),
+        (0, "cuda", 16, 8),
+        (0, "cuda", 64, 8),
+        (0, "cuda", 5, 2),
+        (0, "cuda", 1, 1),
+        (3, "cpu", 2, 3),
+        (12, "cuda", 2, 12),
+        (1, "cuda", 16, 1),
+    ],
+)
+def test_http_workers_are_as_asked_for_or_fit_the_machine(
+    wanted: int, device: str, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "available_cores", lambda: cores)
+    assert http_workers(wanted, device) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "expected"),
+    [(0, "cpu", 6), (0, "cuda:0", 1), (2, "cpu", 2), (2, "cuda", 2)],
+)
+def test_device_workers_are_as_asked_for_or_one_a_core_or_one_a_gpu(
+    wanted: int, device: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "available_cores", lambda: 6)
+    assert device_workers(wanted, device) == expected
+
+
+def test_what_is_there_after_the_start_is_collected_no_more() -> None:
+    before = gc.get_freeze_count()
+    try:
+        freeze_heap()
+        assert gc.get_freeze_count() > before + 10_000
+    finally:
+        gc.unfreeze()
