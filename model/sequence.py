@@ -19,6 +19,11 @@ class DecodingOptions:
     length_penalty: float = 1.0
     return_scores: bool = False
 
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether more is wanted of each step than the likeliest token of each row."""
+        return self.return_scores or self.beam_size > 1
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
