@@ -27,6 +27,9 @@ Files, each importing only from those above it:
     decoding       greedy choice with scores, beam search
     runtime        what an engine needs of a model on a device
     torch_runtime  the one for every model and device
+    transfer       integers between host and device, without waiting
+    graphs         functions of tensors that never move, as CUDA graphs
+    cuda_runtime   the one for GPUs
     native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets

@@ -85,7 +85,8 @@ class EngineLimits:
     """How large the batch may become.
 
     Attributes:
-        max_rows: Rows decoded at once, a beam counting as many as it is wide.
+        max_rows: Rows decoded at once, a beam counting as many as it is wide. With 0,
+            `load_engine` chooses.
         max_source_tokens: Tokens of one source, EOS included.
         max_batch_tokens: Padded tokens encoded at once.
     """
