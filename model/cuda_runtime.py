@@ -35,7 +35,7 @@ MIN_WIDTH = 32
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
-"""Rows of a batch where nobody said how many. A step of the built-in models is some seventy small
+"""Rows of a batch where nobody said how many. A step of the built-in models is some sixty small
 kernels, whose launches take as long as their work on 1,000 rows; then time grows with the rows. A
 row of theirs takes 0.33 MB: 0.26 of keys and values for 128 source tokens, 0.06 of logits."""
 
