@@ -39,7 +39,7 @@ FEWEST_ROWS = 64
 kernels, whose launches take as long as their work on 1,000 rows; then time grows with the rows. A
 row of theirs takes 0.33 MB: 0.26 of keys and values for 128 source tokens, 0.06 of logits."""
 
-MOVES = (8, 32, 128)
+MOVES = (4, 8, 16, 32, 64, 128)
 """Rows moved by one graph; more are moved without."""
 
 ENCODE_TOKENS = 2048
