@@ -23,9 +23,13 @@ Files, each importing only from those above it:
     shortlist      which target ids a source sentence may lead to
     output         hidden states -> logits, over all ids or those of the shortlists
     sequence       what goes into an engine and what comes out (no torch)
-    decoding       greedy choice, beam search
+    greedy_rows    the targets of rows that take the likeliest token, as arrays
+    decoding       greedy choice with scores, beam search
     runtime        what an engine needs of a model on a device
     torch_runtime  the one for every model and device
+    transfer       integers between host and device, without waiting
+    graphs         functions of tensors that never move, as CUDA graphs
+    cuda_runtime   the one for GPUs
     native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets

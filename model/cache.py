@@ -84,6 +84,11 @@ class DecodingCache:
         """Memory held, in bytes."""
         return sum(tensor.nbytes for tensor in vars(self).values())
 
+    def clear(self) -> None:
+        """Makes all rows what they were at first, where they lie."""
+        for tensor in vars(self).values():
+            tensor.zero_()
+
     def fill_rows(self, rows: Tensor, memory: list[tuple[Tensor, Tensor]], bias: Tensor) -> None:
         """Starts a new sentence in each of these rows.
 
@@ -96,11 +101,12 @@ class DecodingCache:
         for layer, (key, value) in enumerate(memory):
             self.memory_key[layer, rows, :, :width] = key
             self.memory_value[layer, rows, :, :width] = value
-        self.memory_bias[rows] = float("-inf")
+        # `index_fill_`, for a number assigned to indexed rows is copied from the host each time.
+        self.memory_bias.index_fill_(0, rows, float("-inf"))
         self.memory_bias[rows, :, :, :width] = bias
         if self.cell.shape[1]:
-            self.cell[:, rows] = 0
-        self.positions[rows] = 0
+            self.cell.index_fill_(1, rows, 0.0)
+        self.positions.index_fill_(0, rows, 0)
 
     def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
         """Copies whole rows: row target[i] becomes what row source[i] was before the call.
@@ -155,7 +161,7 @@ class DecodingCache:
 
     def advance(self, rows: int, tokens: int = 1) -> None:
         """Counts the tokens that the first rows have decoded."""
-        self.positions[:rows] += tokens
+        self.positions[:rows].add_(tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""How the next token is chosen: greedily, or by beam search. Log-probabilities in, ids out."""
+"""How the next token is chosen: greedily, or by beam search. Log-probabilities in, ids out.
+
+Rows that want no probabilities take the likeliest token without a search (`greedy_rows`).
+"""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ def normalized_score(log_probs: list[float], length_penalty: float) -> float:
 
 
 class GreedySearch:
-    """Takes the best token at each step.
+    """Takes the best token at each step, and notes how likely it was.
 
     Args:
         options: beam_size is 1.
@@ -34,11 +37,6 @@ class GreedySearch:
         self.log_probs: list[float] = []
 
     @property
-    def needs_log_probs(self) -> bool:
-        """Whether `advance` is to be called rather than `append`."""
-        return self.options.return_scores
-
-    @property
     def is_finished(self) -> bool:
         """Whether EOS or the length limit was reached."""
         return self.tokens[-1] == self.eos_id or len(self.tokens) >= self.max_tokens
@@ -53,10 +51,6 @@ class GreedySearch:
         """Rows never change places."""
         return None
 
-    def append(self, token: int) -> None:
-        """Takes a token that was chosen outside."""
-        self.tokens.append(token)
-
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
         """Takes the best of log_probs (1, U), whose columns are these ids."""
         column = int(log_probs[0].argmax())
@@ -65,8 +59,6 @@ class GreedySearch:
 
     def hypotheses(self) -> list[Hypothesis]:
         """The one there is."""
-        if not self.options.return_scores:
-            return [Hypothesis(self.tokens)]
         score = normalized_score(self.log_probs, self.options.length_penalty)
         return [Hypothesis(self.tokens, self.log_probs, score)]
 
@@ -95,8 +87,6 @@ class BeamSearch:
         eos_id: Ends a hypothesis.
         max_tokens: Ends all.
     """
-
-    needs_log_probs = True
 
     def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
         self.options = options
@@ -128,14 +118,6 @@ class BeamSearch:
         best_live = max(beam.total for beam in self.live)
         attainable = best_live / float(self.length**self.options.length_penalty)
         return self._score(self.finished[-1]) >= attainable
-
-    def append(self, token: int) -> None:
-        """A beam cannot take a single token.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError("a beam search advances by log-probabilities")
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
         """Extends every hypothesis by one token.

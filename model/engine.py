@@ -6,14 +6,17 @@ the runtime's; here is which row belongs to whom, and what becomes of the tokens
 
 from collections import deque
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from model.decoding import Search, new_search
 from model.errors import BeamSizeError, EmptySourceError, SourceTooLongError, UnknownTokenError
+from model.greedy_rows import GreedyRows
 from model.runtime import Decoded, Pending, Runtime
-from model.sequence import BatchStats, EngineLimits, Finished, Sequence
+from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
+from model.shortlist import Ids
 
 
 @dataclass(eq=False, slots=True)
@@ -21,15 +24,21 @@ class Running:
     """A sequence in the batch, with the rows that it holds; none once it has left."""
 
     sequence: Sequence
+    rows: list[int]
+
+
+@dataclass(eq=False, slots=True)
+class Searching(Running):
+    """One that has to see each step's log-probabilities before the next."""
+
     search: Search
-    rows: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
-    """A step under way, and whose rows it computes: a row may change hands before it is done."""
+    """A step under way, and where the rows that it computes are by now; -1 once they are gone."""
 
-    owners: list[Running]
+    rows: Ids
     pending: Pending
 
 
@@ -47,12 +56,15 @@ class Engine:
         self.config = runtime.model.config
         self.limits = limits
         self.stats: list[BatchStats] = []
+        longest = self.config.max_target_tokens(limits.max_source_tokens)
+        self.greedy = GreedyRows(limits.max_rows, longest, self.config.eos_id)
         self.clear()
 
     def clear(self) -> None:
         """Forgets every sequence; the way back after an error in the middle of a step."""
         self.runtime.clear()
         self.running: dict[int, Running] = {}
+        self.searching: dict[int, Searching] = {}
         self.owners: list[Running] = []  # of rows 0 to n - 1
         self.steps: deque[Step] = deque()
         self.stats = []
@@ -118,11 +130,16 @@ class Engine:
             self._take_rows(sequence)
 
     def _take_rows(self, sequence: Sequence) -> None:
+        options = sequence.options
         limit = self.config.max_target_tokens(len(sequence.source))
-        running = Running(sequence, new_search(sequence.options, self.config.eos_id, limit))
-        first = self.num_rows
-        running.rows = list(range(first, first + running.search.num_rows))
-        self.owners += [running] * len(running.rows)
+        rows = list(range(self.num_rows, self.num_rows + options.beam_size))
+        running = Running(sequence, rows)
+        if options.needs_log_probs:
+            search = new_search(options, self.config.eos_id, limit)
+            running = self.searching[sequence.id] = Searching(sequence, rows, search)
+        for row in rows:
+            self.greedy.enter(row, 0 if options.needs_log_probs else limit)
+        self.owners += [running] * len(rows)
         self.running[sequence.id] = running
 
     @torch.inference_mode()
@@ -134,47 +151,44 @@ class Engine:
         """
         if not self.owners:
             return []
-        scored = [running for running in self.running.values() if running.search.needs_log_probs]
-        lag = 0 if scored else self.runtime.lag
+        searching = list(self.searching.values())
+        lag = 0 if searching else self.runtime.lag
         finished = self._settle(lag)
-        scored = [running for running in scored if running.rows]
         if self.owners:
-            self._launch(scored)
-            finished += self._settle(lag, scored)
+            self._launch(searching)
+            finished += self._settle(lag, searching)
         return finished
 
-    def _launch(self, scored: list[Running]) -> None:
-        pending = self.runtime.decode(self.num_rows, [running.rows for running in scored])
-        self.steps.append(Step(self.owners.copy(), pending))
+    def _launch(self, searching: list[Searching]) -> None:
+        pending = self.runtime.decode(self.num_rows, [running.rows for running in searching])
+        self.steps.append(Step(np.arange(self.num_rows), pending))
 
-    def _settle(self, lag: int, scored: SequenceOf[Running] = ()) -> list[Finished]:
+    def _settle(self, lag: int, searching: SequenceOf[Searching] = ()) -> list[Finished]:
         """Takes the outcome of all but the last `lag` steps."""
         finished: list[Finished] = []
         while len(self.steps) > lag:
             step = self.steps.popleft()
-            finished += self._choose(step.owners, step.pending.wait(), scored)
+            finished += self._choose(step.rows, step.pending.wait(), searching)
         return finished
 
     def _choose(
-        self, owners: list[Running], decoded: Decoded, scored: SequenceOf[Running]
+        self, rows: Ids, decoded: Decoded, searching: SequenceOf[Searching]
     ) -> list[Finished]:
-        rows = len(owners)
-        self.stats.append(BatchStats("decode", rows, rows, decoded.padding_rows))
-        for running, scores in zip(scored, decoded.scores, strict=True):
+        self.stats.append(BatchStats("decode", len(rows), len(rows), decoded.padding_rows))
+        for running, scores in zip(searching, decoded.scores, strict=True):
             running.search.advance(scores.log_probs, scores.ids)
-        self._reorder(scored)
-        ended = [running for running in scored if running.search.is_finished]
-        for running, token in zip(owners, decoded.best.tolist(), strict=True):
-            search = running.search
-            if running.rows and not search.needs_log_probs:
-                search.append(token)
-                if search.is_finished:
-                    ended.append(running)
-        self._release(ended)
-        for running in scored:
+        self._reorder(searching)
+        found = [running for running in searching if running.search.is_finished]
+        finished = [Finished(r.sequence.id, r.search.hypotheses()) for r in found]
+        ended = self.greedy.append(rows, decoded.best)
+        for row in ended:
+            hypothesis = Hypothesis(self.greedy.target(row))
+            finished.append(Finished(self.owners[row].sequence.id, [hypothesis]))
+        self._release([*found, *(self.owners[row] for row in ended)])
+        for running in searching:
             if running.rows:
                 self.runtime.set_tokens(running.rows, running.search.next_tokens)
-        return [Finished(r.sequence.id, r.search.hypotheses()) for r in ended]
+        return finished
 
     @torch.inference_mode()
     def abort(self, sequence_id: int) -> bool:
@@ -185,7 +199,7 @@ class Engine:
         self._release([running])
         return True
 
-    def _reorder(self, beams: SequenceOf[Running]) -> None:
+    def _reorder(self, beams: SequenceOf[Searching]) -> None:
         source, target = [], []
         for running in beams:
             for row, parent in zip(running.rows, running.search.parents or [], strict=False):
@@ -202,17 +216,33 @@ class Engine:
         holes = {row for running in leaving for row in running.rows}
         for running in leaving:
             del self.running[running.sequence.id]
+            self.searching.pop(running.sequence.id, None)
             running.rows = []
         end, kept = self.num_rows, self.num_rows - len(holes)
         source = [row for row in range(kept, end) if row not in holes]
         target = sorted(row for row in holes if row < kept)
-        for old, new in zip(source, target, strict=True):
-            owner = self.owners[old]
-            owner.rows[owner.rows.index(old)] = new
-            self.owners[new] = owner
+        self._follow(holes, source, target)
         if source:
-            self.runtime.copy(source, target, is_same_source=False)
+            self._move(source, target)
         self.runtime.leave(kept, end)
         del self.owners[kept:]
         if not self.owners:
             self.steps.clear()  # nobody is left whom their outcome concerns
+
+    def _move(self, source: list[int], target: list[int]) -> None:
+        for old, new in zip(source, target, strict=True):
+            owner = self.owners[old]
+            owner.rows[owner.rows.index(old)] = new
+            self.owners[new] = owner
+        self.greedy.move(source, target)
+        self.runtime.copy(source, target, is_same_source=False)
+
+    def _follow(self, holes: set[int], source: list[int], target: list[int]) -> None:
+        """Has the steps under way know where their rows are now."""
+        if not self.steps:
+            return
+        places = np.arange(self.limits.max_rows + 1)
+        places[source] = target
+        places[[*holes, -1]] = -1  # the last place is that of a row already gone
+        for step in self.steps:
+            step.rows = places[step.rows]

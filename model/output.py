@@ -58,6 +58,10 @@ class FullOutput:
         """(B, V)."""
         return self.multiply(hidden, self.weight, self.bias)
 
+    def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
+        """Fills logits (B, V), in the precision of the weights, for hidden states (B, D)."""
+        torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
+
     def token_ids(self, columns: Ids) -> Ids:
         """Columns are ids."""
         return columns

@@ -19,6 +19,11 @@ class DecodingOptions:
     length_penalty: float = 1.0
     return_scores: bool = False
 
+    @property
+    def needs_log_probs(self) -> bool:
+        """Whether more is wanted of each step than the likeliest token of each row."""
+        return self.return_scores or self.beam_size > 1
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -80,7 +85,8 @@ class EngineLimits:
     """How large the batch may become.
 
     Attributes:
-        max_rows: Rows decoded at once, a beam counting as many as it is wide.
+        max_rows: Rows decoded at once, a beam counting as many as it is wide. With 0,
+            `load_engine` chooses.
         max_source_tokens: Tokens of one source, EOS included.
         max_batch_tokens: Padded tokens encoded at once.
     """

@@ -64,7 +64,7 @@ class Embedding(nn.Module):
             positions: From 0.
             max_position: No position is larger.
         """
-        self._reach(max_position)
+        self.reach(max_position)
         vectors = self._vectors(tokens.clamp_min(0)) * self.scale
         vectors = vectors.masked_fill((tokens == NO_TOKEN).unsqueeze(-1), 0.0)
         embedded: Tensor = vectors + F.embedding(positions, self.table)
@@ -75,7 +75,8 @@ class Embedding(nn.Module):
             return F.embedding(tokens, self.weight)
         return F.embedding(tokens, self.quantized).float() / self.multiplier
 
-    def _reach(self, position: int) -> None:
+    def reach(self, position: int) -> None:
+        """Has the table reach this position at least; where it did not, it lies elsewhere then."""
         if position >= self.table.shape[0]:
             length = max(128, 2 * position)
             table = sinusoid_table(length, self.config.d_model, self.config.sinusoids)

@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     max_rows: int = Field(
         0,
         ge=0,
-        description="Sentences decoded at once in a worker; 0 is 64 on a CPU, 256 on a GPU.",
+        description="Sentences decoded at once in a worker; 0 is 64 on a CPU, up to 1024 on a GPU.",
     )
     max_batch_tokens: PositiveInt = Field(
         4096, description="Padded tokens encoded at once in a worker."

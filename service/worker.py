@@ -13,7 +13,6 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -41,8 +40,6 @@ from service.messages import (
 
 logger = logging.getLogger("regard.worker")
 
-CPU_ROWS = 64
-GPU_ROWS = 256
 REPORT_SECONDS = 0.1
 """Figures of batches are sent at least this often; results are sent at once."""
 
@@ -56,13 +53,10 @@ def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
         ModelError: The files or the device cannot be used.
     """
     device = select_device(config.device)
-    limits = config.limits
-    if not limits.max_rows:
-        limits = replace(limits, max_rows=CPU_ROWS if device.type == "cpu" else GPU_ROWS)
     use_shortlist = config.shortlist == "on" or (
         config.shortlist == "auto" and device.type == "cpu"
     )
-    engine = load_engine(files, device, config.dtype, limits, use_shortlist)
+    engine = load_engine(files, device, config.dtype, config.limits, use_shortlist)
     warm_up(engine)
     return engine
 
@@ -74,7 +68,8 @@ def warm_up(engine: Engine) -> None:
     largest = limits.max_batch_tokens // limits.max_source_tokens
     for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
         engine.admit([Sequence(row, source) for row in range(rows)])
-        engine.step()
+        for _ in range(1 + engine.runtime.lag):
+            engine.step()  # until the outcome of the first is there
         engine.clear()
 
 

@@ -1,10 +1,13 @@
 """A filled model and its engine, from the files of a model."""
 
+from dataclasses import replace
+
 import torch
 
 from model.checkpoints import marian
 from model.checkpoints.load import ModelFiles, check_vocabularies, load_vocabularies
 from model.checkpoints.marian_format import MarianFile
+from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
 from model.engine import Engine
 from model.native.runtime import NativeRuntime, can_serve
@@ -12,6 +15,8 @@ from model.sequence import EngineLimits
 from model.shortlist import Shortlist
 from model.torch_runtime import TorchRuntime
 from model.transformer import EncoderDecoder
+
+CPU_ROWS = 64
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
@@ -50,7 +55,7 @@ def load_engine(
         files: Where the model lies.
         device: Where it computes.
         dtype: A precision, or `auto`.
-        limits: Of the batch.
+        limits: Of the batch; with 0 rows, as many as suit the device.
         use_shortlist: Whether output is restricted to the lexical shortlist that came along.
 
     Raises:
@@ -58,6 +63,8 @@ def load_engine(
         DeviceError: The device does not compute in that precision.
     """
     model = load_model(files, device, dtype)
+    if not limits.max_rows:
+        limits = replace(limits, max_rows=default_rows(model, limits))
     shortlist = None
     if use_shortlist and files.shortlist is not None:
         config = model.config
@@ -70,10 +77,22 @@ def load_engine(
     return new_engine(model, limits, shortlist)
 
 
+def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
+    """Rows of a batch where nobody said how many."""
+    if model.device.type == "cpu":
+        return CPU_ROWS
+    free_bytes, _ = torch.cuda.mem_get_info(model.device)
+    return fitting_rows(model, limits, free_bytes)
+
+
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """An engine with the fastest runtime that there is for the model."""
+    """An engine with the fastest runtime that there is for the model, ready to compute."""
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRuntime(model, limits, shortlist), limits)
+    if model.device.type == "cuda" and shortlist is None:
+        runtime = CudaRuntime(model, limits)
+        runtime.capture()
+        return Engine(runtime, limits)
     return Engine(TorchRuntime(model, limits, shortlist), limits)

@@ -232,23 +232,25 @@ def test_greedy_takes_the_best_token_each_time() -> None:
     assert found.tokens[-1] == EOS or len(found.tokens) == 9
 
 
-def test_greedy_without_scores_takes_what_it_is_given() -> None:
-    search = GreedySearch(DecodingOptions(), EOS, 3)
-    assert not search.needs_log_probs
-    search.append(7)
-    assert (search.is_finished, search.next_tokens) == (False, [7])
-    search.append(EOS)
-    assert search.is_finished
-    assert search.hypotheses() == [Hypothesis([7, EOS], [], None)]
-
-
 def test_the_options_choose_the_search() -> None:
-    assert isinstance(new_search(DecodingOptions(), EOS, 3), GreedySearch)
+    assert isinstance(new_search(DecodingOptions(return_scores=True), EOS, 3), GreedySearch)
     beam = new_search(DecodingOptions(beam_size=2), EOS, 3)
     assert isinstance(beam, BeamSearch)
-    assert (beam.num_rows, beam.needs_log_probs) == (2, True)
-    with pytest.raises(TypeError, match="by log-probabilities"):
-        beam.append(7)
+    assert beam.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "needs_log_probs"),
+    [
+        (DecodingOptions(), False),
+        (DecodingOptions(return_scores=True), True),
+        (DecodingOptions(beam_size=2), True),
+    ],
+)
+def test_only_scores_and_beams_need_log_probs(
+    options: DecodingOptions, needs_log_probs: bool
+) -> None:
+    assert options.needs_log_probs is needs_log_probs
 
 
 def test_an_extended_beam_leaves_the_first_as_it_was() -> None:

@@ -1,20 +1,22 @@
 """What an engine keeps through any sequence of admit, step and abort."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from model.checkpoints.build import new_engine
+from model.cuda_runtime import CudaRuntime
 from model.engine import Engine
 from model.output import ShortlistOutput
 from model.sequence import DecodingOptions, Finished, Hypothesis, Sequence
 from model.shortlist import Shortlist
+from model.torch_runtime import TorchRuntime
 from tests.tiny import (
     LIMITS,
     Family,
     assert_same_hypotheses,
     tiny_sources,
-    torch_runtime,
     translate,
 )
 
@@ -68,12 +70,15 @@ class Driver:
             assert running.sequence.id == name
             assert len(running.rows) == running.sequence.options.beam_size
             assert all(engine.owners[row] is running for row in running.rows)
-        assert torch_runtime(engine).cache.positions[engine.num_rows :].count_nonzero() == 0
-        output = torch_runtime(engine).output
-        if isinstance(output, ShortlistOutput):
-            lists = output.row_ids
-            assert all(len(ids) > 0 for ids in lists[: engine.num_rows])
-            assert all(len(ids) == 0 for ids in lists[engine.num_rows :])
+        if isinstance(engine.runtime, TorchRuntime):
+            self.check_padded_rows(engine.runtime, engine.num_rows)
+
+    def check_padded_rows(self, runtime: TorchRuntime, rows: int) -> None:
+        assert runtime.cache.positions[rows:].count_nonzero() == 0
+        if isinstance(runtime.output, ShortlistOutput):
+            lists = runtime.output.row_ids
+            assert all(len(ids) > 0 for ids in lists[:rows])
+            assert all(len(ids) == 0 for ids in lists[rows:])
 
 
 def pool_of_sequences() -> list[Sequence]:
@@ -95,8 +100,25 @@ def test_any_sequence_of_calls_leaks_no_row_and_settles_each_once(
 ) -> None:
     model, pool = family.model(max_length_factor=1.2), pool_of_sequences()
     alone = [translate(new_engine(model, LIMITS, shortlist), [s])[s.id] for s in pool]
-    engine = new_engine(model, LIMITS, shortlist)
-    driver = Driver(engine, seed, alone)
+    drive(Driver(new_engine(model, LIMITS, shortlist), seed, alone), pool)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_runtime_that_runs_ahead_gives_what_the_plain_one_gives(
+    family: Family, seed: int
+) -> None:
+    """The first seeds have greedy sequences alone, and it is always ahead; then searches too."""
+    model, pool = family.model(max_length_factor=1.2), pool_of_sequences()
+    if seed < 2:
+        pool = [Sequence(s.id, s.source) for s in pool]
+    alone = [translate(Engine(TorchRuntime(model, LIMITS), LIMITS), [s])[s.id] for s in pool]
+    limits = replace(LIMITS, max_rows=20)  # steps of 8, 16 and 24 rows
+    drive(Driver(Engine(CudaRuntime(model, limits), limits), seed, alone), pool)
+
+
+def drive(driver: Driver, pool: list[Sequence]) -> None:
+    """A hundred calls at random, and then steps until nothing is left."""
+    engine = driver.engine
     for _ in range(100):
         choice = driver.chance.random()
         if choice < 0.2 and engine.free_rows:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoints.build import new_engine
+from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
 from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
@@ -31,7 +31,7 @@ from service.messages import (
     Work,
     WorkerConfig,
 )
-from service.worker import CPU_ROWS, Worker, load_from_files, memory_bytes, warm_up
+from service.worker import Worker, load_from_files, memory_bytes, warm_up
 from tests.tiny import tiny_config, tiny_model, torch_runtime
 from tests.workers import EchoEngine, Script, ThreadWorker, until
 

@@ -1,0 +1,321 @@
+"""The runtime for GPUs, on a CPU: all but the graphs. With graphs: tests/parity/test_cuda.py."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from model.config import DecoderKind
+from model.cuda_runtime import (
+    ENCODE_TOKENS,
+    CudaRuntime,
+    fit,
+    fitting_rows,
+    sizes,
+)
+from model.engine import Engine
+from model.graphs import Graphs
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Sequence
+from model.torch_runtime import TorchRuntime
+from model.transfer import Downloads, Uploads
+from tests.tiny import (
+    Family,
+    assert_same_hypotheses,
+    forced_log_probs,
+    greedy_ids,
+    tiny_config,
+    tiny_model,
+    tiny_sources,
+    translate,
+)
+
+CPU = torch.device("cpu")
+LIMITS = EngineLimits(max_rows=40, max_source_tokens=41, max_batch_tokens=256)
+OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptions(3, 3)]
+
+
+def cuda_engine(family: Family, limits: EngineLimits = LIMITS) -> Engine:
+    return Engine(CudaRuntime(family.model(), limits), limits)
+
+
+def plain_engine(family: Family, limits: EngineLimits = LIMITS) -> Engine:
+    return Engine(TorchRuntime(family.model(), limits), limits)
+
+
+def cuda_runtime(engine: Engine) -> CudaRuntime:
+    assert isinstance(engine.runtime, CudaRuntime)
+    return engine.runtime
+
+
+# The same as the plain runtime
+
+
+def test_translations_are_those_of_the_plain_runtime(family: Family) -> None:
+    sources = tiny_sources(60)
+    targets = greedy_ids(cuda_engine(family), sources)
+    assert targets == greedy_ids(plain_engine(family), sources)
+    assert len(set(map(tuple, targets))) > 40
+
+
+def test_beams_and_scores_are_those_of_the_plain_runtime(family: Family) -> None:
+    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    found = translate(cuda_engine(family), sequences)
+    for name, hypotheses in translate(plain_engine(family), sequences).items():
+        assert_same_hypotheses(found[name], hypotheses)
+
+
+def test_log_probs_are_those_of_the_plain_runtime(family: Family) -> None:
+    """Over a target that is not the model's own: `set_tokens` decides what comes next."""
+    model, source, target = family.model(), tiny_sources(1)[0], [7, 3, 60, 5, 0]
+    found = forced_log_probs(CudaRuntime(model, LIMITS), source, target)
+    expected = forced_log_probs(TorchRuntime(model, LIMITS), source, target)
+    finite = np.isfinite(expected)
+    assert (np.isfinite(found) == finite).all()
+    assert found[finite] == pytest.approx(expected[finite], abs=1e-4)
+
+
+def test_a_model_may_start_from_a_token() -> None:
+    model = tiny_model(tiny_config(start_id=9), 44)
+    sources = tiny_sources(20)
+    found = greedy_ids(Engine(CudaRuntime(model, LIMITS), LIMITS), sources)
+    assert found == greedy_ids(Engine(TorchRuntime(model, LIMITS), LIMITS), sources)
+    assert found != greedy_ids(
+        cuda_engine(Family(DecoderKind.SSRU, model.config.norm, 44)), sources
+    )
+
+
+def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
+    engine, sources = cuda_engine(family), tiny_sources(50)
+    engine.admit([Sequence(i, source) for i, source in enumerate(sources[:40])])
+    engine.step()
+    engine.step()
+    cuda_runtime(engine).cache.memory_value.fill_(torch.nan)  # as after a step that went wrong
+    engine.clear()
+    assert greedy_ids(engine, sources) == greedy_ids(plain_engine(family), sources)
+
+
+def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
+    """They go on from where a long target left them, beside a row that starts again and again."""
+    engine, source = cuda_engine(family), tiny_sources(1)[0]
+    runtime = cuda_runtime(engine)
+    greedy_ids(engine, [[*range(2, 42), 0]] * 8)
+    with torch.inference_mode():
+        for _ in range(30):
+            runtime.enter(0, [Sequence(0, source)])
+            for _ in range(10):
+                runtime.decode(1, [])
+    assert int(runtime.cache.positions.max()) <= runtime.widths_of_targets[-1]
+    assert greedy_ids(engine, [source]) == greedy_ids(plain_engine(family), [source])
+
+
+# What graphs rely on
+
+
+def addresses(runtime: CudaRuntime) -> list[int]:
+    tensors = [
+        *vars(runtime.cache).values(),
+        runtime.tokens,
+        runtime.logits,
+        runtime.uploads.arrived,
+        runtime.model.encoder.embedding.table,
+        runtime.model.decoder.embedding.table,
+        *runtime.model.parameters(),
+    ]
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def test_what_a_graph_reads_never_moves(family: Family) -> None:
+    engine = cuda_engine(family)
+    before = addresses(cuda_runtime(engine))
+    sources = [*tiny_sources(50), [*range(2, 42), 0]]
+    translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(sources)])
+    engine.clear()
+    assert addresses(cuda_runtime(engine)) == before
+
+
+def test_what_is_captured_looks_at_no_value(family: Family) -> None:
+    """On the meta device there are none: what waits for a device to know one fails there."""
+    runtime = CudaRuntime(family.model().to("meta"), LIMITS)
+    calls = list(runtime._shapes())
+    with torch.inference_mode():
+        for function, shape in calls:
+            function(*shape)
+    assert len(calls) == len({(function.__name__, shape) for function, shape in calls})
+    assert {function.__name__ for function, _ in calls} == {"_encode", "_step", "_move"}
+
+
+def test_every_step_is_of_a_shape_that_is_captured(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = cuda_engine(family)
+    runtime = cuda_runtime(engine)
+    captured = {(function.__name__, shape) for function, shape in runtime._shapes()}
+    ran = set()
+    run = runtime.graphs.run
+
+    def noting(function: object, *shape: int) -> None:
+        ran.add((getattr(function, "__name__", ""), shape))
+        run(getattr(runtime, getattr(function, "__name__", "")), *shape)
+
+    monkeypatch.setattr(runtime.graphs, "run", noting)
+    translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(80))])
+    assert ran <= captured
+    assert len([name for name, _ in ran if name == "_step"]) >= 4
+
+
+class FakeGraph:
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def replay(self) -> None:
+        self.replays += 1
+
+
+def test_a_captured_shape_is_replayed_and_others_run() -> None:
+    calls: list[tuple[int, ...]] = []
+
+    def function(*shape: int) -> None:
+        calls.append(shape)
+
+    graphs, graph = Graphs(CPU), FakeGraph()
+    graphs.captured["function", (1, 2)] = graph  # type: ignore[assignment]
+    graphs.run(function, 1, 2)
+    graphs.run(function, 2, 1)
+    assert (graph.replays, calls) == (1, [(2, 1)])
+
+
+def test_nothing_is_captured_without_a_gpu() -> None:
+    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
+    cuda_runtime(engine).capture()
+    assert cuda_runtime(engine).graphs.captured == {}
+    assert engine.num_rows == 0
+
+
+def test_a_refused_capture_leaves_steps_without_graphs_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    graphs = Graphs(torch.device("cuda"))
+
+    def refuse(calls: object) -> None:
+        graphs.captured["function", ()] = FakeGraph()  # type: ignore[assignment]
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "_capture", refuse)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: torch.no_grad())
+    graphs.capture([])
+    assert graphs.captured == {}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "not permitted" in caplog.text
+
+
+# Batches of newcomers
+
+
+def encoded(limits: EngineLimits, lengths: list[int]) -> list[BatchStats]:
+    """One for each batch in which sources of these lengths are encoded."""
+    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), limits), limits)
+    engine.admit([Sequence(i, [5] * (n - 1) + [0]) for i, n in enumerate(lengths)])
+    return engine.drain_stats()
+
+
+WIDE = EngineLimits(max_rows=256, max_source_tokens=128, max_batch_tokens=4096)
+
+
+def test_a_few_newcomers_share_a_batch_whatever_their_lengths() -> None:
+    (stats,) = encoded(WIDE, [*[8] * 12, 90, 40])
+    assert (stats.phase, stats.rows, stats.tokens) == ("encode", 14, 96 + 130)
+    assert stats.tokens + stats.padding_tokens == 16 * 96
+
+
+def test_many_are_not_padded_to_the_longest() -> None:
+    first, second = encoded(WIDE, [*[30] * 60, *[120] * 5])
+    assert first.rows + second.rows == 65
+    assert first.rows - 5 == ENCODE_TOKENS // (128 - 32)
+    assert second.padding_tokens < second.tokens
+
+
+def test_batches_keep_to_the_token_budget() -> None:
+    limits = replace(WIDE, max_batch_tokens=256)
+    found = encoded(limits, [120, 4, 5, 4, 128, 6, 5, 4, 4, 5, 6, 7])
+    assert sum(stats.rows for stats in found) == 12
+    assert all(stats.tokens + stats.padding_tokens <= 256 for stats in found)
+
+
+def test_a_source_beyond_the_token_budget_is_encoded_alone() -> None:
+    assert [stats.rows for stats in encoded(replace(WIDE, max_batch_tokens=64), [128] * 2)] == [
+        1,
+        1,
+    ]
+
+
+def test_figures_count_the_rows_computed_for_nothing() -> None:
+    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
+    engine.admit([Sequence(i, [5, 6, 7, 0]) for i in range(9)])
+    engine.step()
+    engine.step()
+    decode = [stats for stats in engine.drain_stats() if stats.phase == "decode"]
+    assert [(stats.rows, stats.padding_tokens) for stats in decode] == [(9, 7)]
+
+
+# Sizes
+
+
+def test_sizes_double_and_then_come_halves() -> None:
+    assert sizes(8, 1024, halves_from=256) == [8, 16, 32, 64, 128, 256, 384, 512, 768, 1024]
+    assert sizes(32, 128, halves_from=64) == [32, 64, 96, 128]
+    assert sizes(32, 392) == [32, 64, 128, 256, 392]
+    assert sizes(8, 8) == [8]
+    assert sizes(32, 40) == [32, 40]
+    assert sizes(1, 1, halves_from=16) == [1]
+
+
+def test_the_next_larger_size_is_taken() -> None:
+    assert [fit([8, 16, 40], wanted) for wanted in (1, 8, 9, 17, 40)] == [8, 8, 16, 40, 40]
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "rows"), [(80.0, 1024), (1.0, 64), (0.0, 64)], ids=["large", "small", "none"]
+)
+def test_rows_where_nobody_said_follow_the_memory(free_gib: float, rows: int) -> None:
+    config = tiny_config(d_model=512, num_heads=8, decoder=DecoderKind.SELF_ATTENTION)
+    model = tiny_model(replace(config, decoder_layers=6), 0)
+    assert fitting_rows(model, EngineLimits(), int(free_gib * 2**30)) == rows
+
+
+def test_rows_take_a_quarter_of_the_memory_at_most() -> None:
+    model = tiny_model(tiny_config(), 0)
+    rows = fitting_rows(model, LIMITS, 2**24)
+    limits = replace(LIMITS, max_rows=rows)
+    assert 64 < rows < 1024
+    assert CudaRuntime(model, limits).cache.num_bytes <= 2**22
+    assert CudaRuntime(model, replace(limits, max_rows=3 * rows)).cache.num_bytes > 2**22
+
+
+# Transfers
+
+
+def test_uploads_arrive_side_by_side_through_more_than_all_slots() -> None:
+    uploads = Uploads(6, CPU, slots=2)
+    for number in range(5):
+        uploads.send(np.array([[number, 1], [2, 3]]), np.array([number]))
+        assert uploads.arrived.tolist() == [number, 1, 2, 3, number, 0]
+
+
+def test_what_was_fetched_stays_until_as_many_more_were() -> None:
+    downloads = Downloads(4, CPU, slots=3)
+    slots = [downloads.fetch(torch.tensor([number, number])) for number in range(3)]
+    assert [slot.numbers[:2].tolist() for slot in slots] == [[0, 0], [1, 1], [2, 2]]
+    assert downloads.fetch(torch.tensor([9])) is slots[0]
+
+
+def test_the_outcome_of_a_step_outlives_the_next_ones() -> None:
+    """The engine may keep it; its slot is written again."""
+    runtime = CudaRuntime(tiny_model(tiny_config(), 0), LIMITS)
+    with torch.inference_mode():
+        runtime.enter(0, [Sequence(0, [5, 6, 0])])
+        first = runtime.decode(1, []).wait()
+        best = first.best.copy()
+        for _ in range(6):
+            runtime.decode(1, []).wait()
+    assert first.best.tolist() == best.tolist()

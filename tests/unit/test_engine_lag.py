@@ -1,0 +1,169 @@
+"""The engine over a runtime that runs ahead of it: no token ever reaches another sequence."""
+
+import random
+from collections.abc import Sequence as SequenceOf
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+
+from model.engine import Engine
+from model.runtime import Decoded, Pending, Runtime, Scores
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
+from model.shortlist import Ids
+from model.transformer import EncoderDecoder
+from tests.tiny import tiny_config
+
+VOCAB = 1000
+LIMITS = EngineLimits(max_rows=12, max_source_tokens=10)
+CONFIG = tiny_config(source_vocab_size=VOCAB, target_vocab_size=VOCAB, max_length_factor=2.0)
+NOBODY = (0, 0, 0)
+
+
+def expected(source: list[int]) -> list[int]:
+    """The one target of a source: its first id is a name, its second how long the target is."""
+    name, length = source[:2]
+    tokens = [token(name, place, length) for place in range(length)]
+    return tokens[: CONFIG.max_target_tokens(len(source))]
+
+
+def token(name: int, place: int, length: int) -> int:
+    """Another for each name and place; EOS in the last."""
+    return 0 if place == length - 1 else 2 + (name * 37 + place) % (VOCAB - 2)
+
+
+class AheadRuntime:
+    """Computes at once and tells late. It is enough to have each row say who it is and how far.
+
+    Rows that have ended go on, as on a GPU, until they are told to leave.
+    """
+
+    def __init__(self, lag: int) -> None:
+        self.lag = lag
+        self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows = [NOBODY] * LIMITS.max_rows
+        self.under_way: list[Pending] = []
+
+    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
+        for sequence in sequences:
+            for _ in range(sequence.options.beam_size):
+                assert self.rows[row] == NOBODY
+                self.rows[row] = (sequence.source[0], 0, sequence.source[1])
+                row += 1
+        return []
+
+    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Pending:
+        assert NOBODY not in self.rows[:rows]
+        assert set(self.rows[rows:]) <= {NOBODY}
+        best = np.array([token(*state) for state in self.rows[:rows]])
+        self.rows[:rows] = [(name, place + 1, length) for name, place, length in self.rows[:rows]]
+        scores = [Scores(self.log_probs(best[group]), np.arange(VOCAB)) for group in scored]
+        pending = Late(self, Decoded(best, scores))
+        self.under_way.append(pending)
+        return pending
+
+    def log_probs(self, best: Ids) -> torch.Tensor:
+        certain = torch.full((len(best), VOCAB), -20.0)
+        certain[range(len(best)), best] = -0.1
+        return certain
+
+    def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
+        assert len(rows) == len(tokens)
+
+    def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
+        moved = [self.rows[row] for row in source]
+        for row, state in zip(target, moved, strict=True):
+            assert not is_same_source or state[0] == self.rows[row][0]
+            self.rows[row] = state
+
+    def leave(self, first: int, end: int) -> None:
+        self.rows[first:end] = [NOBODY] * (end - first)
+
+
+class Late:
+    """Waited for once at most, and in the order of the steps; some concern nobody by then."""
+
+    def __init__(self, runtime: AheadRuntime, decoded: Decoded) -> None:
+        self.runtime = runtime
+        self.decoded = decoded
+
+    def wait(self) -> Decoded:
+        index = self.runtime.under_way.index(self)
+        del self.runtime.under_way[: index + 1]
+        return self.decoded
+
+
+def new_source(chance: random.Random, name: int) -> list[int]:
+    """Some targets end at the limit of twice the source, some with EOS before."""
+    source = [2 + name % (VOCAB - 2), chance.randint(1, 24)]
+    return [*source, *([5] * chance.randint(0, 7)), 0]
+
+
+OPTIONS = [DecodingOptions()] * 6 + [DecodingOptions(return_scores=True), DecodingOptions(3, 1)]
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("has_searches", [False, True], ids=["greedy", "searches too"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_token_reaches_another_sequence(lag: int, has_searches: bool, seed: int) -> None:
+    chance = random.Random(seed)
+    engine = Engine(cast("Runtime", AheadRuntime(lag)), LIMITS)
+    sources: dict[int, list[int]] = {}
+    ended: set[int] = set()
+    most_under_way = 0
+
+    def settle(results: list[Finished]) -> None:
+        for result in results:
+            assert result.id not in ended
+            assert result.hypotheses[0].tokens == expected(sources[result.id])
+            ended.add(result.id)
+
+    for _ in range(400):
+        choice = chance.random()
+        options = chance.choice(OPTIONS[: None if has_searches else 6])
+        if choice < 0.4 and options.beam_size <= engine.free_rows:
+            name = len(sources)
+            sources[name] = new_source(chance, name)
+            engine.admit([Sequence(name, sources[name], options)])
+        elif choice < 0.5 and engine.running:
+            name = chance.choice(list(engine.running))
+            assert engine.abort(name)
+            ended.add(name)
+        else:
+            settle(engine.step())
+            most_under_way = max(most_under_way, len(engine.steps))
+        assert engine.num_rows == sum(len(running.rows) for running in engine.running.values())
+    while engine.num_rows:
+        settle(engine.step())
+    assert ended == set(sources)
+    assert len(sources) > 80
+    assert most_under_way == lag
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_target_is_known_after_its_tokens_and_the_lag(lag: int) -> None:
+    engine = Engine(cast("Runtime", AheadRuntime(lag)), LIMITS)
+    engine.admit([Sequence(0, [7, 4, 5, 0])])
+    results = [engine.step() for _ in range(4 + lag)]
+    assert [len(result) for result in results] == [0] * (3 + lag) + [1]
+    assert not engine.steps
+    assert engine.step() == []
+
+
+def test_a_search_sees_every_step_before_the_next() -> None:
+    """While one is in the batch the engine waits for each step; before and after it does not."""
+    engine = Engine(cast("Runtime", AheadRuntime(1)), LIMITS)
+    engine.admit([Sequence(0, [7, 9, 5, 5, 5, 0])])
+    engine.step()
+    assert len(engine.steps) == 1
+    engine.admit([Sequence(1, [8, 2, 5, 0], DecodingOptions(return_scores=True))])
+    assert engine.step() == []
+    assert len(engine.steps) == 0
+    (result,) = engine.step()
+    assert result.hypotheses[0].tokens == expected([8, 2, 5, 0])
+    engine.step()
+    assert len(engine.steps) == 1
