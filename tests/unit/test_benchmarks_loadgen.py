@@ -123,7 +123,7 @@ def test_open_loop_counts_what_no_client_was_free_for(load: Run) -> None:
         late.wait(30)
         return reply_bytes(200, body)
 
-    report = figures(load(answer, "--clients", "1", "--seconds", "0.2", "--rate", "100"))
+    report = figures(load(answer, "--clients", "1", "--seconds", "0.195", "--rate", "100"))
     timer.join()
     assert report["requests"] == 1
     assert report["errors"] == {"unsent": 19}
