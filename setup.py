@@ -7,7 +7,7 @@ import platform
 
 from setuptools import Extension, setup
 
-FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=default"]
+FLAGS = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
 INSTRUCTION_SETS = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512vnni": [

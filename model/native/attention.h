@@ -60,20 +60,36 @@ inline float exponentials(float* scores, int keys, int width, float scale) {
     return sum(total);
 }
 
-// The mean of values (keys, head_dim), which lie `stride` apart, weighted for R queries.
+// The mean of values (keys, head_dim), which lie `stride` apart, weighted for R queries; H
+// vectors of each at once.
+template <int R, int H, class Load>
+inline void weigh_block(const float* weights, int width, const float* totals, int keys,
+                        size_t stride, Load load_values, float* out, size_t out_stride) {
+    Floats acc[R][H];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < H; h++) acc[r][h] = spread(0.0f);
+    for (int j = 0; j < keys; j++) {
+        Floats value[H];
+        for (int h = 0; h < H; h++) value[h] = load_values(j * stride + h * LANES);
+        for (int r = 0; r < R; r++) {
+            Floats weight = spread(weights[(size_t)r * width + j]);
+            for (int h = 0; h < H; h++) acc[r][h] = fma(weight, value[h], acc[r][h]);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < H; h++)
+            store(out + r * out_stride + h * LANES, acc[r][h] * spread(1.0f / totals[r]));
+}
+
 template <int R, class Load>
 inline void weigh(const float* weights, int width, const float* totals, int keys, int head_dim,
                   size_t stride, Load load_values, float* out, size_t out_stride) {
-    for (int d = 0; d < head_dim; d += LANES) {
-        Floats acc[R];
-        for (int r = 0; r < R; r++) acc[r] = spread(0.0f);
-        for (int j = 0; j < keys; j++) {
-            Floats value = load_values(j * stride + d);
-            for (int r = 0; r < R; r++)
-                acc[r] = fma(spread(weights[(size_t)r * width + j]), value, acc[r]);
-        }
-        for (int r = 0; r < R; r++) store(out + r * out_stride + d, acc[r] * spread(1.0f / totals[r]));
-    }
+    int d = 0;
+    auto part = [&](size_t i) { return load_values(i + d); };
+    for (; d + 2 * LANES <= head_dim; d += 2 * LANES)
+        weigh_block<R, 2>(weights, width, totals, keys, stride, part, out + d, out_stride);
+    for (; d < head_dim; d += LANES)
+        weigh_block<R, 1>(weights, width, totals, keys, stride, part, out + d, out_stride);
 }
 
 // Every head of a sentence attends from each of its tokens to all of them.

@@ -286,6 +286,7 @@ static int guarded(Work work) {
 }
 
 extern "C" {
+#pragma GCC visibility push(default)
 
 int regard_is_supported() { return regard::is_supported(); }
 
@@ -320,4 +321,6 @@ int regard_batch_copy(Batch* batch, int count, const int32_t* from, const int32_
 }
 
 void regard_batch_leave(Batch* batch, int first) { batch->leave(first); }
+
+#pragma GCC visibility pop
 }

@@ -107,14 +107,13 @@ public:
         in = spec.in;
         out += spec.out;
         bias.resize(out, 0.0f);
-        factor.resize(out);
-        correction.resize(out);
+        start.resize(out);
+        factors.resize(out / PANEL, 1.0f / spec.multiplier);
         for (int n = 0; n < spec.out; n++) {
             const int8_t* row = spec.values + (size_t)n * in;
             int32_t total = 0;
             for (int k = 0; k < in; k++) total += row[k];
-            correction[first + n] = SHIFT * total;
-            factor[first + n] = 1.0f / spec.multiplier;
+            start[first + n] = -SHIFT * total;
             if (spec.bias) bias[first + n] = spec.bias[n];
         }
         pack(spec, first);
@@ -130,8 +129,9 @@ public:
 
 private:
     Buffer<int8_t> weights;  // (out / 64, in / 4, 64, 4)
-    std::vector<float> bias, factor;
-    std::vector<int32_t> correction;
+    std::vector<float> bias;
+    std::vector<float> factors;  // what one step of a weight is worth, a panel
+    std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
 
     void pack(const MatrixSpec& spec, int first) {
         Buffer<int8_t> grown;
@@ -149,27 +149,33 @@ private:
 
     void tile(const Quantized& x, int first, int left, int n, const int8_t* panel, float* y,
               Activation activation) const {
-        alignas(64) int32_t sums[TILE_ROWS * PANEL];
-        const uint8_t* a = x.values.get() + (size_t)first * in;
-        int rows = std::min(left, TILE_ROWS);
-        switch (rows) {
-            case 1: multiply_tile<1>(a, in, in, panel, sums); break;
-            case 2: multiply_tile<2>(a, in, in, panel, sums); break;
-            case 3: multiply_tile<3>(a, in, in, panel, sums); break;
-            case 4: multiply_tile<4>(a, in, in, panel, sums); break;
-            case 5: multiply_tile<5>(a, in, in, panel, sums); break;
-            default: multiply_tile<6>(a, in, in, panel, sums);
+        switch (activation) {
+            case NONE: return tile_of<NONE>(x, first, left, n, panel, y);
+            case RELU: return tile_of<RELU>(x, first, left, n, panel, y);
+            case SWISH: return tile_of<SWISH>(x, first, left, n, panel, y);
         }
-        for (int r = 0; r < rows; r++) {
-            Floats step = spread(x.steps.get()[first + r]);
-            float* to = y + (size_t)(first + r) * out + n;
-            for (int j = 0; j < PANEL; j += LANES) {
-                Floats v = to_floats(load(sums + r * PANEL + j) - load(&correction[n + j]));
-                v = fma(v * step, load(&factor[n + j]), load(&bias[n + j]));
-                if (activation == RELU) v = max(v, spread(0.0f));
-                if (activation == SWISH) v = v * sigmoid(v);
-                store(to + j, v);
-            }
+    }
+
+    template <Activation A>
+    void tile_of(const Quantized& x, int first, int left, int n, const int8_t* panel,
+                 float* y) const {
+        const uint8_t* a = x.values.get() + (size_t)first * in;
+        const float* steps = x.steps.get() + first;
+        float* to = y + (size_t)first * out + n;
+        float factor = factors[n / PANEL];
+        auto finish = [&](int r, int j, Ints sums) {
+            Floats v = fma(to_floats(sums), spread(steps[r] * factor), load(&bias[n + j]));
+            if (A == RELU) v = max(v, spread(0.0f));
+            if (A == SWISH) v = v * sigmoid(v);
+            store(to + (size_t)r * out + j, v);
+        };
+        switch (std::min(left, TILE_ROWS)) {
+            case 1: return multiply_tile<1>(a, in, in, panel, &start[n], finish);
+            case 2: return multiply_tile<2>(a, in, in, panel, &start[n], finish);
+            case 3: return multiply_tile<3>(a, in, in, panel, &start[n], finish);
+            case 4: return multiply_tile<4>(a, in, in, panel, &start[n], finish);
+            case 5: return multiply_tile<5>(a, in, in, panel, &start[n], finish);
+            default: return multiply_tile<6>(a, in, in, panel, &start[n], finish);
         }
     }
 };

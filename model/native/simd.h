@@ -79,38 +79,40 @@ inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "vm"(w));
 }
 
-// sums[r][n] = Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs.
-// Each sum has a name of its own, so that the compiler keeps all 24 in registers.
+// start[n] + Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs, handed to
+// finish(r, n, sums) sixteen at a time. Each sum has a name of its own, so that the compiler keeps
+// all 24 in registers.
 #define REGARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define REGARD_CLEAR(r) __m512i s##r##0 = zero, s##r##1 = zero, s##r##2 = zero, s##r##3 = zero;
-#define REGARD_ADD(r)                                                     \
-    if constexpr (R > r) {                                                \
-        __m512i x = _mm512_set1_epi32(four_bytes(a + r * stride + k));    \
-        add_products(s##r##0, x, w0);                                     \
-        add_products(s##r##1, x, w1);                                     \
-        add_products(s##r##2, x, w2);                                     \
-        add_products(s##r##3, x, w3);                                     \
+#define REGARD_START(r) __m512i s##r##0 = b0, s##r##1 = b1, s##r##2 = b2, s##r##3 = b3;
+#define REGARD_ADD(r)                                                  \
+    if constexpr (R > r) {                                             \
+        __m512i x = _mm512_set1_epi32(four_bytes(a + r * stride + k)); \
+        add_products(s##r##0, x, w0);                                  \
+        add_products(s##r##1, x, w1);                                  \
+        add_products(s##r##2, x, w2);                                  \
+        add_products(s##r##3, x, w3);                                  \
     }
-#define REGARD_STORE(r)                                          \
-    if constexpr (R > r) {                                       \
-        _mm512_storeu_si512(sums + r * PANEL, s##r##0);          \
-        _mm512_storeu_si512(sums + r * PANEL + 16, s##r##1);     \
-        _mm512_storeu_si512(sums + r * PANEL + 32, s##r##2);     \
-        _mm512_storeu_si512(sums + r * PANEL + 48, s##r##3);     \
+#define REGARD_FINISH(r)              \
+    if constexpr (R > r) {            \
+        finish(r, 0, (Ints)s##r##0);  \
+        finish(r, 16, (Ints)s##r##1); \
+        finish(r, 32, (Ints)s##r##2); \
+        finish(r, 48, (Ints)s##r##3); \
     }
 
-template <int R>
+template <int R, class Finish>
 inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8_t* panel,
-                          int32_t* sums) {
+                          const int32_t* start, Finish finish) {
     static_assert(R <= TILE_ROWS && TILE_ROWS == 6 && PANEL == 64);
-    const __m512i zero = _mm512_setzero_si512();
-    REGARD_EACH_ROW(REGARD_CLEAR)
+    __m512i b0 = _mm512_loadu_si512(start), b1 = _mm512_loadu_si512(start + 16);
+    __m512i b2 = _mm512_loadu_si512(start + 32), b3 = _mm512_loadu_si512(start + 48);
+    REGARD_EACH_ROW(REGARD_START)
     for (int k = 0; k < depth; k += 4, panel += 4 * PANEL) {
         __m512i w0 = _mm512_loadu_si512(panel), w1 = _mm512_loadu_si512(panel + 64);
         __m512i w2 = _mm512_loadu_si512(panel + 128), w3 = _mm512_loadu_si512(panel + 192);
         REGARD_EACH_ROW(REGARD_ADD)
     }
-    REGARD_EACH_ROW(REGARD_STORE)
+    REGARD_EACH_ROW(REGARD_FINISH)
 }
 
 // The products of two rows, not yet summed over the lanes.
@@ -217,12 +219,13 @@ inline __m256i add_products(__m256i acc, __m256i magnitude, __m256i a, __m256i w
     return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-template <int R>
+template <int R, class Finish>
 inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8_t* panel,
-                          int32_t* sums) {
+                          const int32_t* start, Finish finish) {
+    alignas(64) int32_t sums[R * PANEL];
     for (int j = 0; j < PANEL; j += 8) {
         __m256i acc[R];
-        for (int r = 0; r < R; r++) acc[r] = _mm256_setzero_si256();
+        for (int r = 0; r < R; r++) acc[r] = _mm256_loadu_si256((const __m256i*)(start + j));
         const int8_t* weights = panel + 4 * j;
         for (int k = 0; k < depth; k += 4, weights += 4 * PANEL) {
             __m256i w = _mm256_loadu_si256((const __m256i*)weights);
@@ -233,6 +236,8 @@ inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8
         }
         for (int r = 0; r < R; r++) _mm256_storeu_si256((__m256i*)(sums + r * PANEL + j), acc[r]);
     }
+    for (int r = 0; r < R; r++)
+        for (int j = 0; j < PANEL; j += LANES) finish(r, j, load(sums + r * PANEL + j));
 }
 
 typedef __m256i Products;
