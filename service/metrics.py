@@ -11,12 +11,12 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
 )
 
 from model.sequence import BatchStats
+from service.histogram import Histogram
 
 TASKS = ("translate", "detect")
 LANES = ("interactive", "bulk")
@@ -42,7 +42,7 @@ TOKENS = tuple(float(2**n) for n in range(16))
 RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 
 
-Metric = TypeVar("Metric", Counter, Gauge, Histogram)
+Metric = TypeVar("Metric", Counter, Gauge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Metrics:
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
-        return Histogram(f"regard_{name}", text, labels, buckets=buckets, registry=self.registry)
+        return Histogram(f"regard_{name}", text, labels, buckets, self.registry)
 
     def _make_requests(self) -> None:
         kind = ("task", "model")
@@ -255,9 +255,9 @@ class Metrics:
         self.series(self.requests, *kind, ended.outcome).inc()
         self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
         status_class = f"{ended.status // 100}xx"
-        self.series(self.request_duration, *kind, status_class).observe(ended.seconds)
+        self.request_duration.labels(*kind, status_class).observe(ended.seconds)
         for stage, seconds in ended.stages.items():
-            self.series(self.stage_duration, *kind, stage).observe(seconds)
+            self.stage_duration.labels(*kind, stage).observe(seconds)
         for name, count in ended.num_cut.items():
             self.series(self.truncated_inputs, ended.task, name).inc(count)
 
@@ -274,7 +274,7 @@ class Metrics:
             (self.target_tokens, "target", 1),
         ):
             tokens = [each[side] for each in lengths]
-            series = self.series(metric, *kind)
+            series = metric.labels(*kind)
             for number in tokens:
                 series.observe(number)
             self.series(self.tokens, *kind, total).inc(sum(tokens))
@@ -283,11 +283,11 @@ class Metrics:
         """Counts one call of a model."""
         kind = ("translate", model)
         self.series(self.batches, *kind, stats.phase).inc()
-        self.series(self.batch_rows, *kind, stats.phase).observe(stats.rows)
-        self.series(self.batch_tokens, *kind, stats.phase).observe(stats.tokens)
+        self.batch_rows.labels(*kind, stats.phase).observe(stats.rows)
+        self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens)
         computed = stats.tokens + stats.padding_tokens
         ratio = stats.padding_tokens / computed if computed else 0.0
-        self.series(self.batch_padding_ratio, *kind).observe(ratio)
+        self.batch_padding_ratio.labels(*kind).observe(ratio)
         self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens)
 
     def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
