@@ -14,7 +14,7 @@ constexpr float NEVER = -INFINITY;
 // Scores of R queries against V vectors of keys; keys are (head_dim, width), the width a multiple
 // of LANES.
 template <int R, int V, class Load>
-inline void score_block(const float* query, size_t query_stride, int head_dim, Load load_keys,
+inline __attribute__((always_inline)) void score_block(const float* query, size_t query_stride, int head_dim, Load load_keys,
                         float* scores, int width) {
     Floats acc[R][V];
     for (int r = 0; r < R; r++)
@@ -45,25 +45,34 @@ inline void score(const float* query, size_t query_stride, int head_dim, Load lo
     }
 }
 
-// Scores to exponentials in place; the sum that they are to be divided by.
-inline float exponentials(float* scores, int keys, int width, float scale) {
-    for (int j = keys; j < width; j++) scores[j] = NEVER;
-    Floats top = spread(NEVER), total = spread(0.0f);
-    for (int j = 0; j < width; j += LANES) top = max(top, load(scores + j));
-    top = spread(largest(top) * scale);
-    for (int j = 0; j < width; j += LANES) {
-        Floats e = exp(fma(load(scores + j), spread(scale), -top));
-        store(scores + j, e);
+// R rows of scores to exponentials in place; the sums that they are to be divided by.
+template <int R>
+inline void exponentials(float* scores, int keys, int width, float scale, float* totals) {
+    Floats top[R], total[R];
+    for (int r = 0; r < R; r++) {
+        float* row = scores + (size_t)r * width;
+        for (int j = keys; j < width; j++) row[j] = NEVER;
+        top[r] = load(row);
+        for (int j = LANES; j < width; j += LANES) top[r] = max(top[r], load(row + j));
     }
-    for (int j = keys; j < width; j++) scores[j] = 0.0f;
-    for (int j = 0; j < width; j += LANES) total = total + load(scores + j);
-    return sum(total);
+    for (int r = 0; r < R; r++) top[r] = spread(largest(top[r]) * scale);
+    for (int r = 0; r < R; r++) {
+        float* row = scores + (size_t)r * width;
+        total[r] = spread(0.0f);
+        for (int j = 0; j < width; j += LANES) {
+            Floats e = exp(fma(load(row + j), spread(scale), -top[r]));
+            store(row + j, e);
+            total[r] = total[r] + e;
+        }
+    }
+    // What lies beyond the keys has become e^-87, which no sum of a row notices.
+    for (int r = 0; r < R; r++) totals[r] = sum(total[r]);
 }
 
 // The mean of values (keys, head_dim), which lie `stride` apart, weighted for R queries; H
 // vectors of each at once.
 template <int R, int H, class Load>
-inline void weigh_block(const float* weights, int width, const float* totals, int keys,
+inline __attribute__((always_inline)) void weigh_block(const float* weights, int width, const float* totals, int keys,
                         size_t stride, Load load_values, float* out, size_t out_stride) {
     Floats acc[R][H];
     for (int r = 0; r < R; r++)
@@ -130,8 +139,7 @@ private:
         auto load_values = [&](size_t i) { return load(projected + 2 * d_model + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
         score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
-        for (int r = 0; r < R; r++)
-            totals[r] = exponentials(scores + (size_t)r * width, length, width, scale);
+        exponentials<R>(scores, length, width, scale, totals);
         weigh<R>(scores, width, totals, length, head_dim, stride, load_values,
                  out + (size_t)first * d_model, d_model);
     }
@@ -176,7 +184,8 @@ struct Memory {
             auto load_keys = [&](size_t i) { return load_half(key + i); };
             auto load_values = [&](size_t i) { return load_half(value + i); };
             score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
-            float total = exponentials(scores, length, width, scale);
+            float total;
+            exponentials<1>(scores, length, width, scale, &total);
             weigh<1>(scores, width, &total, length, head_dim, head_dim, load_values,
                      out + h * head_dim, 0);
         }

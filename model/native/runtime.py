@@ -36,6 +36,9 @@ ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 PANEL = 64
 LANES = 16
 
+NOTHING = (0, None, None, 0)
+"""No row's logits are wanted."""
+
 ENCODE_TOKENS = 1024
 """Tokens encoded in one call: more would only take more memory, 6 kB each."""
 
@@ -91,6 +94,7 @@ class NativeRuntime:
         # The batch reads the packed weights until it is deleted: the finaliser keeps them.
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
+        self.places = address(self.tokens), address(self.tokens)  # read, and then written
         self.sources: list[list[int]] = [[]] * rows
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
@@ -127,25 +131,17 @@ class NativeRuntime:
 
     def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Ready:
         """One more token for each row."""
+        if not scored:
+            check(self.library.batch_decode(self.batch, rows, *self.places, *NOTHING))
+            return Ready(Decoded(self.tokens[:rows].astype(np.int64)))
         groups = [self._candidates(self.sources[group[0]]) for group in scored]
         wanted = int32([row for group in scored for row in group])
         stride = max((len(ids) for ids in groups), default=0)
         logits = np.empty((len(wanted), stride), np.float32)
-        best = np.empty(rows, np.int32)
-        check(
-            self.library.batch_decode(
-                self.batch,
-                rows,
-                address(self.tokens),
-                address(best),
-                len(wanted),
-                address(wanted),
-                address(logits),
-                stride,
-            )
-        )
-        self.tokens[:rows] = best
-        return Ready(Decoded(best.astype(np.int64), log_probs(logits, scored, groups)))
+        wishes = (len(wanted), address(wanted), address(logits), stride)
+        check(self.library.batch_decode(self.batch, rows, *self.places, *wishes))
+        best = self.tokens[:rows].astype(np.int64)
+        return Ready(Decoded(best, log_probs(logits, scored, groups)))
 
     def _candidates(self, source: list[int]) -> Ids:
         return self.every_id if self.shortlist is None else self.shortlist.ids(source)
