@@ -175,7 +175,7 @@ def built_in(args: argparse.Namespace, result: Result) -> None:
         result.notes.append(f"the built-in model was left out: {error}")
         return
     lines = read_lines(args.source)[: 8 if args.smoke else None]
-    for rows in (4,) if args.smoke else (64, 256):
+    for rows in (4,) if args.smoke else (256, 1024, 2048):
         dtype = args.dtype or "auto"
         options = ours.EngineOptions(files, args.device, dtype, rows, refill=max(1, rows // 4))
         engine, vocabularies = ours.load(options), load_vocabularies(files)

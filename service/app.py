@@ -84,7 +84,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     app.state.services = services
     # What is asked for most goes past FastAPI, which only describes it: dependencies, stacks of
     # contexts and nested routers cost as much as all of our own work on a short text.
-    app.router.routes.append(Route("/translate", translate.translate, methods=["POST"]))
+    app.router.routes.insert(0, Route("/translate", translate.translate, methods=["POST"]))
     for module in (translate, languages, models, health):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)
@@ -113,4 +113,5 @@ def http_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=False,  # a request line would carry the text of a query
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
         server_header=False,
+        proxy_headers=False,  # nothing here asks who the client is
     )

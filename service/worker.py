@@ -4,7 +4,6 @@ It runs in a process of its own (`python -m service.worker FD`) and imports noth
 test may run the same class in a thread, over a socket pair.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -25,6 +24,7 @@ from model.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence
 from service.channel import Channel
+from service.machine import freeze_heap
 from service.messages import (
     Abort,
     Done,
@@ -130,9 +130,7 @@ class Worker:
             resident.append(
                 ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)
             )
-        # What is loaded stays: the collector need not look through it again and again.
-        gc.collect()
-        gc.freeze()
+        freeze_heap()
         self.channel.send(Ready(resident))
 
     @property

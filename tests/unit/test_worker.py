@@ -1,6 +1,7 @@
 """The worker at the end of a socket, with engines that echo (tests/workers.py says why)."""
 
 import logging
+import math
 import signal
 import socket
 import sys
@@ -8,12 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
 
 from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
+from model.engine import Engine
 from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service import worker as worker_module
@@ -31,7 +35,14 @@ from service.messages import (
     Work,
     WorkerConfig,
 )
-from service.worker import Worker, load_from_files, memory_bytes, warm_up
+from service.worker import (
+    HOLD_ROWS,
+    HOLD_STEPS,
+    Worker,
+    load_from_files,
+    memory_bytes,
+    warm_up,
+)
 from tests.tiny import tiny_config, tiny_model, torch_runtime
 from tests.workers import EchoEngine, Script, ThreadWorker, until
 
@@ -342,6 +353,36 @@ def test_memory_is_that_of_this_process() -> None:
     memory = memory_bytes()
     assert 10_000_000 < memory["resident"] < 100_000_000_000
     assert ("peak" in memory) == torch.cuda.is_available()
+
+
+class Sent:
+    """In place of a channel: what a worker would have sent."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    def send(self, report: Report) -> None:
+        self.reports.append(report)
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(HOLD_ROWS - 1, 1), (HOLD_ROWS, HOLD_STEPS + 1)])
+def test_results_wait_a_few_steps_for_others_beside_a_full_batch(rows: int, steps: int) -> None:
+    """No thread and no engine: only how many rows are in use decides."""
+    sent = Sent()
+    worker = Worker(cast("Channel", sent))
+    worker.engines["en-pt"] = cast(
+        "Engine", SimpleNamespace(num_rows=rows, stats=[], drain_stats=list)
+    )
+    worker.last_report = math.inf  # figures are not due
+    for number in range(steps):
+        assert not sent.reports
+        worker.done.append(Done(number, []))
+        worker._report()
+    (report,) = sent.reports
+    assert [done.id for done in report.done] == list(range(steps))
+    assert not worker.done
+    worker._report()
+    assert len(sent.reports) == 1
 
 
 @pytest.mark.parametrize("max_rows", [1, 6])
