@@ -72,6 +72,10 @@ class Shortlist:
         rises = int(offsets.max()) == num_candidates and np.all(offsets[1:] >= offsets[:-1])
         if not rises:
             raise CheckpointFormatError(f"{path.name} has offsets that do not rise to its end")
+        if not num_frequent:
+            raise CheckpointFormatError(
+                f"{path.name} has no ids for all sentences: one could be left without any"
+            )
         if max(num_frequent, 1 + int(lists.max(initial=0))) > target_vocab_size:
             raise CheckpointFormatError(
                 f"{path.name} has ids beyond the vocabulary of {target_vocab_size}"
