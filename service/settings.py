@@ -74,7 +74,7 @@ class Settings(BaseSettings):
         description="How long SIGTERM waits for requests already admitted.",
     )
     worker_timeout_seconds: float = Field(
-        60.0,
+        20.0,
         gt=0,
         allow_inf_nan=False,
         description="A device worker that has work and says nothing for so long is replaced.",
