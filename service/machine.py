@@ -10,7 +10,7 @@ MAX_HTTP_WORKERS = 8
 
 YOUNG_OBJECTS = 20_000
 """A collection is due after so many new objects, not after 700: requests under way are some
-thousands, and looking through them again and again took 5 % of the time."""
+thousands, and looking through them again and again took some 4 % of the time."""
 
 
 def freeze_heap() -> None:
