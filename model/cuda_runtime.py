@@ -23,6 +23,7 @@ from model.graphs import Function, Graphs, Shape
 from model.output import FullOutput
 from model.runtime import Decoded, Pending, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
+from model.shortlist import Ids
 from model.transfer import Downloads, Slot, Uploads
 from model.transformer import NO_TOKEN, Decoder, Encoder, EncoderDecoder
 
@@ -69,7 +70,7 @@ class Late:
     def wait(self) -> Decoded:
         """Its outcome."""
         self.slot.wait()
-        return Decoded(self.slot.numbers[: self.rows].copy(), padding_rows=self.padding_rows)
+        return Decoded(self.slot.numbers[: self.rows, None].copy(), padding_rows=self.padding_rows)
 
 
 class CudaRuntime:
@@ -83,6 +84,7 @@ class CudaRuntime:
     """
 
     lag = 1
+    steps = 1
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
         config, device = model.config, model.device
@@ -197,7 +199,7 @@ class CudaRuntime:
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         self.tokens.index_fill_(0, rows, start)
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Pending:
+    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
         """One more token for each row; scores are waited for."""
         size = fit(self.row_sizes, rows)
         source_width = fit(self.widths_of_sources, int(self.widths[:rows].max()))

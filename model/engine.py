@@ -43,7 +43,7 @@ class Step:
 
 
 class Engine:
-    """Translates sequences that are admitted at any time, one `step` for all of them at a time.
+    """Translates sequences that are admitted at any time, one `step` for all at a time.
 
     Args:
         runtime: The model on its device.
@@ -78,6 +78,11 @@ class Engine:
     def free_rows(self) -> int:
         """Rows that newcomers may take."""
         return self.limits.max_rows - self.num_rows
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a row that one `step` may give."""
+        return self.runtime.steps
 
     def drain_stats(self) -> list[BatchStats]:
         """What was computed since the last call."""
@@ -144,7 +149,7 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Finished]:
-        """One more token for every row in use; the sequences that are known to have ended.
+        """At least one more token for every row; the sequences that are known to have ended.
 
         A runtime with a lag says so that many steps late, except to searches that have to see
         each step's log-probabilities before the next.
@@ -160,7 +165,8 @@ class Engine:
         return finished
 
     def _launch(self, searching: list[Searching]) -> None:
-        pending = self.runtime.decode(self.num_rows, [running.rows for running in searching])
+        groups = [running.rows for running in searching]
+        pending = self.runtime.decode(self.num_rows, groups, self.greedy.remaining(self.num_rows))
         self.steps.append(Step(np.arange(self.num_rows), pending))
 
     def _settle(self, lag: int, searching: SequenceOf[Searching] = ()) -> list[Finished]:
@@ -174,7 +180,11 @@ class Engine:
     def _choose(
         self, rows: Ids, decoded: Decoded, searching: SequenceOf[Searching]
     ) -> list[Finished]:
-        self.stats.append(BatchStats("decode", len(rows), len(rows), decoded.padding_rows))
+        counts = (decoded.best >= 0).sum(axis=0)  # (K,)
+        self.stats += [
+            BatchStats("decode", count, count, decoded.padding_rows)
+            for count in counts[counts > 0].tolist()
+        ]
         for running, scores in zip(searching, decoded.scores, strict=True):
             running.search.advance(scores.log_probs, scores.ids)
         self._reorder(searching)

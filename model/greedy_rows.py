@@ -31,18 +31,30 @@ class GreedyRows:
         """A new target of at most `limit` tokens; 0 leaves the row alone."""
         self.lengths[row], self.limits[row] = 0, limit
 
-    def append(self, rows: Ids, best: Ids) -> list[int]:
-        """Adds each row's token best[i] to rows[i], where that is a row and not -1.
+    def remaining(self, rows: int) -> Ids:
+        """How many tokens each of the first rows may still get, at least 1 (B,)."""
+        left: Ids = np.maximum(self.limits[:rows] - self.lengths[:rows], 1)
+        return left
+
+    def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
+        """Adds tokens best[i] to rows[i], where that is a row and not -1.
+
+        Args:
+            rows: (B,).
+            best: (B, K); -1 where a row had ended before, never in the first column.
 
         Returns:
             The rows that have ended with it, by EOS or by their limit.
         """
         is_taken = (rows >= 0) & (self.limits[rows] > 0)
         rows, best = rows[is_taken], best[is_taken]
-        places = self.lengths[rows]
-        self.tokens[rows, places] = best
-        self.lengths[rows] = places + 1
-        has_ended = (best == self.eos_id) | (places + 1 >= self.limits[rows])
+        is_token = best >= 0  # (B, K)
+        index, step = is_token.nonzero()
+        lengths = self.lengths[rows]
+        self.tokens[rows[index], lengths[index] + step] = best[is_token]
+        lengths += is_token.sum(axis=1)
+        self.lengths[rows] = lengths
+        has_ended = (best == self.eos_id).any(axis=1) | (lengths >= self.limits[rows])
         ended: list[int] = rows[has_ended].tolist()
         return ended
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from model.sequence import BatchStats, Sequence
@@ -24,15 +26,15 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The outcome of one step.
+    """The outcome of one step, or of several that were computed in one go.
 
     Attributes:
-        best: The likeliest id of each row (B,).
+        best: The likeliest id of each row at each step (B, K); -1 where it had ended before.
         scores: One for each group of rows that was asked for.
         padding_rows: How many were computed beside them for nothing.
     """
 
-    best: Ids
+    best: NDArray[np.integer]
     scores: list[Scores] = field(default_factory=list)
     padding_rows: int = 0
 
@@ -62,10 +64,12 @@ class Runtime(Protocol):
         model: Whose config and device these are.
         lag: How many steps may be under way before the first one's outcome is wanted. Each row
             goes on with its likeliest token meanwhile.
+        steps: Tokens of a row that one call of `decode` may give.
     """
 
     model: EncoderDecoder
     lag: int
+    steps: int
 
     def clear(self) -> None:
         """Forgets every row; the way back after an error in the middle of a step."""
@@ -73,12 +77,14 @@ class Runtime(Protocol):
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes newcomers and gives each as many rows as its beam is wide, from `row` on."""
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Pending:
-        """One more token for rows 0 to `rows` - 1, each of which goes on with its likeliest.
+    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
+        """At least one more token for rows 0 to `rows` - 1, each going on with its likeliest.
 
         Args:
             rows: How many are in use.
-            scored: Groups of rows whose log-probabilities are wanted.
+            scored: Groups of rows whose log-probabilities are wanted; then it is one token.
+            remaining: How many tokens of each row are wanted (B,); who computes several stops a
+                row there, or at EOS.
         """
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:

@@ -11,7 +11,7 @@ from model.cache import DecodingCache
 from model.output import FullOutput, OutputLayer, ShortlistOutput
 from model.runtime import Decoded, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
-from model.shortlist import Shortlist
+from model.shortlist import Ids, Shortlist
 from model.transformer import NO_TOKEN, EncoderDecoder
 
 MIN_WIDTH = 32
@@ -40,6 +40,7 @@ class TorchRuntime:
     """
 
     lag = 0
+    steps = 1
 
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
@@ -118,14 +119,14 @@ class TorchRuntime:
         tokens = int(lengths.sum())
         return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Ready:
+    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Ready:
         """One more token for each row."""
         logits = self._logits(rows)
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
         ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
         scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
-        return Ready(Decoded(best, scores, max(rows, MIN_ROWS) - rows))
+        return Ready(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
 
     def _logits(self, live: int) -> Tensor:
         rows = max(live, MIN_ROWS)

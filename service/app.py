@@ -10,8 +10,6 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route
 
 from service.backend import Backend
 from service.catalog import Catalog
@@ -20,13 +18,12 @@ from service.dependencies import Services
 from service.detection import LanguageDetector
 from service.errors import ServiceError
 from service.inference import Translator
-from service.middleware import RequestMiddleware
+from service.middleware import DirectRoutes, OpenToPages, RequestMiddleware
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
 from service.routes import health, languages, models, translate
 from service.settings import Settings
 from service.supervisor import StartWorker, start_process
 
-CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -82,24 +79,15 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
-    # What is asked for most goes past FastAPI, which only describes it: dependencies, stacks of
-    # contexts and nested routers cost as much as all of our own work on a short text.
-    app.router.routes.insert(0, Route("/translate", translate.translate, methods=["POST"]))
     for module in (translate, languages, models, health):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
+    app.add_middleware(DirectRoutes, endpoints={("POST", "/translate"): translate.translate})
     app.add_middleware(RequestMiddleware, recorder=services.backend)
-    # Around all else: a page may read even the answer to a fault, and preflights are not counted.
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_methods=["GET", "POST"],
-        allow_headers=["Authorization", "Content-Type"],
-        expose_headers=["Retry-After", "Server-Timing", "X-Request-Id"],
-        max_age=CORS_MAX_AGE_SECONDS,
-    )
+    # Around all else: a preflight is not counted.
+    app.add_middleware(OpenToPages)
     return app
 
 

@@ -1,8 +1,6 @@
 """What one HTTP request gathers on its way: id, timings, and the labels under which it counts."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from service.metrics import NO_MODEL
@@ -32,14 +30,9 @@ class RequestContext:
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> "Stage":
         """Adds the time spent inside to a stage."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.add(name, time.perf_counter() - start)
+        return Stage(self, name)
 
     def add(self, name: str, seconds: float) -> None:
         """Adds seconds to a stage."""
@@ -48,3 +41,24 @@ class RequestContext:
     def server_timing(self) -> str:
         """The Server-Timing header, in milliseconds."""
         return ", ".join(f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items())
+
+
+class Stage:
+    """The time between entering and leaving; a class, for a generator takes four times as long.
+
+    Args:
+        context: Which it is added to.
+        name: One of STAGES.
+    """
+
+    __slots__ = ("context", "name", "start")
+
+    def __init__(self, context: RequestContext, name: str) -> None:
+        self.context = context
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.context.add(self.name, time.perf_counter() - self.start)

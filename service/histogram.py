@@ -26,10 +26,10 @@ class Series:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Counts one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        """Counts one value, or the same one several times."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
 
     def buckets(self) -> list[tuple[str, float]]:
         """(bound, how many values are no larger), the last bound being infinite."""

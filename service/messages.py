@@ -118,7 +118,7 @@ class Report:
     Attributes:
         done: Finished sequences.
         failed: Sequences that failed.
-        batches: Every call of a model, by model.
+        batches: How often a model was called for such a batch, by model.
         splits: How often a failing batch was split, by model.
         out_of_memory: How often the device ran out of memory, by model.
         memory_bytes: By kind: resident, allocated, reserved, peak.
@@ -126,7 +126,7 @@ class Report:
 
     done: list[Done] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
-    batches: dict[str, list[BatchStats]] = field(default_factory=dict)
+    batches: dict[str, dict[BatchStats, int]] = field(default_factory=dict)
     splits: dict[str, int] = field(default_factory=dict)
     out_of_memory: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)

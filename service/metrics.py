@@ -279,16 +279,16 @@ class Metrics:
                 series.observe(number)
             self.series(self.tokens, *kind, total).inc(sum(tokens))
 
-    def observe_batch(self, model: str, stats: BatchStats) -> None:
-        """Counts one call of a model."""
+    def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
+        """Counts calls of a model that were all alike."""
         kind = ("translate", model)
-        self.series(self.batches, *kind, stats.phase).inc()
-        self.batch_rows.labels(*kind, stats.phase).observe(stats.rows)
-        self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens)
+        self.series(self.batches, *kind, stats.phase).inc(count)
+        self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
+        self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)
         computed = stats.tokens + stats.padding_tokens
         ratio = stats.padding_tokens / computed if computed else 0.0
-        self.batch_padding_ratio.labels(*kind).observe(ratio)
-        self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens)
+        self.batch_padding_ratio.labels(*kind).observe(ratio, count)
+        self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
 
     def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""

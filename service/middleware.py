@@ -10,21 +10,32 @@ import random
 import re
 import time
 import traceback
+from collections.abc import Awaitable, Callable, Mapping
 
-from starlette.requests import ClientDisconnect
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.backend import Recorder
 from service.context import RequestContext
 from service.errors import InternalError, ServiceError, UnavailableError
 from service.metrics import Ended
-from service.replies import error_response
+from service.replies import error_response, handle_service_error
 
 logger = logging.getLogger("regard.http")
 
 TASKS = {"/translate": "translate", "/detect": "detect"}
 CLIENT_GONE = 499
 """The status of a request whose client has closed the connection; nobody gets it."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
+OPEN_TO_PAGES = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"Retry-After, Server-Timing, X-Request-Id"),
+)
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -84,6 +95,7 @@ class Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message["headers"]
+            headers += OPEN_TO_PAGES
             headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
             if self.context.stages:
                 headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
@@ -129,3 +141,59 @@ def log_fault(context: RequestContext, error: Exception) -> None:
     """Logs where a fault is, without its message: that might quote what a client sent."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     logger.error("request %s failed: %s\n%s", context.request_id, type(error).__name__, frames)
+
+
+class OpenToPages(CORSMiddleware):
+    """Tells browsers that pages from anywhere may use the server.
+
+    Every response says so, whoever asks (`Reply`), so that only preflights are left to do.
+
+    Args:
+        app: What is wrapped.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            app,
+            allow_origins=["*"],
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+            max_age=CORS_MAX_AGE_SECONDS,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a preflight, or passes a request on."""
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+class DirectRoutes:
+    """Takes the requests of a few routes past the framework, and hands it all others.
+
+    What is asked for most is only described by FastAPI: its dependencies, stacks of contexts and
+    nested routers cost as much as all of our own work on a short text.
+
+    Args:
+        app: The framework.
+        endpoints: By method and path.
+    """
+
+    def __init__(self, app: ASGIApp, endpoints: Mapping[tuple[str, str], Endpoint]) -> None:
+        self.app = app
+        self.endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        is_http = scope["type"] == "http"
+        endpoint = self.endpoints.get((scope["method"], scope["path"])) if is_http else None
+        if endpoint is None:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            response = await endpoint(request)
+        except ServiceError as error:
+            response = await handle_service_error(request, error)
+        await response(scope, receive, send)

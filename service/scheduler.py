@@ -133,6 +133,8 @@ class Scheduler:
     def _dispatch(self) -> None:
         """Fills free rows, sharing what waits among the workers that have any."""
         for model, queue in self.queues.items():
+            if not len(queue):
+                continue
             seats = sorted(
                 (seat for seat in self.seats.values() if seat.free.get(model, 0) > 0),
                 key=lambda seat: seat.free[model],
@@ -240,8 +242,8 @@ class Scheduler:
 
     def _count(self, link: Link, report: Report) -> None:
         for model, batches in report.batches.items():
-            for batch in batches:
-                self.metrics.observe_batch(model, batch)
+            for batch, count in batches.items():
+                self.metrics.observe_batches(model, batch, count)
         for model, count in report.splits.items():
             self.metrics.batch_splits.labels(model).inc(count)
         for model, count in report.out_of_memory.items():

@@ -46,9 +46,10 @@ REPORT_SECONDS = 0.1
 
 HOLD_ROWS = 16
 HOLD_STEPS = 3
-"""Beside a batch of at least HOLD_ROWS rows, a result waits up to so many steps for others to be
-sent with, and the places that they leave are filled together: a message costs the server and this
-process about as much as the step it would save, which takes a millisecond."""
+"""Beside a batch of at least HOLD_ROWS rows, a result waits while up to so many tokens a row are
+decoded for others to be sent with, and the places that they leave are filled together: a message
+costs the server and this process about as much as one token of all rows, a millisecond. Where one
+step gives more tokens than that, nothing waits."""
 
 LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
 
@@ -95,7 +96,7 @@ class Worker:
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.is_stopping = False
         self.last_report = 0.0
-        self.held_back = 0  # steps since the first result that is not yet sent
+        self.held_back = 0  # tokens decoded since the first result that is not yet sent
         self.done: list[Done] = []
         self.failed: list[Failed] = []
         self.splits: Counter[str] = Counter()
@@ -228,7 +229,7 @@ class Worker:
             self.last_report = now
             report = replace(
                 report,
-                batches={name: engine.drain_stats() for name, engine in self.engines.items()},
+                batches={name: Counter(e.drain_stats()) for name, e in self.engines.items()},
                 splits=dict(self.splits),
                 out_of_memory=dict(self.out_of_memory),
                 memory_bytes=memory_bytes(),
@@ -242,7 +243,7 @@ class Worker:
         if not (self.done or self.failed):
             self.held_back = 0
             return False
-        self.held_back += 1
+        self.held_back += max(engine.tokens_per_step for engine in self.engines.values())
         rows = sum(engine.num_rows for engine in self.engines.values())
         return rows < HOLD_ROWS or self.held_back > HOLD_STEPS
 

@@ -97,6 +97,8 @@ class Script:
 class EchoEngine:
     """Translates every sequence to itself, less its first tokens in the alternatives."""
 
+    tokens_per_step = 1
+
     def __init__(self, limits: EngineLimits, script: Script) -> None:
         self.limits = limits
         self.script = script

@@ -1,4 +1,5 @@
-// The in-flight batch in native code: encodes newcomers without padding and decodes one token a row.
+// The in-flight batch in native code: encodes newcomers without padding and decodes a few tokens a
+// row.
 //
 // Rows are numbered by the caller, who keeps them dense. Every number of a row is computed from
 // that row's sentence alone, in an order that does not depend on the batch; products are integer
@@ -38,31 +39,31 @@ public:
             remember(layer, row, count, lengths, copies, memory, total);
     }
 
-    // Decodes one token for rows 0 to n - 1.
-    //   tokens: what each row decoded last, -1 at its start
-    //   best: the id of the largest logit of each row
-    //   scored: rows whose logits are wanted, each in `stride` places of logits
-    void decode(int n, const int32_t* tokens, int32_t* best, int num_scored,
-                const int32_t* scored, float* logits, int64_t stride) {
-        int d = sizes.d_model;
-        float* x = scratch.x.reserve((size_t)n * d);
-        for (int r = 0; r < n; r++) {
-            const float* position = model.positions + (size_t)place[r]++ * d;
-            if (tokens[r] < 0)
-                std::memcpy(x + (size_t)r * d, position, d * sizeof(float));
-            else
-                model.target.look_up(tokens[r], d, sizes.embedding_scale, position, x + (size_t)r * d);
+    // Decodes up to `steps` tokens of rows 0 to n - 1, each of which goes on with its likeliest one
+    // until that is EOS or the row has no tokens left.
+    //   left: how many tokens each row may still get, at least 1
+    //   tokens: what each row decoded last, -1 at its start; moved on
+    //   best: (n, steps), the ids; -1 where a row had ended
+    void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
+        std::fill_n(best, (size_t)n * steps, -1);
+        active.resize(n);
+        std::iota(active.begin(), active.end(), 0);
+        for (int step = 0; step < steps && !active.empty(); step++) {
+            chosen_ids.resize(active.size());
+            step_once(tokens, chosen_ids.data());
+            size_t kept = 0;
+            for (size_t i = 0; i < active.size(); i++) {
+                int row = active[i];
+                best[(size_t)row * steps + step] = tokens[row] = chosen_ids[i];
+                if (chosen_ids[i] != sizes.eos && step + 1 < left[row]) active[kept++] = row;
+            }
+            active.resize(kept);
         }
-        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
-            recur(model.decoder[layer], layer, x, n);
-            attend(model.decoder[layer], layer, x, n);
-            feed_forward(model.decoder[layer].feed_forward, x, n);
-        }
-        scratch.quantized.fill(x, n, d);
-        scratch.candidates.resize(n);
-        for (int r = 0; r < n; r++) scratch.candidates[r] = &rows[r]->candidates;
-        chooser.likeliest(model.output, scratch.quantized, n, scratch.candidates.data(), best);
-        for (int i = 0; i < num_scored; i++) {
+    }
+
+    // The logits of rows of the step just decoded, each in `stride` places; it was the only one.
+    void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
+        for (int i = 0; i < count; i++) {
             const Candidates& candidates = rows[scored[i]]->candidates;
             float* all = scratch.logits.reserve(round_up(candidates.count, LANES));
             model.output.logits(scratch.quantized, scored[i], candidates, all);
@@ -110,6 +111,8 @@ private:
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
+    std::vector<int> active;  // the rows that a step decodes, ascending
+    std::vector<int32_t> chosen_ids;  // by them
     Scratch scratch;
 
     float* cell(int layer, int row) {
@@ -172,6 +175,29 @@ private:
             to.correction[i] = model.output.correction[to.ids[i]];
             to.bias[i] = i < to.count ? model.output.bias[to.ids[i]] : NEVER;
         }
+    }
+
+    void step_once(const int32_t* tokens, int32_t* best) {
+        int d = sizes.d_model, n = active.size();
+        float* x = scratch.x.reserve((size_t)n * d);
+        for (int i = 0; i < n; i++) {
+            int row = active[i];
+            const float* position = model.positions + (size_t)place[row]++ * d;
+            if (tokens[row] < 0)
+                std::memcpy(x + (size_t)i * d, position, d * sizeof(float));
+            else
+                model.target.look_up(tokens[row], d, sizes.embedding_scale, position,
+                                     x + (size_t)i * d);
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
+            recur(model.decoder[layer], layer, x, n);
+            attend(model.decoder[layer], layer, x, n);
+            feed_forward(model.decoder[layer].feed_forward, x, n);
+        }
+        scratch.quantized.fill(x, n, d);
+        scratch.candidates.resize(n);
+        for (int i = 0; i < n; i++) scratch.candidates[i] = &rows[active[i]]->candidates;
+        chooser.likeliest(model.output, scratch.quantized, n, scratch.candidates.data(), best);
     }
 
     float* encode(int count, const int32_t* lengths, const int32_t* tokens, int total) {
@@ -241,7 +267,7 @@ private:
         apply(layer.recurrence, x, n, gates);
         for (int r = 0; r < n; r++) {
             const float *update = gates + (size_t)r * 2 * d, *forget = update + d;
-            float* c = cell(index, r);
+            float* c = cell(index, active[r]);
             for (int i = 0; i < d; i += LANES) {
                 Floats f = sigmoid(load(forget + i)), u = load(update + i);
                 Floats next = fma(f, load(c + i), (spread(1.0f) - f) * u);
@@ -259,8 +285,8 @@ private:
         float* y = scratch.y.reserve((size_t)n * d);
         apply(layer.query, x, n, query);
         for (int r = 0; r < n; r++) {
-            const Memory& memory = rows[r]->memory[index];
-            const Memory* next = r + 1 < n ? &rows[r + 1]->memory[index] : nullptr;
+            const Memory& memory = rows[active[r]]->memory[index];
+            const Memory* next = r + 1 < n ? &rows[active[r + 1]]->memory[index] : nullptr;
             memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
                           scratch.scores.reserve(memory.width), context + (size_t)r * d, next);
         }
@@ -311,9 +337,14 @@ int regard_batch_enter(Batch* batch, int row, int count, const int32_t* lengths,
     return guarded([&] { batch->enter(row, count, lengths, tokens, copies); });
 }
 
-int regard_batch_decode(Batch* batch, int rows, const int32_t* tokens, int32_t* best,
-                        int num_scored, const int32_t* scored, float* logits, int64_t stride) {
-    return guarded([&] { batch->decode(rows, tokens, best, num_scored, scored, logits, stride); });
+int regard_batch_decode(Batch* batch, int rows, int steps, const int32_t* left, int32_t* tokens,
+                        int32_t* best) {
+    return guarded([&] { batch->decode(rows, steps, left, tokens, best); });
+}
+
+int regard_batch_logits(Batch* batch, int count, const int32_t* scored, float* logits,
+                        int64_t stride) {
+    return guarded([&] { batch->logits(count, scored, logits, stride); });
 }
 
 int regard_batch_copy(Batch* batch, int count, const int32_t* from, const int32_t* to) {

@@ -42,6 +42,7 @@ class Sizes(Structure):
         ("target_vocab", c_int32),
         ("activation", c_int32),
         ("positions", c_int32),
+        ("eos", c_int32),
         ("embedding_scale", c_float),
         ("epsilon", c_float),
     ]
@@ -78,7 +79,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
     "batch_delete": (None, [c_void_p]),
     "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
-    "batch_decode": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int, *[c_void_p] * 2, c_int64]),
+    "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (None, [c_void_p, c_int]),
 }

@@ -1,4 +1,4 @@
-"""The runtime of int8 models on a CPU: one call of native code a step.
+"""The runtime of int8 models on a CPU: one call of native code for a few steps.
 
 Nothing is padded, and every row is computed by itself from integer sums: a sentence's translation
 does not depend on its batch, to the bit.
@@ -36,8 +36,9 @@ ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 PANEL = 64
 LANES = 16
 
-NOTHING = (0, None, None, 0)
-"""No row's logits are wanted."""
+STEPS = 8
+"""Tokens of a row that one call decodes: with one, what Python does around it took an eighth of
+the time at 32 rows. A row that ends, and a newcomer, wait for the end of the call, 8 ms there."""
 
 ENCODE_TOKENS = 1024
 """Tokens encoded in one call: more would only take more memory, 6 kB each."""
@@ -58,7 +59,7 @@ def can_serve(config: ModelConfig) -> bool:
 
 
 class NativeRuntime:
-    """Encodes newcomers without padding, and decodes one token a row in one call.
+    """Encodes newcomers without padding, and decodes a few tokens a row in one call.
 
     Args:
         model: In int8, on the CPU; `can_serve` says yes.
@@ -68,6 +69,7 @@ class NativeRuntime:
     """
 
     lag = 0
+    steps = STEPS
 
     def __init__(
         self,
@@ -94,7 +96,6 @@ class NativeRuntime:
         # The batch reads the packed weights until it is deleted: the finaliser keeps them.
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
-        self.places = address(self.tokens), address(self.tokens)  # read, and then written
         self.sources: list[list[int]] = [[]] * rows
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
@@ -129,19 +130,22 @@ class NativeRuntime:
             row = end
         return BatchStats("encode", len(group), len(tokens), 0)
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Ready:
-        """One more token for each row."""
-        if not scored:
-            check(self.library.batch_decode(self.batch, rows, *self.places, *NOTHING))
-            return Ready(Decoded(self.tokens[:rows].astype(np.int64)))
+    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Ready:
+        """A few more tokens for each row, or one where scores are wanted."""
+        steps = 1 if scored else self.steps
+        best, left = np.empty((rows, steps), np.int32), int32(remaining)
+        places = address(left), address(self.tokens), address(best)
+        check(self.library.batch_decode(self.batch, rows, steps, *places))
+        return Ready(Decoded(best, self._scores(scored) if scored else []))
+
+    def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
         groups = [self._candidates(self.sources[group[0]]) for group in scored]
         wanted = int32([row for group in scored for row in group])
         stride = max((len(ids) for ids in groups), default=0)
         logits = np.empty((len(wanted), stride), np.float32)
-        wishes = (len(wanted), address(wanted), address(logits), stride)
-        check(self.library.batch_decode(self.batch, rows, *self.places, *wishes))
-        best = self.tokens[:rows].astype(np.int64)
-        return Ready(Decoded(best, log_probs(logits, scored, groups)))
+        places = address(wanted), address(logits)
+        check(self.library.batch_logits(self.batch, len(wanted), *places, stride))
+        return log_probs(logits, scored, groups)
 
     def _candidates(self, source: list[int]) -> Ids:
         return self.every_id if self.shortlist is None else self.shortlist.ids(source)
@@ -244,6 +248,7 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
         config.target_vocab_size,
         ACTIVATIONS[config.activation],
         max_positions(config, limits),
+        config.eos_id,
         config.d_model**0.5,
         config.layer_norm_eps,
     )

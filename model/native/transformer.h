@@ -7,7 +7,7 @@ namespace regard {
 
 struct Sizes {
     int32_t d_model, heads, ffn, encoder_layers, decoder_layers, source_vocab, target_vocab;
-    int32_t activation, positions;
+    int32_t activation, positions, eos;
     float embedding_scale, epsilon;
 };
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from service.app import CORS_MAX_AGE_SECONDS, create_app
+from service.app import create_app
 from service.errors import UnavailableError
+from service.middleware import CORS_MAX_AGE_SECONDS
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, make_settings, translation
 from tests.workers import LIMIT_SECONDS, Script, Threads

@@ -110,7 +110,7 @@ def test_server_reads_what_a_worker_sends() -> None:
     [
         WORK,
         Report(done=[Done(1, [Hypothesis([4, 0], [-0.5, -0.25], -0.375)])]),
-        Report(batches={"en-pt": [BatchStats("encode", 1, 2, 3)]}),
+        Report(batches={"en-pt": {BatchStats("encode", 1, 2, 3): 4}}),
         Run(7, 3, [Sentence("en-pt", [5, 0], DecodingOptions(beam_size=2))], True, 12.5),
         Answer(7, [Translated([Hypothesis([5, 0])], 0.1, 0.2)]),
         Ended("translate", "en-pt", "ok", 200, 1, 0.5, {"queue": 0.1}, {"en-pt": 1}),

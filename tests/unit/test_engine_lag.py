@@ -39,8 +39,9 @@ class AheadRuntime:
     Rows that have ended go on, as on a GPU, until they are told to leave.
     """
 
-    def __init__(self, lag: int) -> None:
+    def __init__(self, lag: int, steps: int = 1) -> None:
         self.lag = lag
+        self.steps = steps
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
         self.clear()
 
@@ -56,15 +57,27 @@ class AheadRuntime:
                 row += 1
         return []
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]]) -> Pending:
+    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
         assert NOBODY not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {NOBODY}
-        best = np.array([token(*state) for state in self.rows[:rows]])
-        self.rows[:rows] = [(name, place + 1, length) for name, place, length in self.rows[:rows]]
-        scores = [Scores(self.log_probs(best[group]), np.arange(VOCAB)) for group in scored]
+        assert remaining.min() >= 1
+        best = np.full((rows, 1 if scored else self.steps), -1)
+        for row, left in enumerate(remaining.tolist()):
+            best[row] = self._tokens(row, left, best.shape[1])
+        scores = [Scores(self.log_probs(best[group, 0]), np.arange(VOCAB)) for group in scored]
         pending = Late(self, Decoded(best, scores))
         self.under_way.append(pending)
         return pending
+
+    def _tokens(self, row: int, left: int, steps: int) -> list[int]:
+        """Up to `steps`, -1 once the row has ended."""
+        tokens: list[int] = []
+        while len(tokens) < steps:
+            name, place, length = self.rows[row]
+            has_ended = bool(tokens) and (tokens[-1] <= 0 or len(tokens) == left)
+            tokens.append(-1 if has_ended else token(name, place, length))
+            self.rows[row] = (name, place + (not has_ended), length)
+        return tokens
 
     def log_probs(self, best: Ids) -> torch.Tensor:
         certain = torch.full((len(best), VOCAB), -20.0)
@@ -106,12 +119,14 @@ def new_source(chance: random.Random, name: int) -> list[int]:
 OPTIONS = [DecodingOptions()] * 6 + [DecodingOptions(return_scores=True), DecodingOptions(3, 1)]
 
 
-@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize(("lag", "steps"), [(0, 1), (1, 1), (2, 1), (0, 3), (0, 8)])
 @pytest.mark.parametrize("has_searches", [False, True], ids=["greedy", "searches too"])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_token_reaches_another_sequence(lag: int, has_searches: bool, seed: int) -> None:
+def test_no_token_reaches_another_sequence(
+    lag: int, steps: int, has_searches: bool, seed: int
+) -> None:
     chance = random.Random(seed)
-    engine = Engine(cast("Runtime", AheadRuntime(lag)), LIMITS)
+    engine = Engine(cast("Runtime", AheadRuntime(lag, steps)), LIMITS)
     sources: dict[int, list[int]] = {}
     ended: set[int] = set()
     most_under_way = 0
@@ -152,6 +167,16 @@ def test_a_target_is_known_after_its_tokens_and_the_lag(lag: int) -> None:
     assert [len(result) for result in results] == [0] * (3 + lag) + [1]
     assert not engine.steps
     assert engine.step() == []
+
+
+def test_steps_in_one_go_are_counted_one_by_one() -> None:
+    """Two targets of two and of four tokens, three a call."""
+    engine = Engine(cast("Runtime", AheadRuntime(0, steps=3)), LIMITS)
+    engine.admit([Sequence(0, [7, 2, 5, 0]), Sequence(1, [8, 4, 5, 0])])
+    assert [result.id for result in engine.step()] == [0]
+    assert [result.id for result in engine.step()] == [1]
+    rows = [stats.rows for stats in engine.drain_stats() if stats.phase == "decode"]
+    assert rows == [2, 2, 1, 1]
 
 
 def test_a_search_sees_every_step_before_the_next() -> None:

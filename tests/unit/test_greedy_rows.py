@@ -13,7 +13,7 @@ def new_rows(*limits: int) -> GreedyRows:
 
 
 def append(rows: GreedyRows, *tokens: int) -> list[int]:
-    return rows.append(np.arange(len(tokens)), np.array(tokens))
+    return rows.append(np.arange(len(tokens)), np.array(tokens)[:, None])
 
 
 def test_a_row_ends_with_eos_or_at_its_limit() -> None:
@@ -32,14 +32,14 @@ def test_a_limit_of_one_takes_one_token() -> None:
 
 def test_tokens_go_where_their_rows_are_now_and_nowhere_once_they_are_gone() -> None:
     rows = new_rows(5, 5, 5)
-    rows.append(np.array([2, -1, 0]), np.array([7, 8, 9]))
+    rows.append(np.array([2, -1, 0]), np.array([[7], [8], [9]]))
     assert [rows.target(row) for row in range(3)] == [[9], [], [7]]
 
 
 def test_a_row_that_went_as_the_last_one_changes_nothing_in_the_last_row() -> None:
     """Numpy reads -1 as the last element."""
     rows = new_rows(5, 5)
-    assert rows.append(np.array([0, -1]), np.array([7, EOS])) == []
+    assert rows.append(np.array([0, -1]), np.array([[7], [EOS]])) == []
     assert rows.target(1) == []
 
 
@@ -53,8 +53,8 @@ def test_a_moved_row_goes_on_where_it_was() -> None:
     rows = new_rows(4, 2, 3)
     append(rows, 5, 6, 7)
     rows.move([2], [0])
-    assert rows.append(np.array([0]), np.array([8])) == []
-    assert rows.append(np.array([0]), np.array([9])) == [0]
+    assert rows.append(np.array([0]), np.array([[8]])) == []
+    assert rows.append(np.array([0]), np.array([[9]])) == [0]
     assert rows.target(0) == [7, 8, 9]
 
 
@@ -64,3 +64,17 @@ def test_a_newcomer_starts_from_nothing() -> None:
     rows.enter(0, 2)
     assert rows.target(0) == []
     assert append(rows, 7, 8) == [1]
+
+
+def test_several_tokens_at_once_go_up_to_the_end_of_each_row() -> None:
+    rows = new_rows(6, 2, 6, 6)
+    append(rows, 3, 3, 3, 3)
+    assert rows.remaining(4).tolist() == [5, 1, 5, 5]
+    best = np.array([[5, 6, 7], [5, -1, -1], [5, EOS, -1], [8, 8, 8]])
+    assert rows.append(np.array([0, 1, 2, -1]), best) == [1, 2]
+    assert [rows.target(row) for row in range(4)] == [[3, 5, 6, 7], [3, 5], [3, 5, EOS], [3]]
+
+
+def test_there_is_always_a_token_left_for_a_row_in_use() -> None:
+    """One whose tokens are chosen elsewhere has a limit of 0 here."""
+    assert new_rows(0, 3).remaining(2).tolist() == [1, 3]

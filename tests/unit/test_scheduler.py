@@ -272,7 +272,7 @@ def test_closing_fails_what_waits_and_what_runs_and_what_comes() -> None:
 def test_figures_of_a_report_are_counted() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        batches = [BatchStats("encode", 2, 10, 6), BatchStats("decode", 0, 0, 0)]
+        batches = {BatchStats("encode", 2, 10, 6): 3, BatchStats("decode", 0, 0, 0): 1}
         report = Report(
             batches={"en-pt": batches},
             splits={"en-pt": 3},
@@ -285,9 +285,10 @@ def test_figures_of_a_report_are_counted() -> None:
         labels = {"worker": "worker-0", "kind": "resident"}
         assert sample(scheduler, "regard_device_memory_bytes", **labels) == 77
         kind = {"task": "translate", "model": "en-pt"}
-        assert sample(scheduler, "regard_batches_total", **kind, phase="encode") == 1
-        assert sample(scheduler, "regard_tokens_total", **kind, kind="padding") == 6
-        assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 6 / 16
+        assert sample(scheduler, "regard_batches_total", **kind, phase="encode") == 3
+        assert sample(scheduler, "regard_batch_tokens_sum", **kind, phase="encode") == 30
+        assert sample(scheduler, "regard_tokens_total", **kind, kind="padding") == 18
+        assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 3 * 6 / 16
 
     run(test)
 

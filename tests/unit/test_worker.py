@@ -365,13 +365,19 @@ class Sent:
         self.reports.append(report)
 
 
-@pytest.mark.parametrize(("rows", "steps"), [(HOLD_ROWS - 1, 1), (HOLD_ROWS, HOLD_STEPS + 1)])
-def test_results_wait_a_few_steps_for_others_beside_a_full_batch(rows: int, steps: int) -> None:
-    """No thread and no engine: only how many rows are in use decides."""
+@pytest.mark.parametrize(
+    ("rows", "tokens", "steps"),
+    [(HOLD_ROWS - 1, 1, 1), (HOLD_ROWS, 1, HOLD_STEPS + 1), (HOLD_ROWS, HOLD_STEPS + 1, 1)],
+)
+def test_results_wait_a_few_steps_for_others_beside_a_full_batch(
+    rows: int, tokens: int, steps: int
+) -> None:
+    """No thread and no engine: only the rows in use and the tokens of a step decide."""
     sent = Sent()
     worker = Worker(cast("Channel", sent))
     worker.engines["en-pt"] = cast(
-        "Engine", SimpleNamespace(num_rows=rows, stats=[], drain_stats=list)
+        "Engine",
+        SimpleNamespace(num_rows=rows, tokens_per_step=tokens, stats=[], drain_stats=list),
     )
     worker.last_report = math.inf  # figures are not due
     for number in range(steps):
