@@ -121,7 +121,8 @@ class Scheduler:
             for job in jobs:  # an error of a second sentence has nobody to go to
                 if is_settled(job):
                     job.future.exception()
-            self._cancel(left)
+            if left:
+                self._cancel(left)
 
     def _enqueue(self, sentence: Sentence, is_bulk: bool) -> Job:
         sequence = Sequence(next(self.ids), sentence.source, sentence.options)
@@ -170,8 +171,7 @@ class Scheduler:
                 self.metrics.cancelled.labels(TASK, job.model, "running").inc()
             if held:
                 seat.link.send(Abort([job.sequence.id for job in held]))
-        if jobs:
-            self._dispatch()
+        self._dispatch()
 
     def _take_back(self, seat: Seat, job: Job) -> None:
         del seat.held[job.sequence.id]

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +94,7 @@ class Worker:
         self.load = load
         self.engines: dict[str, Engine] = {}
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
+        self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
         self.is_stopping = False
         self.last_report = 0.0
         self.held_back = 0  # tokens decoded since the first result that is not yet sent
@@ -140,17 +141,23 @@ class Worker:
         return not any(engine.num_rows for engine in self.engines.values())
 
     def _receive(self) -> None:
-        """Takes what has arrived; waits only when there is nothing else to do."""
+        """Takes what has arrived; waits only when there is nothing else to do.
+
+        Newcomers of all messages are encoded together: one alone takes an eighth longer in all.
+        """
         is_waiting = self.is_idle
         while not self.is_stopping and (is_waiting or self.channel.has_message()):
             for message in self.channel.receive():
                 self._obey(message)
             is_waiting = False
+        for name, newcomers in self.newcomers.items():
+            self._admit(name, newcomers)
+        self.newcomers.clear()
 
     def _obey(self, message: ToWorker) -> None:
         if isinstance(message, Work):
             for name, sequences in message.sequences.items():
-                self._admit(name, sequences)
+                self.newcomers[name] += sequences
         elif isinstance(message, Abort):
             self._abort(message.ids)
         elif isinstance(message, Stop):
@@ -163,11 +170,13 @@ class Worker:
         except Exception as error:
             self._isolate(name, error)
 
-    def _abort(self, ids: Iterable[int]) -> None:
+    def _abort(self, ids: list[int]) -> None:
         for name, engine in self.engines.items():
             for sequence_id in ids:
                 engine.abort(sequence_id)
                 self.held[name].pop(sequence_id, None)
+        for name, newcomers in self.newcomers.items():
+            self.newcomers[name] = [each for each in newcomers if each.id not in ids]
 
     def _step(self) -> None:
         for name, engine in self.engines.items():

@@ -196,6 +196,22 @@ def test_aborted_sequence_is_never_heard_of(start: Start, script: Script) -> Non
     assert talk.done.keys() == {2, 3}
 
 
+def test_newcomers_of_several_messages_are_encoded_together(start: Start) -> None:
+    """All but one that was given up in the meantime."""
+    talk = start()
+    talk.receive()
+    talk.send(Work({"en-pt": sequences(1, 2)}), Work({"en-pt": sequences(3)}), Abort([2]))
+    talk.hear(2)
+    assert talk.done.keys() == {1, 3}
+    encoded = [
+        (batch.rows, count)
+        for report in talk.reports
+        for batch, count in report.batches["en-pt"].items()
+        if batch.phase == "encode"
+    ]
+    assert encoded == [(2, 1)]
+
+
 def test_stop_ends_the_worker_in_the_middle_of_its_work(start: Start, script: Script) -> None:
     talk = start()
     talk.receive()
