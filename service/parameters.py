@@ -9,7 +9,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from service.errors import InvalidRequestError, RequestTooLargeError
 
@@ -69,8 +69,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     if announced.isdecimal() and int(announced) > max_bytes:
         raise too_large(int(announced), max_bytes)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+    is_whole = False
+    while not is_whole:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        is_whole = not message.get("more_body", False)
         if len(body) > max_bytes:
             raise too_large(len(body), max_bytes)
     return bytes(body)
