@@ -26,6 +26,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/pyt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint requirements.lock --no-deps bertviz
 	touch $@
 
 serve: install  ## the server, on port 8000 unless REGARD_PORT says otherwise
@@ -53,6 +54,7 @@ lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
 	rm -rf .lock-venv
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet '.[bench,dev]'
+	.lock-venv/bin/pip install --quiet --no-deps bertviz
 	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
 	  .lock-venv/bin/pip freeze --all --exclude pip --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
 	rm -rf .lock-venv

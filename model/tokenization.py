@@ -1,6 +1,8 @@
 """Text to token ids and back, with the place of every token in the text."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate, compress
 from pathlib import Path
 
 import sentencepiece
@@ -8,6 +10,9 @@ import sentencepiece
 from model.errors import CheckpointFormatError
 
 WORD_START = "\u2581"
+
+Span = tuple[int, int]
+"""[start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +27,29 @@ class Encoding:
 
     ids: list[int]
     pieces: list[str]
-    offsets: list[tuple[int, int]]
+    offsets: list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text beside its tokens, EOS among them, for people to read.
+
+    Attributes:
+        text: As it was given or, where ids were decoded, as it is shown.
+        ids: Vocabulary ids.
+        pieces: The vocabulary's own spelling of the ids.
+        offsets: Where each lies in the text, in code points, without the white space around it.
+            Neither starts nor ends ever fall. Tokens that share a character (the pieces of a
+            fraction sign, the bytes of an emoji) have the same place. A token that stands for
+            white space, or for nothing, has an empty place; EOS that of the text's end.
+        special: Whether a token is a sign to the model (EOS) and not text.
+    """
+
+    text: str
+    ids: list[int]
+    pieces: list[str]
+    offsets: list[Span]
+    special: list[bool]
 
 
 class Tokenizer:
@@ -65,6 +92,73 @@ class Tokenizer:
         text: str = self.processor.decode([i for i in ids if i not in (self.eos_id, self.unk_id)])
         return text
 
+    def tokenize(self, text: str) -> TokenizedText:
+        """A text as a model gets it: the ids of `encode`, and EOS.
+
+        Args:
+            text: Without lone surrogates.
+        """
+        encoding = self.encode_with_offsets(text)
+        spans = [trim(text, span, self._is_blank) for span in encoding.offsets]
+        shared = share(encoding.pieces, spans)
+        return self._beside(text, [*encoding.ids, self.eos_id], [*shared, None])
+
+    def detokenize(self, ids: list[int]) -> TokenizedText:
+        """Ids that a model gave, beside the text of `decode`."""
+        is_shown = [i not in (self.eos_id, self.unk_id) for i in ids]
+        shown = list(compress(ids, is_shown))
+        mapping = self.processor.decode(shown, return_type="offset_mapping")
+        text: str = mapping["text"]
+        spans = [trim(text, span, str.isspace) for span in mapping["offsets"]]
+        shared = iter(share(mapping["pieces"], spans))
+        return self._beside(text, ids, [next(shared) if known else None for known in is_shown])
+
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's own spelling of ids."""
         return [self.processor.id_to_piece(i) for i in ids]
+
+    def _is_blank(self, char: str) -> bool:
+        """Whether the normaliser makes a space of a character, or nothing."""
+        if char.isalnum():
+            return False
+        normal: str = self.processor.normalize(char)
+        return char.isspace() or not normal.strip(f" {WORD_START}")
+
+    def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
+        """With an empty place before what follows for tokens that the text does not show."""
+        places = []
+        start = len(text)
+        for span in reversed(spans):
+            start, end = span or (start, start)
+            places.append((start, end))
+        places.reverse()
+        ends = accumulate((end for _, end in places), max)
+        offsets = [(start, end) for (start, _), end in zip(places, ends, strict=True)]
+        special = [self.processor.is_control(i) for i in ids]
+        return TokenizedText(text, ids, self.pieces(ids), offsets, special)
+
+
+def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
+    """A span without the blanks at its ends; of blanks alone, the empty one behind them."""
+    start, end = span
+    while start < end and is_blank(text[start]):
+        start += 1
+    while start < end and is_blank(text[end - 1]):
+        end -= 1
+    return start, end
+
+
+def share(pieces: list[str], spans: list[Span]) -> list[Span]:
+    """Gives a character that is several tokens to each of them.
+
+    SentencePiece gives it to the last, and an empty span before it to the others.
+    """
+    shared = list(spans)
+    following = (-1, -1)
+    for i in reversed(range(len(spans))):
+        if pieces[i].strip(WORD_START):
+            start, end = spans[i]
+            if start == end == following[0]:
+                shared[i] = following
+            following = shared[i]
+    return shared

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -19,7 +20,17 @@ MULTIPART = "multipart/form-data"
 MAX_FIELDS = 4096
 SHOWN_CHARS = 40
 
+REFUSED = "refused"
+"""The type of faults whose message tells all that a client needs."""
+
+BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
+
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def refuse(message: str) -> NoReturn:
+    """For validators: ends them with a message for the client."""
+    raise PydanticCustomError(REFUSED, message)
 
 
 async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
@@ -169,12 +180,25 @@ def describe(error: ValidationError) -> str:
     kinds = re.compile(r"\[|^(str|int|constrained-int)$")
     place = [part for part in fault["loc"] if not kinds.search(str(part))]
     name = str(place[0]) if place else "body"
-    if fault["type"] == "missing":
-        return f"Invalid request: missing {name} parameter"
-    if name == "format":
-        return f"{str(fault['input'])[:SHOWN_CHARS]} format is not supported; use text"
-    if fault["type"] in ("int_parsing", "int_type", "int_from_float"):
-        return f"Invalid request: {name} parameter is not a number"
     where = name + "".join(f"[{part}]" for part in place[1:])
-    kind = type(fault["input"]).__name__
-    return f"Invalid request: {where} parameter: {fault['msg']} (it is {kind})"
+    return _message(fault, name, where)
+
+
+def _message(fault: ErrorDetails, name: str, where: str) -> str:
+    kind, value = fault["type"], fault["input"]
+    if kind == REFUSED:
+        return f"Invalid request: {fault['msg']}"
+    if kind == "missing":
+        return f"Invalid request: missing {name} parameter"
+    if kind == "extra_forbidden":
+        return f"Invalid request: there is no {name[:SHOWN_CHARS]} parameter; /docs lists all"
+    if kind == "literal_error":
+        expected = fault["ctx"]["expected"].replace("'", "")
+        return f"{str(value)[:SHOWN_CHARS]} {where} is not supported; use {expected}"
+    if kind in BOUNDS:
+        sign, limit = BOUNDS[kind]
+        bound, shown = fault["ctx"][limit], str(value)[:SHOWN_CHARS]
+        return f"Invalid request: {where} parameter must be {sign} {bound}, not {shown}"
+    if kind in ("int_parsing", "int_type", "int_from_float"):
+        return f"Invalid request: {name} parameter is not a number"
+    return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"

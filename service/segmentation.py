@@ -64,6 +64,16 @@ class Segments:
             parts += (translation, separator)
         return "".join(parts)
 
+    def starts(self, sentences: Sequence[str]) -> list[int]:
+        """Where each sentence begins in the text that `join` makes of them."""
+        lengths = map(len, sentences)
+        gaps = map(len, self.separators)
+        starts, at = [], 0
+        for gap, length in zip(gaps, lengths, strict=False):  # there is one more separator
+            starts.append(at + gap)
+            at += gap + length
+        return starts
+
 
 def split_sentences(text: str, language: str) -> Segments:
     """Take a text apart into sentences and the separators around them.

@@ -174,3 +174,15 @@ def test_window_does_not_cut_an_abbreviation(size: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(segmentation, "WINDOW_CHARS", size)
     sentence = "They met " + "Mr. Smith and " * 30 + "left."
     assert split_sentences(sentence, "en").sentences == (sentence,)
+
+
+@settings(deadline=None)
+@given(text=st.text(), filler=st.text(max_size=5))
+def test_sentences_start_where_they_say(text: str, filler: str) -> None:
+    segments = split_sentences(text, "en")
+    for sentences in (list(segments.sentences), [filler] * len(segments.sentences)):
+        joined, starts = segments.join(sentences), segments.starts(sentences)
+        assert len(starts) == len(sentences)
+        for start, sentence in zip(starts, sentences, strict=True):
+            assert joined[start : start + len(sentence)] == sentence
+    assert segments.starts([]) == []

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
 from model.errors import CheckpointFormatError
-from model.tokenization import WORD_START, Tokenizer
+from model.tokenization import WORD_START, TokenizedText, Tokenizer
 
 TEXTS = [
     "Hello, world.",
@@ -79,6 +80,127 @@ def test_offsets_run_through_any_text_in_order(tokenizer: Tokenizer, text: str) 
     for start, end in encoding.offsets:
         assert last <= start <= end <= len(text)
         last = end
+
+
+@pytest.fixture(scope="module")
+def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """One whose vocabulary has every byte, and few pieces besides."""
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.spm"
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["the cat sat on the mat.", "a few words and a few more"] * 10),
+            model_writer=file,
+            vocab_size=300,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            bos_id=-1,
+            eos_id=0,
+            unk_id=1,
+            minloglevel=2,
+        )
+    return Tokenizer(path)
+
+
+def slices(tokenized: TokenizedText) -> list[str]:
+    return [tokenized.text[start:end] for start, end in tokenized.offsets]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The (really)", ["The", "(", "re", "ally", ")", ""]),
+        ("  The  cat\n\t ", ["The", "cat", ""]),
+        ("\ufb01ne caf\u0065\u0301", ["\ufb01ne", "cafe\u0301", ""]),
+        ("\uff11\uff12 \uff46\uff55\uff4c\uff4c", ["\uff11\uff12", "\uff46\uff55\uff4c\uff4c", ""]),
+        ("x\u200by\x07", ["x", "y", ""]),
+        ("is \u00bd", ["is", "\u00bd", "\u00bd", "\u00bd", ""]),
+        ("\U0001f600 hi\U0001f600", ["", "\U0001f600", "hi", "\U0001f600", ""]),
+        ("\u4e2d\u6587 \u5b57", ["", "\u4e2d\u6587", "", "\u5b57", ""]),
+        ("", [""]),
+        (" \n", [""]),
+    ],
+)  # fmt: skip
+def test_token_is_shown_by_its_own_characters(
+    tokenizer: Tokenizer, text: str, expected: list[str]
+) -> None:
+    tokenized = tokenizer.tokenize(text)
+    assert slices(tokenized) == expected
+    assert tokenized.ids == [*tokenizer.encode(text), tokenizer.eos_id]
+    assert tokenized.pieces == tokenizer.pieces(tokenized.ids)
+    assert tokenized.special == [False] * (len(expected) - 1) + [True]
+    assert tokenized.offsets[-1] == (len(text), len(text))
+
+
+def test_bytes_of_a_character_all_have_its_place(byte_tokenizer: Tokenizer) -> None:
+    tokenized = byte_tokenizer.tokenize("a \U0001f600\u00e9.")
+    assert slices(tokenized) == ["a", "", *4 * ["\U0001f600"], *2 * ["\u00e9"], ".", ""]
+    again = byte_tokenizer.detokenize(tokenized.ids)
+    assert (again.text, again.offsets) == (tokenized.text, tokenized.offsets)
+
+
+def test_spaces_inside_a_character_do_not_part_its_tokens(tokenizer: Tokenizer) -> None:
+    """This one is written as four Arabic words; the blanks between are no place of their own."""
+    assert slices(tokenizer.tokenize("x\ufdfa y")) == ["x", *7 * ["\ufdfa"], "y", ""]
+
+
+def assert_places(tokenized: TokenizedText) -> None:
+    """In order, inside the text, without white space at the ends, and covering every letter."""
+    text, offsets = tokenized.text, tokenized.offsets
+    assert len(tokenized.ids) == len(tokenized.pieces) == len(offsets) == len(tokenized.special)
+    assert all(0 <= start <= end <= len(text) for start, end in offsets)
+    assert all(a <= c and b <= d for (a, b), (c, d) in pairwise(offsets))
+    assert slices(tokenized) == [shown.strip() for shown in slices(tokenized)]
+
+
+def covered(tokenized: TokenizedText) -> set[int]:
+    return {at for start, end in tokenized.offsets for at in range(start, end)}
+
+
+HARD = (
+    "a1 .-\n\u00e9\u0301\u0323\ufb01\u00bd\uff11\u4e2d\U0001f600\u200d\u200b\u3000\u2581\ufdfa\x07"
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    text=st.text(HARD, max_size=20) | st.text(st.characters(exclude_categories=["Cs"])),
+    has_bytes=st.booleans(),
+)
+def test_places_in_any_text(
+    tokenizer: Tokenizer, byte_tokenizer: Tokenizer, text: str, has_bytes: bool
+) -> None:
+    used = byte_tokenizer if has_bytes else tokenizer
+    tokenized = used.tokenize(text)
+    assert_places(tokenized)
+    letters = {
+        at for at, char in enumerate(text) if char.isalnum() and used.processor.normalize(char)
+    }
+    assert letters <= covered(tokenized)
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data(), has_bytes=st.booleans())
+def test_places_in_what_any_ids_say(
+    tokenizer: Tokenizer, byte_tokenizer: Tokenizer, data: st.DataObject, has_bytes: bool
+) -> None:
+    """Also ids that no text leads to: spaces at the end, halves of characters, EOS inside."""
+    used = byte_tokenizer if has_bytes else tokenizer
+    ids = data.draw(st.lists(st.integers(0, 20) | st.integers(0, used.vocab_size - 1)))
+    tokenized = used.detokenize(ids)
+    assert tokenized.text == used.decode(ids)
+    assert tokenized.ids == ids
+    assert_places(tokenized)
+    assert {at for at, c in enumerate(tokenized.text) if not c.isspace()} <= covered(tokenized)
+
+
+def test_generated_tokens_are_placed_in_their_text(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("Good old morning.")
+    tokenized = tokenizer.detokenize([*ids[:2], tokenizer.unk_id, *ids[2:], tokenizer.eos_id])
+    assert tokenized.text == "Good old morning."
+    assert slices(tokenized) == ["Good", "old", "", "morning", ".", ""]
+    assert tokenized.special == [False] * 5 + [True]
+    assert tokenized.offsets[2] == (9, 9)
+    assert tokenized.offsets[-1] == (17, 17)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a vocabulary", bytes(1000)])

@@ -1,0 +1,385 @@
+"""What clients of /attention send and get; what needs no model to be refused is refused here."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    ValidationInfo,
+    model_validator,
+)
+
+from service.attention_formats import Format
+from service.attentions import Kind, Level, View
+from service.parameters import SHOWN_CHARS, refuse
+
+Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
+Norm = Literal["weights", "value_norms"]
+Include = Literal["vectors", "output", "output_weight"]
+
+
+def check_numbers(value: Any, info: ValidationInfo) -> Any:
+    """Refuses what is neither `all` nor a list of different numbers."""
+    if value != "all" and not (isinstance(value, list) and all(type(n) is int for n in value)):
+        refuse(f'{info.field_name} parameter must be "all" or a list of numbers, such as [0, -1]')
+    return check_choice(value, info)
+
+
+def check_choice(value: Any, info: ValidationInfo) -> Any:
+    """Refuses a list that is empty or has something twice."""
+    if value == []:
+        refuse(f"{info.field_name} parameter is an empty list; name one or more, or leave it out")
+    return check_doubles(value, info)
+
+
+def check_doubles(value: Any, info: ValidationInfo) -> Any:
+    """Refuses a list that has something twice."""
+    seen = set()
+    for member in value if isinstance(value, list) else []:
+        spelling = str(member)
+        if spelling in seen:
+            shown = spelling[:SHOWN_CHARS]
+            refuse(f"{info.field_name} parameter has {shown} twice; name each once")
+        seen.add(spelling)
+    return value
+
+
+def check_head(value: Any, info: ValidationInfo) -> Any:
+    """Refuses what is neither `mean` nor a number."""
+    if value != "mean" and type(value) is not int:
+        refuse(f'{info.field_name} parameter must be a number or "mean"')
+    return value
+
+
+Numbers = Annotated[Literal["all"] | list[int], BeforeValidator(check_numbers)]
+
+
+class AttentionQuestion(BaseModel):
+    """What all questions about attention have in common; null is as good as nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str | None = Field(None, description="Language code, or `auto`.")
+    target: str | None = Field(None, description="Language code.")
+    model: str | None = Field(
+        None,
+        description="Name as in /v1/models, in place of `source` and `target`; "
+        "what is given of these too has to agree.",
+    )
+    api_key: Any = Field(None, description="Accepted, and not looked at.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if isinstance(fields, dict):
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        codes = {"source": self.source, "target": self.target, "model": self.model}
+        for name, code in codes.items():
+            is_needed = self.model is None and name != "model"
+            if is_needed if code is None else not code.strip():
+                refuse(f"missing {name} parameter")
+        return self
+
+
+class AttentionRequest(AttentionQuestion):
+    """`POST /attention`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"text": "The cat sat on the mat.", "source": "en", "target": "pt"}
+        }
+    )
+
+    text: str | list[str] = Field(description="Text, or list of texts: each is one sequence.")
+    target_text: str | list[str | None] | None = Field(
+        None, description="Translation, or list of as many; null is the model's own."
+    )
+    task: Literal["translate"] = Field("translate", description="`translate`.")
+    kinds: Annotated[list[Kind], BeforeValidator(check_choice)] = Field(
+        ["cross"],
+        description="Of `encoder`, `decoder` and `cross`; with rollout the default is encoder.",
+    )
+    layers: Numbers = Field(
+        [-1],
+        description="Numbers from 0, negative from the end, or `all`, the default for bertviz.",
+    )
+    heads: Numbers = Field("all", description="Numbers from 0, negative from the end, or `all`.")
+    reduce: Reduce = Field(
+        "mean_heads", description="What is taken together; for bertviz the default is none."
+    )
+    norm: Norm = Field(
+        "weights",
+        description="`value_norms`: weights times the norm of what each value adds to the output.",
+    )
+    level: Level = Field("token", description="Between tokens, or between words.")
+    top_k: int | None = Field(
+        None, ge=1, description="Only so many values of each row, the largest, with `indices`."
+    )
+    decimals: int | None = Field(
+        None, ge=0, le=9, description="Round values to so many; by default they are float32."
+    )
+    format: Format | None = Field(
+        None,
+        description="By default what Accept asks for: application/x-npz, "
+        "application/x-safetensors, or else JSON.",
+    )
+    split: bool = Field(False, description="One item per sentence.")
+    alignment_layer: StrictInt | None = Field(
+        None, description="Layer whose cross-attention aligns words; by default the model's own."
+    )
+    alignment_head: Annotated[int | Literal["mean"], BeforeValidator(check_head)] | None = Field(
+        None, description="Its head, or `mean`; by default the model's own."
+    )
+    alignment_shift: Literal[0, 1] | None = Field(
+        None, description="1 where a row attends for the token put in, not for the predicted one."
+    )
+
+    @property
+    def view(self) -> View:
+        """What becomes of the matrices once they are computed."""
+        return View(self.level, self.top_k, self.decimals)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, fields: Any) -> Any:
+        """Defaults that depend on other fields."""
+        if not isinstance(fields, dict):
+            return fields
+        defaults: dict[str, Any] = {}
+        if fields.get("format") == "bertviz":
+            defaults |= {"reduce": "none", "layers": "all"}
+        if fields.get("reduce") == "rollout":
+            defaults |= {"kinds": ["encoder"]}
+        given = {name: value for name, value in fields.items() if value is not None}
+        return {**defaults, **given}
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> Self:
+        if not self.text:
+            refuse("missing text parameter")
+        if self.target_text is None:
+            return self
+        if self.split:
+            refuse("target_text cannot be split; send sentences as lists, without split")
+        if _shape(self.target_text) != _shape(self.text):
+            refuse(
+                f"target_text is {_shape(self.target_text)} and text is {_shape(self.text)}; "
+                "send one for each text, or null for the model's own"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_rollout(self) -> Self:
+        if self.reduce != "rollout":
+            return self
+        if "cross" in self.kinds:
+            refuse(
+                "rollout follows self-attention and has no cross; "
+                "leave cross out of kinds, or use another reduce"
+            )
+        if self.norm != "weights":
+            refuse(f"rollout is of weights, not of {self.norm}; leave norm or reduce out")
+        if self.heads != "all":
+            shown = str(self.heads)[:SHOWN_CHARS]
+            refuse(f'rollout is over all heads, not {shown}; leave heads out or use "all"')
+        return self
+
+    @model_validator(mode="after")
+    def _check_bertviz(self) -> Self:
+        if self.format == "bertviz" and self.reduce != "none":
+            refuse(f"bertviz shows every head, not {self.reduce}; leave reduce out or use none")
+        if self.format == "bertviz" and self.top_k is not None:
+            refuse(f"bertviz needs whole rows, not top_k {self.top_k}; leave top_k out")
+        return self
+
+
+def _shape(texts: str | list[str] | list[str | None]) -> str:
+    return "one text" if isinstance(texts, str) else f"a list of {len(texts)}"
+
+
+class StepsRequest(AttentionQuestion):
+    """`POST /attention/steps`, as JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"text": "The cat sat.", "source": "en", "target": "pt", "query": 2}
+        }
+    )
+
+    text: str = Field(description="Text: one sequence.")
+    target_text: str | None = Field(
+        None, description="Its translation; by default the model's own."
+    )
+    kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
+    layer: StrictInt = Field(-1, description="From 0, or negative from the end.")
+    head: StrictInt = Field(0, description="From 0, or negative from the end.")
+    query: StrictInt = Field(
+        description="Token whose attention is computed: of the source for the encoder, else of "
+        "the target. From 0, or negative from the end."
+    )
+    include: Annotated[list[Include], BeforeValidator(check_doubles)] = Field(
+        [],
+        description="Of `vectors` (query, keys, values), `output` (all heads times W_O), and "
+        "`output_weight` (W_O too).",
+    )
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        if not self.text:
+            refuse("missing text parameter")
+        return self
+
+
+class LabelsBody(BaseModel):
+    """One side, token by token or word by word."""
+
+    text: str
+    tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
+    ids: list[int] | list[list[int]] = Field(description="Of each token, or of each word's.")
+    offsets: list[tuple[int, int]] = Field(
+        description="Code points of the text, white space around tokens left out."
+    )
+    special: list[bool] = Field(description="True for tokens that are no text: the end.")
+
+
+class TargetLabelsBody(LabelsBody):
+    """The target: rows of cross-attention predict `tokens` where `input_tokens` are put in."""
+
+    input_tokens: list[str] = Field(description='Begins with the start; "" is the zero vector.')
+
+
+class AttentionBody(BaseModel):
+    """Attention of one kind."""
+
+    kind: Kind
+    layers: list[int] = Field(description="Those that went in.")
+    heads: list[int] | Literal["mean", "max", "rollout"]
+    reduce: Reduce
+    norm: Norm
+    shape: tuple[int, int, int, int] = Field(description="Of `data`.")
+    data: list[list[list[list[float]]]] = Field(
+        description="[layer][head][row][column]; 1 layer or head where they were reduced. Rows "
+        "are source tokens (encoder) or target tokens; columns are source tokens, or for the "
+        "decoder what is put in."
+    )
+    indices: list[list[list[list[int]]]] | None = Field(
+        None, description="With `top_k`: the column of each value."
+    )
+
+
+class AlignmentBody(BaseModel):
+    """Which source word each target word goes with."""
+
+    source_words: list[tuple[int, int]] = Field(description="[first, end) of each word.")
+    target_words: list[tuple[int, int]]
+    pairs: list[tuple[int, int, float]] = Field(
+        description="Source word, target word, and how much this one attends to that."
+    )
+    pharaoh: str = Field(description="The same as `0-0 1-2`.")
+
+
+class AttentionItemBody(BaseModel):
+    """One sequence. Words of its alignment are spans of tokens, whatever the level."""
+
+    source: LabelsBody
+    target: TargetLabelsBody
+    attentions: list[AttentionBody]
+    alignment: AlignmentBody
+
+
+class AttentionUsage(BaseModel):
+    """What was read, written and shown."""
+
+    source_tokens: int
+    target_tokens: int
+    attention_values: int = Field(description="Numbers in all `data`.")
+
+
+class AttentionResponse(BaseModel):
+    """One item for each text or, with `split`, sentence."""
+
+    model: str
+    items: list[AttentionItemBody]
+    usage: AttentionUsage
+
+
+class BertvizItem(BaseModel):
+    """Keyword arguments of bertviz' views, once each layer is a tensor."""
+
+    encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
+        description="[layer][0][head][row][column]"
+    )
+    decoder_attention: list[list[list[list[list[float]]]]] | None
+    cross_attention: list[list[list[list[list[float]]]]] | None
+    encoder_tokens: list[str]
+    decoder_tokens: list[str] = Field(
+        description="What is predicted or, with self-attention of the decoder, what is put in."
+    )
+
+
+class BertvizResponse(BaseModel):
+    """With `format` bertviz."""
+
+    items: list[BertvizItem]
+
+
+class StepsQuery(BaseModel):
+    """The token that attends."""
+
+    index: int
+    token: str = Field(description="In the decoder the one that is put in.")
+    predicted: str | None = Field(description="In the decoder the one that is predicted.")
+
+
+class StepsRow(BaseModel):
+    """One token that is attended to."""
+
+    key: int
+    token: str
+    score: float = Field(description="q · k")
+    scaled: float = Field(description="score × scale")
+    weight: float = Field(description="Softmax of `scaled` over the rows.")
+    value_norm: float = Field(description="Length of weight × v.")
+    value: list[float] = Field(description="First 8 numbers of weight × v.")
+
+
+class StepsVectors(BaseModel):
+    """With `vectors`: what scores and sums are made of."""
+
+    q: list[float]
+    k: list[list[float]]
+    v: list[list[float]]
+
+
+class StepsOutput(BaseModel):
+    """With `output`: result = weight · concatenated + bias."""
+
+    concatenated: list[float] = Field(description="z of all heads for this query.")
+    bias: list[float]
+    result: list[float]
+    weight: list[list[float]] | None = Field(None, description="W_O, with `output_weight`.")
+
+
+class StepsResponse(BaseModel):
+    """Attention of one token in one head, step by step."""
+
+    model: str
+    kind: Kind
+    layer: int
+    head: int
+    head_dim: int
+    scale: float = Field(description="1 / sqrt(head_dim)")
+    source: LabelsBody
+    target: TargetLabelsBody
+    query: StepsQuery
+    rows: list[StepsRow]
+    z: list[float] = Field(description="Sum of weight × v.")
+    vectors: StepsVectors | None = None
+    output: StepsOutput | None = None

@@ -1,0 +1,47 @@
+"""The built-in model aligns what is the same in both languages: numerals and names."""
+
+import re
+
+import pytest
+import torch
+
+from model.checkpoints.build import load_engine
+from model.checkpoints.load import ModelFiles, load_vocabularies
+from model.device import Precision
+from model.sequence import EngineLimits
+from service.alignment import align, in_text
+from tests.tiny import greedy_ids, torch_runtime
+
+pytestmark = pytest.mark.checkpoint
+
+SENTENCES = [
+    "In 1987, 42 ships left Boston for Manchester.",
+    "Flight 305 from Oslo to Chicago was cancelled on 12 March.",
+    "Anna Keller paid 75 euros for room 208 in Budapest.",
+    "Of the 600 people in Springfield, 87 speak Esperanto.",
+    "Maria and Paulo have lived at 19 Garrett Street in Boston since 2004.",
+]
+
+
+@pytest.mark.parametrize("text", SENTENCES)
+def test_what_is_spelt_alike_is_aligned(built_in: dict[str, ModelFiles], text: str) -> None:
+    files = built_in["en-pt"]
+    vocabularies = load_vocabularies(files)
+    engine = load_engine(
+        files, torch.device("cpu"), Precision.FLOAT32, EngineLimits(max_rows=4), False
+    )
+    source = vocabularies.source.tokenize(text)
+    target = vocabularies.target.detokenize(greedy_ids(engine, [source.ids])[0])
+    ids = torch.tensor([source.ids])
+    with torch.no_grad():
+        model = torch_runtime(engine).model
+        mask = torch.ones_like(ids, dtype=torch.bool)
+        _, attentions = model(ids, mask, torch.tensor([target.ids]), return_weights=True)
+    found = in_text(align(attentions.cross[-1][0, 0].numpy(), source, target), source, target)
+    pairs = {  # "2004." may be one piece, and then is one word
+        (text[slice(*found.source_words[one])].strip("."), target.text[slice(*place)].strip("."))
+        for (one, _, _), place in zip(found.pairs, found.target_words, strict=True)
+    }
+    alike = set(re.findall(r"\d+|[A-Z]\w+", text)) & set(re.findall(r"\w+", target.text))
+    assert len(alike) >= 4, target.text
+    assert {(word, word) for word in alike} <= pairs

@@ -1,0 +1,247 @@
+"""What is written is read by those it is written for: numpy, safetensors, bertviz."""
+
+import io
+import json
+from typing import Any
+
+import bertviz
+import numpy as np
+import orjson
+import pytest
+import safetensors
+import safetensors.numpy
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+
+from model.checkpoints.load import ModelFiles
+from model.tokenization import Tokenizer
+from service.attention_formats import (
+    CHUNK_BYTES,
+    PART_VALUES,
+    Format,
+    bertviz_body,
+    check_bertviz,
+    choose_format,
+    json_body,
+    json_chunks,
+    npz_bytes,
+    safetensors_bytes,
+)
+from service.attention_schemas import AttentionResponse, BertvizResponse
+from service.attentions import AttentionItem
+from service.errors import InvalidRequestError
+from tests.attention import made_up_item
+
+
+@pytest.fixture(scope="module")
+def tokenizer(built_in: ModelFiles) -> Tokenizer:
+    return Tokenizer(built_in.source_vocab)
+
+
+@pytest.fixture(scope="module")
+def items(tokenizer: Tokenizer) -> list[AttentionItem]:
+    """Two, the second cut to the largest values."""
+    return [
+        made_up_item(tokenizer, ("encoder", "cross"), layers=2),
+        made_up_item(tokenizer, ("encoder", "cross"), layers=1, top_k=2, level="word"),
+    ]
+
+
+def read(body: dict[str, Any]) -> Any:
+    return json.loads(b"".join(json_chunks(body)))
+
+
+def test_json_is_the_reply_that_the_schema_describes(items: list[AttentionItem]) -> None:
+    reply = read(json_body("en-pt", items, None))
+    described = AttentionResponse.model_validate(reply).model_dump(mode="json", exclude_unset=True)
+    assert described == reply
+    first, second = reply["items"]
+    assert list(first) == ["source", "target", "attentions", "alignment"]
+    assert "input_tokens" not in first["source"]
+    assert [a["kind"] for a in first["attentions"]] == ["encoder", "cross"]
+    assert "indices" not in first["attentions"][0]
+    assert second["attentions"][0]["shape"] == list(items[1].attentions[0].data.shape)
+    assert first["alignment"]["pharaoh"] == items[0].alignment.pharaoh
+
+
+def test_usage_counts_tokens_of_both_sides_and_values(items: list[AttentionItem]) -> None:
+    """Tokens, also where words are shown; values, but not where they were."""
+    usage = json_body("en-pt", items, None)["usage"]
+    num_source, num_target = len(items[0].source.ids), len(items[0].target.ids)
+    sizes = [a.data.size for item in items for a in item.attentions]
+    assert num_source > len(items[1].source.ids)
+    assert usage == {
+        "source_tokens": 2 * num_source,
+        "target_tokens": 2 * num_target,
+        "attention_values": sum(sizes),
+    }
+
+
+def test_json_has_every_bit_of_every_value(items: list[AttentionItem]) -> None:
+    reply = read(json_body("en-pt", items, None))
+    for item, shown in zip(items, reply["items"], strict=True):
+        for attention, found in zip(item.attentions, shown["attentions"], strict=True):
+            assert_array_equal(np.array(found["data"], dtype=np.float32), attention.data)
+            if attention.indices is not None:
+                assert_array_equal(np.array(found["indices"]), attention.indices)
+
+
+@settings(deadline=None)
+@given(bits=st.lists(st.integers(0, 0x7F7FFFFF), min_size=1))
+@example(bits=[1, 0x00800000, 0x7F7FFFFF, 0x3DCCCCCD, 0x3F7FFFFF])
+def test_any_float32_is_read_back(bits: list[int]) -> None:
+    values = np.array(bits, dtype=np.uint32).view(np.float32)
+    found = np.array(read({"data": values})["data"], dtype=np.float32)
+    assert_array_equal(found.view(np.uint32), np.array(bits, dtype=np.uint32))
+
+
+def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
+    item = made_up_item(tokenizer, decimals=2)
+    text = b"".join(json_chunks(json_body("en-pt", [item], 2))).decode()
+    written = json.loads(text, parse_float=str)["items"][0]
+    numbers = [n for head in written["attentions"][0]["data"][0] for row in head for n in row]
+    assert max(map(len, numbers)) == 4
+    assert all(len(weight) <= 4 for _, _, weight in written["alignment"]["pairs"])
+
+
+@pytest.mark.parametrize(
+    "shape", [(1,), (3, 2), (1, 1, 1, 1), (2, 3, 150, 120), (1, 1, 1, 40_000), (2, 40_000)]
+)
+def test_large_matrix_is_written_in_small_parts(shape: tuple[int, ...]) -> None:
+    """No chunk is more than one part, of at most PART_VALUES or a row, beyond the limit."""
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    chunks = list(json_chunks({"a": [1, "b"], "items": [{"data": values}, {}], "c": None}))
+    expected = {"a": [1, "b"], "items": [{"data": values.tolist()}, {}], "c": None}
+    assert json.loads(b"".join(chunks)) == expected
+    assert all(CHUNK_BYTES <= len(chunk) for chunk in chunks[:-1])
+    longest = max(PART_VALUES, shape[-1]) * len("123456.0,")
+    assert all(len(chunk) < CHUNK_BYTES + longest for chunk in chunks)
+    assert (len(chunks) > 1) == (values.size > 30_000)
+
+
+def test_transposed_matrix_is_written_as_it_reads() -> None:
+    values = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    assert read({"data": values}) == {"data": values.tolist()}
+
+
+@pytest.mark.parametrize("body", [{}, {"a": []}, {"a": [[]], "b": {}}, {'\u00e9"': [np.zeros(2)]}])
+def test_small_body_is_one_chunk(body: dict[str, Any]) -> None:
+    (chunk,) = json_chunks(body)
+    assert chunk == orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def test_numpy_reads_npz_without_pickles(items: list[AttentionItem]) -> None:
+    body = json_body("en-pt", items, None)
+    with np.load(io.BytesIO(npz_bytes(body, items)), allow_pickle=False) as file:
+        assert_same_arrays(dict(file), items)
+        assert file["metadata"].dtype == np.uint8
+        assert_same_labels(file["metadata"].tobytes(), body)
+
+
+def test_safetensors_reads_safetensors(items: list[AttentionItem]) -> None:
+    body = json_body("en-pt", items, None)
+    content = safetensors_bytes(body, items)
+    assert_same_arrays(safetensors.numpy.load(content), items)
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])["__metadata__"]
+    assert_same_labels(header["regard"].encode(), body)
+
+
+def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[AttentionItem]) -> None:
+    """The matrices, bit for bit, under their names, and nothing else but labels."""
+    names = {f"item{i}.{kind}" for i in (0, 1) for kind in ("encoder", "cross")}
+    names |= {"item1.encoder.indices", "item1.cross.indices"}
+    assert set(found) - {"metadata"} == names
+    for number, item in enumerate(items):
+        for attention in item.attentions:
+            name = f"item{number}.{attention.kind}"
+            assert found[name].dtype == np.float32
+            assert_array_equal(found[name], attention.data)
+            if attention.indices is not None:
+                assert found[f"{name}.indices"].dtype == np.int32
+                assert_array_equal(found[f"{name}.indices"], attention.indices)
+
+
+def assert_same_labels(content: bytes, body: dict[str, Any]) -> None:
+    """The whole reply less the matrices."""
+    expected = read(body)
+    for item in expected["items"]:
+        for attention in item["attentions"]:
+            attention.pop("data")
+            attention.pop("indices", None)
+    assert json.loads(content) == expected
+
+
+def bertviz_arguments(item: AttentionItem) -> dict[str, Any]:
+    """What a client does with the reply."""
+    reply = read(bertviz_body([item]))
+    assert BertvizResponse.model_validate(reply).model_dump(mode="json") == reply
+    (arguments,) = reply["items"]
+    for name in ("encoder_attention", "decoder_attention", "cross_attention"):
+        if arguments[name] is not None:
+            arguments[name] = [torch.tensor(layer) for layer in arguments[name]]
+    return dict(arguments)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:unclosed file:ResourceWarning"
+)  # bertviz never closes its script
+@pytest.mark.parametrize("level", ["token", "word"])
+@pytest.mark.parametrize(
+    "kinds", [("cross",), ("encoder", "cross"), ("encoder", "decoder", "cross")]
+)
+@pytest.mark.parametrize("view", [bertviz.head_view, bertviz.model_view])
+def test_bertviz_renders(tokenizer: Tokenizer, view: Any, kinds: Any, level: str) -> None:
+    item = made_up_item(tokenizer, kinds, level=level)
+    html = view(**bertviz_arguments(item), html_action="return").data
+    start = html.index("const params = ") + len("const params = ")
+    params, _ = json.JSONDecoder().raw_decode(html, start)
+    assert [shown["name"].lower() for shown in params["attention"]] == list(kinds)
+    for shown, attention in zip(params["attention"], item.attentions, strict=True):
+        assert_array_equal(np.array(shown["attn"], dtype=np.float32), attention.data)
+    cross = params["attention"][-1]
+    assert cross["right_text"] == [t.replace("\u2581", " ") for t in item.source.tokens]
+    inputs = item.target.input_tokens
+    assert inputs is not None
+    rows = inputs if "decoder" in kinds else item.target.tokens
+    assert cross["left_text"] == [t.replace("\u2581", " ") for t in rows]
+
+
+def test_bertviz_fails_at_unequal_layers_which_are_refused(tokenizer: Tokenizer) -> None:
+    six = bertviz_arguments(made_up_item(tokenizer, ("encoder",), layers=6))
+    two = bertviz_arguments(made_up_item(tokenizer, ("cross",), layers=2))
+    with pytest.raises(IndexError):
+        bertviz.head_view(**{**two, "encoder_attention": six["encoder_attention"]})
+    with pytest.raises(InvalidRequestError, match="not 6 of encoder, 2 of cross; .* 0 to 1$"):
+        check_bertviz({"encoder": 6, "cross": 2})
+    check_bertviz({"encoder": 2, "cross": 2})
+    check_bertviz({"encoder": 6})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "accept", "expected"),
+    [
+        (None, "", "json"),
+        (None, "*/*", "json"),
+        (None, "text/html", "json"),
+        (None, "application/octet-stream", "json"),
+        (None, "application/x-npz", "npz"),
+        (None, "Application/X-SafeTensors; q=1", "safetensors"),
+        (None, "application/x-npz;q=0.5, application/json", "json"),
+        (None, "application/x-npz, application/json", "npz"),
+        (None, "application/json, application/x-npz", "json"),
+        (None, "*/*;q=0.1, application/x-npz;q=0.2", "npz"),
+        (None, "application/x-npz;q=0", "json"),
+        (None, "application/x-npz;q=high, */*", "json"),
+        ("json", "application/x-npz", "json"),
+        ("bertviz", "application/x-npz", "bertviz"),
+        ("npz", "application/json", "npz"),
+    ],
+)
+def test_format_is_that_of_the_field_or_of_the_header(
+    wanted: Format | None, accept: str, expected: Format
+) -> None:
+    assert choose_format(wanted, accept) == expected

@@ -1,0 +1,167 @@
+"""What is refused before anything is looked up, and with which words."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from service.attention_schemas import AttentionRequest, StepsRequest
+from service.attentions import View
+from service.parameters import describe
+
+PAIR = {"source": "en", "target": "pt"}
+
+
+def request(**fields: Any) -> AttentionRequest:
+    return AttentionRequest.model_validate({"text": "a", **PAIR, **fields})
+
+
+def refusal(model: type[AttentionRequest | StepsRequest], fields: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(fields)
+    return describe(refused.value)
+
+
+def test_little_is_asked_for_by_default() -> None:
+    asked = request()
+    assert (asked.kinds, asked.layers, asked.heads) == (["cross"], [-1], "all")
+    assert (asked.reduce, asked.norm, asked.view) == ("mean_heads", "weights", View())
+    assert (asked.format, asked.target_text, asked.split) == (None, None, False)
+
+
+def test_view_is_what_was_asked_for() -> None:
+    assert request(level="word", top_k=3, decimals=0).view == View("word", 3, 0)
+
+
+def test_rollout_is_of_the_encoder_unless_said_otherwise() -> None:
+    assert request(reduce="rollout").kinds == ["encoder"]
+    assert request(reduce="rollout", kinds=["decoder", "encoder"]).kinds == ["decoder", "encoder"]
+
+
+def test_bertviz_has_all_heads_and_layers_unless_said_otherwise() -> None:
+    asked = request(format="bertviz")
+    assert (asked.reduce, asked.layers) == ("none", "all")
+    assert request(format="bertviz", layers=[0]).layers == [0]
+    asked = request(format="bertviz", layers=None, reduce=None)
+    assert (asked.reduce, asked.layers) == ("none", "all")
+
+
+@pytest.mark.parametrize("name", [*AttentionRequest.model_fields])
+def test_null_is_as_good_as_nothing(name: str) -> None:
+    given = {"text": "a", "model": "en-pt", **PAIR}
+    if name == "text":
+        assert "missing text" in refusal(AttentionRequest, {**given, name: None})
+    else:
+        without = {key: value for key, value in given.items() if key != name}
+        found = AttentionRequest.model_validate({**given, name: None})
+        assert found == AttentionRequest.model_validate(without)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "en-pt"},
+        {"model": "en-pt", "source": "en"},
+        {**PAIR, "api_key": 7},
+        {**PAIR, "text": ["a", "b"], "target_text": [None, "b"]},
+        {**PAIR, "text": ["a"], "split": True},
+        {**PAIR, "target_text": ""},
+        {**PAIR, "layers": [0, 1, -1], "heads": [2], "alignment_head": "mean"},
+        {**PAIR, "alignment_layer": 0, "alignment_head": -1, "alignment_shift": 1},
+        {**PAIR, "reduce": "rollout", "heads": "all", "norm": "weights", "top_k": 1},
+        {**PAIR, "format": "bertviz", "kinds": ["encoder", "cross"], "norm": "value_norms"},
+    ],
+)
+def test_request_is_taken(fields: dict[str, Any]) -> None:
+    AttentionRequest.model_validate({"text": "a", **fields})
+
+
+CONFLICTS = [
+    ({"text": ""}, "missing text parameter"),
+    ({"text": []}, "missing text parameter"),
+    ({"text": ["a", 3]}, "text[1] parameter: Input should be a valid string (it is int)"),
+    ({"source": None}, "missing source parameter"),
+    ({"target": " "}, "missing target parameter"),
+    ({"source": "", "model": "en-pt"}, "missing source parameter"),
+    ({"source": None, "target": None, "model": ""}, "missing model parameter"),
+    ({"model": " "}, "missing model parameter"),
+    ({"layer": 0}, "there is no layer parameter; /docs lists all"),
+    ({"target_text": ["b"]}, "target_text is a list of 1 and text is one text; send one for each"),
+    ({"text": ["a", "b"], "target_text": "b"}, "target_text is one text and text is a list of 2"),
+    ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),
+    ({"split": True, "target_text": "b"}, "target_text cannot be split; send sentences as lists"),
+    ({"task": "embed"}, "embed task is not supported; use translate"),
+    ({"kinds": ["cross", "self"]}, "self kinds[1] is not supported; use encoder, decoder or cross"),
+    ({"kinds": []}, "kinds parameter is an empty list; name one or more, or leave it out"),
+    ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice; name each once"),
+    ({"layers": [0, 1, 0]}, "layers parameter has 0 twice; name each once"),
+    ({"heads": []}, "heads parameter is an empty list"),
+    ({"layers": "last"}, 'layers parameter must be "all" or a list of numbers, such as [0, -1]'),
+    ({"layers": 1}, 'layers parameter must be "all" or a list of numbers'),
+    ({"heads": [True]}, 'heads parameter must be "all" or a list of numbers'),
+    ({"heads": [1.0]}, 'heads parameter must be "all" or a list of numbers'),
+    ({"reduce": "sum"}, "sum reduce is not supported; use none, mean_heads, max_heads, mean_"),
+    ({"norm": "l2"}, "l2 norm is not supported; use weights or value_norms"),
+    ({"level": "char"}, "char level is not supported; use token or word"),
+    ({"format": "csv"}, "csv format is not supported; use json, npz, safetensors or bertviz"),
+    ({"top_k": 0}, "top_k parameter must be >= 1, not 0"),
+    ({"top_k": "many"}, "top_k parameter is not a number"),
+    ({"decimals": 10}, "decimals parameter must be <= 9, not 10"),
+    ({"decimals": -1}, "decimals parameter must be >= 0, not -1"),
+    ({"alignment_layer": "last"}, "alignment_layer parameter is not a number"),
+    ({"alignment_head": "max"}, 'alignment_head parameter must be a number or "mean"'),
+    ({"alignment_shift": 2}, "2 alignment_shift is not supported; use 0 or 1"),
+    ({"reduce": "rollout", "kinds": ["cross"]}, "rollout follows self-attention and has no cross"),
+    ({"reduce": "rollout", "norm": "value_norms"}, "rollout is of weights, not of value_norms"),
+    ({"reduce": "rollout", "heads": [0]}, "rollout is over all heads, not [0]; leave heads out"),
+    ({"format": "bertviz", "reduce": "max_heads"}, "bertviz shows every head, not max_heads"),
+    ({"format": "bertviz", "top_k": 3}, "bertviz needs whole rows, not top_k 3; leave top_k out"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), CONFLICTS)
+def test_refusal_names_the_value_and_the_way_out(fields: dict[str, Any], message: str) -> None:
+    assert message in refusal(AttentionRequest, {"text": "a", **PAIR, **fields})
+
+
+@pytest.mark.parametrize("model", [AttentionRequest, StepsRequest])
+def test_request_is_described(model: type[AttentionRequest | StepsRequest]) -> None:
+    schema = model.model_json_schema()
+    assert "text" in schema["required"]
+    model.model_validate(schema["example"])
+    assert all(field.get("description") for field in schema["properties"].values())
+
+
+def test_body_that_is_no_object_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        AttentionRequest.model_validate([])
+
+
+def test_text_is_not_repeated() -> None:
+    fields = {"text": ["fine", "secret"], "target_text": ["secret"], **PAIR}
+    assert "secret" not in refusal(AttentionRequest, fields)
+
+
+def test_steps_are_of_the_first_head_of_the_last_cross_attention() -> None:
+    asked = StepsRequest.model_validate({"text": "a", **PAIR, "query": -1, "include": []})
+    assert (asked.kind, asked.layer, asked.head, asked.query) == ("cross", -1, 0, -1)
+    assert (asked.include, asked.target_text) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"query": None}, "missing query parameter"),
+        ({"query": "sat"}, "query parameter is not a number"),
+        ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
+        ({"query": 0, "text": ""}, "missing text parameter"),
+        ({"query": 0, "source": None}, "missing source parameter"),
+        ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
+        ({"query": 0, "layer": "all"}, "layer parameter is not a number"),
+        ({"query": 0, "layers": [0]}, "there is no layers parameter"),
+        ({"query": 0, "include": ["z"]}, "z include[0] is not supported; use vectors, output or"),
+        ({"query": 0, "include": ["output"] * 2}, "include parameter has output twice"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused(fields: dict[str, Any], message: str) -> None:
+    assert message in refusal(StepsRequest, {"text": "a", **PAIR, **fields})
