@@ -46,7 +46,7 @@ class Reduction(StrEnum):
 class AttentionNorm(StrEnum):
     """Weights as they are, or times the norm of what they let through.
 
-    Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", equation 3: the norm of
+    Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
     weight · (x W_V + b_V) W_O.
     """
 

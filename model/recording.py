@@ -263,7 +263,7 @@ def head_matrices(module: MultiHeadAttention) -> Tensor:
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
     """The length (H, S) of each value (H, S, K) times its head's part of W_O (H, K, D).
 
-    Source: Kobayashi et al. 2020, equation 3, without the weight.
+    Source: Kobayashi et al. 2020, section 3, without the weight.
     """
     norms: Tensor = torch.linalg.vector_norm(value @ matrices, dim=-1)
     return norms

@@ -65,7 +65,7 @@ class NumpyMarian:
     """The model in a file, by the names and options that stand in it.
 
     Under the prefix of each attention, `seen` has weights (H, S) for every token that attended,
-    and weights times the norms of what they let through (Kobayashi et al. 2020, equation 3).
+    and weights times the norms of what they let through (Kobayashi et al. 2020, section 3).
     """
 
     def __init__(self, path: Path) -> None:

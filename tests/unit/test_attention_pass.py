@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor, nn
 
 from model import attention_pass, recording
-from model.attention_pass import AttentionPass, ForcedBatch, Recorded
+from model.attention_pass import AttentionPass, ForcedBatch, Recorded, batches
 from model.errors import AttentionQueryError
 from model.inspection import (
     AttentionJob,
@@ -40,6 +40,8 @@ from tests.tiny import Family, pad, quantized
 
 ENCODER, DECODER, CROSS = AttentionKind
 PAIRS = random_pairs(9)
+LONG = [*range(2, 62)] * 5, [*range(2, 62)] * 3
+"""More tokens than a slice has, and than the position tables have at first."""
 CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
     "float32": lambda model: model,
     "bfloat16": lambda model: model.to(torch.bfloat16),
@@ -70,13 +72,14 @@ def test_every_row_sums_to_one_and_nothing_looks_ahead(model: EncoderDecoder) ->
 
 def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
     """By the model's own forward, whose attention is explicit in every layer and masked."""
-    model = family.model(decoder_layers=3)
-    source, mask = pad([source for source, _ in PAIRS])
-    target, _ = pad([target for _, target in PAIRS])
+    model, pairs = family.model(decoder_layers=3), [*PAIRS, LONG]
+    shown = maps(model, pairs)
+    source, mask = pad([source for source, _ in pairs])
+    target, _ = pad([target for _, target in pairs])
     with torch.no_grad():
         _, expected = model(source, mask, target, return_weights=True)
     layers = {ENCODER: expected.encoder, DECODER: expected.decoder, CROSS: expected.cross}
-    for row, found in enumerate(maps(model, PAIRS)):
+    for row, found in enumerate(shown):
         for kind, values in found.items():
             stacked = torch.stack([layer[row] for layer in layers[kind]]).numpy()
             whole = stacked[:, :, : values.shape[2], : values.shape[3]]
@@ -162,6 +165,29 @@ def test_no_slice_works_on_more_than_its_tokens(
     assert total >= 40 + 50  # the feed-forward of the layers but the last
 
 
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([(3, 3), (4, 7), (1, 1)], [[(3, 3), (4, 7)], [(1, 1)]]),
+        ([(4, 1), (6, 1), (1, 9)], [[(4, 1), (6, 1)], [(1, 9)]]),
+        ([(1, 1), (50, 3), (1, 1)], [[(1, 1)], [(50, 3)], [(1, 1)]]),
+        ([(3, 50)], [[(3, 50)]]),
+        ([], []),
+    ],
+)
+def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
+    lengths: list[tuple[int, int]], expected: list[list[tuple[int, int]]]
+) -> None:
+    query = AttentionQuery({CROSS: (0,)}, (0,))
+    jobs = [AttentionJob([5] * source, [6] * target, query) for source, target in lengths]
+    recorded = [Recorded(job, new_recorder(job, torch.device("cpu"), 10)) for job in jobs]
+    found = [
+        [(len(each.job.source), len(each.job.target)) for each in batch]
+        for batch in batches(recorded, 10)
+    ]
+    assert found == expected
+
+
 REDUCTIONS: dict[Reduction, Callable[[Array], Array]] = {
     Reduction.MEAN_HEADS: lambda values: np.asarray(values.mean(axis=1, keepdims=True)),
     Reduction.MAX_HEADS: lambda values: np.asarray(values.max(axis=1, keepdims=True)),
@@ -213,10 +239,10 @@ def test_rollout_ends_at_the_last_layer_named(family: Family) -> None:
 
 
 def test_layers_and_heads_come_in_the_order_asked_for(model: EncoderDecoder) -> None:
-    (each,) = maps(model, [PAIRS[4]])
+    (each,) = maps(model, [PAIRS[5]])
     jobs = [
-        AttentionJob(*PAIRS[4], AttentionQuery({CROSS: (2, 0), ENCODER: (1,)}, (1, 0))),
-        AttentionJob(*PAIRS[4], AttentionQuery({CROSS: (1,)}, (1,))),
+        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (2, 0), ENCODER: (1,)}, (1, 0))),
+        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (1,)}, (1,))),
     ]
     many, one = results(model, jobs)
     assert isinstance(many, dict)
