@@ -22,12 +22,16 @@ Files, each importing only from those above it:
     transformer    Encoder, Decoder, EncoderDecoder
     shortlist      which target ids a source sentence may lead to
     output         hidden states -> logits, over all ids or those of the shortlists
+    inspection     which attention is asked for, resolved and counted (no torch)
+    steps          one token's attention in one head, number by number (no torch)
+    recording      what is kept of a pass for one job: maps of weights, or steps
     sequence       what goes into an engine and what comes out (no torch)
     greedy_rows    the targets of rows that take the likeliest token, as arrays
     decoding       greedy choice with scores, beam search
     runtime        what an engine needs of a model on a device
     torch_runtime  the one for every model and device
     transfer       integers between host and device, without waiting
+    attention_pass a pass over given translations that shows its attention, in slices
     graphs         functions of tensors that never move, as CUDA graphs
     cuda_runtime   the one for GPUs
     native/        the one for int8 models on a CPU, in C++

@@ -46,12 +46,19 @@ def attention(
     if not (return_weights or is_single_query):
         fused = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
         return fused, None
+    weights = attention_weights(query, key, bias, scale)
+    return weights @ value, weights if return_weights else None
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, bias: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """softmax(query · keyᵀ · scale + bias), (..., T, S), for the arguments of `attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
         scores = scores + bias
-    weights = torch.softmax(scores, dim=-1)
-    return weights @ value, weights if return_weights else None
+    return torch.softmax(scores, dim=-1)
 
 
 class MultiHeadAttention(nn.Module):
@@ -68,6 +75,10 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(d_model, d_model)
         self.value = nn.Linear(d_model, d_model)
         self.out = nn.Linear(d_model, d_model)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """Queries (B, H, T, K) of what asks (B, T, D)."""
+        return self._split(self.query(x))
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values, each (B, H, S, K), of what is attended to (B, S, D)."""
@@ -93,9 +104,14 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, T, D), and the weights (B, H, T, S) or None.
         """
-        query = self._split(self.query(x))  # (B, H, T, K)
+        query = self.project_query(x)  # (B, H, T, K)
         heads, weights = attention(query, key, value, bias, return_weights=return_weights)
-        return self.out(heads.transpose(1, 2).flatten(2)), weights
+        return self.merge(heads), weights
+
+    def merge(self, heads: Tensor) -> Tensor:
+        """(B, T, D) out of all heads' weighted values (B, H, T, K): concatenated, times W_O."""
+        y: Tensor = self.out(heads.transpose(1, 2).flatten(2))
+        return y
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.num_heads, -1).transpose(1, 2)  # (B, H, T, K)

@@ -65,6 +65,9 @@ class ModelConfig:
         sinusoids: Which position table.
         layer_norm_eps: Added to the variance.
         max_length_factor: A target ends at this many times its source's tokens.
+        alignment_layer: The decoder layer, from 0, whose cross-attention the checkpoint says was
+            trained to align; None where it says nothing.
+        alignment_head: The head of that layer.
     """
 
     d_model: int
@@ -87,6 +90,8 @@ class ModelConfig:
     sinusoids: Sinusoids = Sinusoids.MARIAN
     layer_norm_eps: float = 1e-6
     max_length_factor: float = 3.0
+    alignment_layer: int | None = None
+    alignment_head: int = 0
 
     def __post_init__(self) -> None:
         reasons = [

@@ -11,7 +11,8 @@ ModelError
    ├─ EmptySourceError              no tokens at all
    ├─ SourceTooLongError            more tokens than the model's limit
    ├─ UnknownTokenError             an id outside the vocabulary
-   └─ BeamSizeError                 more hypotheses than rows
+   ├─ BeamSizeError                 more hypotheses than rows
+   └─ AttentionQueryError           attention that the model does not have
 """
 
 
@@ -80,3 +81,7 @@ class UnknownTokenError(InputError):
 
 class BeamSizeError(InputError):
     """A sequence wants more rows than the batch has."""
+
+
+class AttentionQueryError(InputError):
+    """What is asked for is no attention of this model, or cannot be combined."""

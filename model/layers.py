@@ -61,10 +61,17 @@ class SSRU(nn.Module):
 
     def forward(self, x: Tensor, cell: Tensor) -> Tensor:
         """Runs over x (B, T, D) and leaves the last cell (B, D) in place."""
+        return self.recur(*self.gates(x), cell)
+
+    def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What each x (B, T, D) keeps of the cell, and what it adds to it: f and (1 - f) * W x."""
         forget = torch.sigmoid(self.forget(x))  # (B, T, D)
-        update = (1 - forget) * self.update(x)  # (B, T, D)
+        return forget, (1 - forget) * self.update(x)
+
+    def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        """Outputs (B, T, D) of gates (B, T, D); leaves the last cell (B, D) in place."""
         outputs = []
-        for position in range(x.shape[1]):
+        for position in range(forget.shape[1]):
             cell.mul_(forget[:, position]).add_(update[:, position])
             outputs.append(cell.relu())
         return torch.stack(outputs, dim=1)  # (B, T, D)

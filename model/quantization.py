@@ -80,6 +80,11 @@ class Int8Product(nn.Module):
         self.multiplier = weight.multiplier
         self.bias = bias
 
+    @property
+    def float_weight(self) -> Tensor:
+        """The matrix (out, in) that the integers stand for, float32."""
+        return self.weight.float() / self.multiplier
+
     def forward(self, x: Tensor) -> Tensor:
         """(..., out) for x (..., in)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)

@@ -7,8 +7,21 @@ piece of memory has an event that tells when it may be touched again.
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Integers = NDArray[np.int64]
+
+
+def upload(numbers: list[int], device: torch.device) -> Tensor:
+    """The numbers on the device, in memory of their own.
+
+    What was pinned for it may be let go at once: PyTorch gives pinned memory out again only when
+    the copies from it are done.
+    """
+    tensor = torch.tensor(numbers)
+    if device.type == "cpu":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 class Slot:

@@ -148,10 +148,14 @@ class Decoder(nn.Module):
     def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each layer, cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
         layers = cast("list[DecoderLayer]", list(self.layers))
-        projected = [layer.cross_attention.project_memory(memory) for layer in layers]
+        return [self.project_layer_memory(layer, memory) for layer in layers]
+
+    def project_layer_memory(self, layer: DecoderLayer, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for one layer."""
+        key, value = layer.cross_attention.project_memory(memory)
         if self.int8_output is None:
-            return projected
-        return [(through_half(key), through_half(value)) for key, value in projected]
+            return key, value
+        return through_half(key), through_half(value)
 
     def forward(
         self,

@@ -109,7 +109,29 @@ def read_config(
         norms_keys=False,
         activation=ACTIVATIONS[activation],
         max_length_factor=max_length_factor,
+        alignment_layer=_alignment_layer(options, sizes["dec-depth"]),
     )
+
+
+def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None:
+    """The decoder layer, from 0, whose head 0 guided alignment trains; None where none is named.
+
+    Marian writes its default, `last`, into the files of models that were trained without guided
+    alignment too, and whether there was any (`guided-alignment`) into none of its own: a layer
+    that is named need not have been trained so. One that is not there is as good as none, for
+    translation does without.
+
+    Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
+    `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists what
+    is written.
+    """
+    if options.get("guided-alignment") == "none":
+        return None
+    named = str(options.get("transformer-guided-alignment-layer"))
+    if named == "last":
+        return decoder_layers - 1
+    layer = int(named) - 1 if named.isdecimal() else -1
+    return layer if 0 <= layer < decoder_layers else None
 
 
 def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:

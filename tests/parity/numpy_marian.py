@@ -62,12 +62,17 @@ class State:
 
 
 class NumpyMarian:
-    """The model in a file, by the names and options that stand in it."""
+    """The model in a file, by the names and options that stand in it.
+
+    Under the prefix of each attention, `seen` has weights (H, S) for every token that attended,
+    and weights times the norms of what they let through (Kobayashi et al. 2020, section 3).
+    """
 
     def __init__(self, path: Path) -> None:
         self.tensors, self.options = read_bin(path)
         self.width = int(self.options["dim-emb"])
         self.heads = int(self.options["transformer-heads"])
+        self.seen: dict[str, list[tuple[Vector, Vector]]] = {}
 
     def encode(self, source: list[int]) -> list[Vector]:
         """The memory, one vector a token."""
@@ -147,12 +152,18 @@ class NumpyMarian:
         values = [self.affine(prefix, "v", other) for other in attended]
         size = self.width // self.heads
         parts = []
+        rows: list[Vector] = []
+        norms: list[Vector] = []
         for head in range(self.heads):
             own = slice(head * size, (head + 1) * size)
             scores = np.array([query[own] @ key[own] for key in keys]) / np.sqrt(size)
             weights = np.exp(scores - scores.max())
             weights /= weights.sum()
             parts.append(sum(w * value[own] for w, value in zip(weights, values, strict=True)))
+            moved = [value[own] @ self.tensors[f"{prefix}_Wo"][own] for value in values]
+            rows.append(weights)
+            norms.append(weights * np.linalg.norm(moved, axis=-1))
+        self.seen.setdefault(prefix, []).append((np.stack(rows), np.stack(norms)))
         y = self.affine(prefix, "o", np.concatenate(parts))
         return self.post(f"{prefix}_Wo", self.option("postprocess"), y, x)
 

@@ -12,13 +12,22 @@ from typing import Any
 import pytest
 import torch
 
+from model.attention_pass import AttentionPass
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
 from model.cuda_runtime import MOST_ROWS, CudaRuntime
 from model.device import Precision
 from model.engine import Engine
+from model.inspection import AttentionJob, resolve_query
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service.worker import warm_up
+from tests.attention_jobs import (
+    assert_maps_close,
+    assert_rows_sum_to_one,
+    maps,
+    random_pairs,
+    results,
+)
 from tests.tiny import FAMILIES, LIMITS, Family, greedy_ids, tiny_sources, translate
 from tests.unit.test_engine_random import Driver, drive, pool_of_sequences
 
@@ -167,6 +176,26 @@ def test_a_cleared_engine_goes_on_with_its_graphs(family: Family) -> None:
     assert greedy_ids(engine, sources) == expected
     warm_up(engine)
     assert greedy_ids(engine, sources) == expected
+
+
+@each_family
+@each_precision
+def test_a_pass_shows_the_attention_of_the_cpu_without_waiting(
+    family: Family, dtype: torch.dtype
+) -> None:
+    pairs, model = random_pairs(6), family.model()
+    expected = maps(model.to(dtype), pairs)
+    query = resolve_query(model.config, list(expected[0]))
+    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    results(model.to(CUDA), jobs)  # what is done once is done
+    whole = AttentionPass(model, jobs)
+    with no_waiting():
+        while whole.advance():
+            pass
+    for found, other in zip(whole.results(), expected, strict=True):
+        assert isinstance(found, dict)
+        assert_rows_sum_to_one(found)
+        assert_maps_close(found, other, 1e-4 if dtype is torch.float32 else 0.1)
 
 
 def test_a_model_on_a_gpu_has_the_runtime_with_graphs() -> None:

@@ -18,8 +18,10 @@ from transformers import MarianConfig, MarianMTModel
 from model.checkpoints.build import new_engine
 from model.checkpoints.names import fill
 from model.config import Activation, DecoderKind, ModelConfig, Sinusoids
+from model.inspection import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from model.transformer import EncoderDecoder
+from tests.attention_jobs import assert_maps_close, maps, random_pairs
 from tests.tiny import greedy_ids, pad, tiny_sources, translate
 
 PAD = 63
@@ -175,6 +177,32 @@ def test_teacher_forced_logits_and_all_attention_weights_are_the_same(
         assert_close(layer, other, atol=1e-5, rtol=0)
     for layer, other in zip(weights.cross, expected.cross_attentions, strict=True):
         assert_close(layer, other, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_all_attention_of_a_pass_is_the_same(models: Models) -> None:
+    theirs, ours = models
+    pairs = random_pairs(6, longest=20)
+    source, mask = pad([source for source, _ in pairs])
+    target, _ = pad([target for _, target in pairs])
+    expected = theirs(
+        input_ids=source.masked_fill(~mask, PAD),
+        attention_mask=mask.long(),
+        decoder_input_ids=ours.decoder_inputs(target),
+        output_attentions=True,
+    )
+    layers = {
+        AttentionKind.ENCODER: expected.encoder_attentions,
+        AttentionKind.DECODER: expected.decoder_attentions,
+        AttentionKind.CROSS: expected.cross_attentions,
+    }
+    for row, found in enumerate(maps(ours, pairs)):
+        stacked = {kind: torch.stack(layers[kind])[:, row].numpy() for kind in layers}
+        theirs_whole = {
+            kind: values[:, :, : found[kind].shape[2], : found[kind].shape[3]]
+            for kind, values in stacked.items()
+        }
+        assert_maps_close(found, theirs_whole, 1e-5)
 
 
 def generate(theirs: Any, source: list[int], limit: int) -> tuple[list[int], Tensor]:

@@ -53,6 +53,7 @@ def test_the_built_in_model_is_a_tiny_student(built_in: ModelFiles) -> None:
         target_vocab_size=32000,
         norms_keys=False,
         max_length_factor=2.5,
+        alignment_layer=1,
     )
 
 
@@ -90,6 +91,28 @@ def test_options_become_switches(
     options = tiny_options(**changes)
     config = config_of(write(options, tiny_tensors(options)))
     assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "layer"),
+    [
+        ({}, None),
+        ({"transformer_guided_alignment_layer": "last"}, 2),
+        ({"transformer_guided_alignment_layer": "1"}, 0),
+        ({"transformer_guided_alignment_layer": 3}, 2),
+        ({"transformer_guided_alignment_layer": "last", "guided_alignment": "none"}, None),
+        ({"transformer_guided_alignment_layer": 2, "guided_alignment": "corpus.align"}, 1),
+        ({"transformer_guided_alignment_layer": 0}, None),
+        ({"transformer_guided_alignment_layer": 4}, None),
+        ({"transformer_guided_alignment_layer": "first"}, None),
+    ],
+)
+def test_the_layer_that_aligns_counts_from_one_in_the_file(
+    write: Write, changes: dict[str, Any], layer: int | None
+) -> None:
+    options = tiny_options(dec_depth=3, **changes)
+    config = config_of(write(options, tiny_tensors(options)))
+    assert (config.alignment_layer, config.alignment_head) == (layer, 0)
 
 
 def test_options_that_an_old_marian_left_out_have_its_defaults(write: Write) -> None:

@@ -1,0 +1,331 @@
+"""Which attention is asked for, and what comes out. Without torch, for those who only ask.
+
+A caller's numbers, which may be negative or left out, are resolved against the model's config
+first; from then on a query names layers and heads that are there, counted from 0.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.config import DecoderKind, ModelConfig
+from model.errors import AttentionQueryError, EmptySourceError, UnknownTokenError
+
+SLICE_TOKENS = 128
+"""About how many tokens a slice of a pass works on, if nothing else is said."""
+
+
+class AttentionKind(StrEnum):
+    """Which tokens attend to which.
+
+    Rows are the tokens that attend and columns those attended to: source to source, target to
+    target up to itself, target to source. Row t of a target is that of the decoder's input t,
+    from which it predicts token t.
+    """
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    CROSS = "cross"
+
+
+class Reduction(StrEnum):
+    """What becomes of the layers and heads asked for; a dimension that goes has size 1."""
+
+    NONE = "none"
+    MEAN_HEADS = "mean_heads"
+    MAX_HEADS = "max_heads"
+    MEAN_LAYERS_HEADS = "mean_layers_heads"
+    ROLLOUT = "rollout"
+
+
+class AttentionNorm(StrEnum):
+    """Weights as they are, or times the norm of what they let through.
+
+    Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
+    weight · (x W_V + b_V) W_O.
+    """
+
+    WEIGHTS = "weights"
+    VALUE_NORMS = "value_norms"
+
+
+AttentionMaps = dict[AttentionKind, NDArray[np.float32]]
+"""For each kind asked for, (layers, heads, rows, columns)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionQuery:
+    """Attention of some layers and heads, between all tokens.
+
+    Attributes:
+        layers: For each kind asked for, numbers of layers from 0, in the order of the answer.
+        heads: Numbers of heads from 0, in the order of the answer.
+        reduce: What becomes of them.
+        norm: Of what kind the values are.
+    """
+
+    layers: Mapping[AttentionKind, tuple[int, ...]]
+    heads: tuple[int, ...]
+    reduce: Reduction = Reduction.NONE
+    norm: AttentionNorm = AttentionNorm.WEIGHTS
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """Those asked for."""
+        return tuple(self.layers)
+
+    def shape(
+        self, kind: AttentionKind, source_tokens: int, target_tokens: int
+    ) -> tuple[int, int, int, int]:
+        """(layers, heads, rows, columns) of the answer."""
+        merges_layers = self.reduce in (Reduction.MEAN_LAYERS_HEADS, Reduction.ROLLOUT)
+        layers = 1 if merges_layers else len(self.layers[kind])
+        heads = len(self.heads) if self.reduce is Reduction.NONE else 1
+        return layers, heads, *plane(kind, source_tokens, target_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StepsQuery:
+    """The whole computation of one token's attention in one head.
+
+    Attributes:
+        kind: Which attention.
+        layer: From 0.
+        head: From 0.
+        query: The place of the token that attends, from 0.
+    """
+
+    kind: AttentionKind
+    layer: int
+    head: int
+    query: int
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """The one asked for."""
+        return (self.kind,)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionJob:
+    """A sentence, its translation, and what is asked about them.
+
+    Attributes:
+        source: Ids, EOS included.
+        target: Ids that the decoder is made to predict, EOS included; may be empty where only
+            the encoder is asked about.
+        query: What is asked.
+    """
+
+    source: list[int]
+    target: list[int]
+    query: AttentionQuery | StepsQuery
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether the decoder is asked about."""
+        return any(kind is not AttentionKind.ENCODER for kind in self.query.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount:
+    """How many attention values a query takes.
+
+    Attributes:
+        reply: In the answer.
+        peak: Held at once while it is computed, those of the answer included.
+    """
+
+    reply: int
+    peak: int
+
+
+def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[int, int]:
+    """Rows and columns of one head's attention."""
+    rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
+    columns = target_tokens if kind is AttentionKind.DECODER else source_tokens
+    return rows, columns
+
+
+def count_values(
+    config: ModelConfig,
+    query: AttentionQuery | StepsQuery,
+    source_tokens: int,
+    target_tokens: int,
+    slice_tokens: int = SLICE_TOKENS,
+) -> ValueCount:
+    """What a query will take, known as soon as the lengths are.
+
+    Args:
+        config: The model's sizes.
+        query: What is asked.
+        source_tokens: EOS included.
+        target_tokens: EOS included.
+        slice_tokens: Of the pass that will compute it.
+    """
+    planes = {kind: plane(kind, source_tokens, target_tokens) for kind in query.kinds}
+    if isinstance(query, StepsQuery):
+        _, columns = planes[query.kind]
+        return ValueCount(columns, config.d_model * (2 * columns + 1 + config.d_model))
+    reply = sum(prod(query.shape(kind, source_tokens, target_tokens)) for kind in query.kinds)
+    making = (_in_the_making(config, query, *size, slice_tokens) for size in planes.values())
+    return ValueCount(reply, reply + max(making))
+
+
+def _in_the_making(
+    config: ModelConfig, query: AttentionQuery, rows: int, columns: int, slice_tokens: int
+) -> int:
+    """Values beside the answer, of one layer, at most.
+
+    For each head that goes in, some rows' scores, the same with the future masked, and their
+    softmax; the vectors whose norms are wanted; a layer's mean, and what rollout makes of it.
+    """
+    heads = len(query.heads)
+    making = 3 * heads * min(rows, slice_tokens) * columns
+    if query.norm is AttentionNorm.VALUE_NORMS:
+        making += heads * columns * config.d_model
+    if query.reduce is Reduction.ROLLOUT:
+        making += 4 * rows * columns
+    return making
+
+
+def resolve_query(
+    config: ModelConfig,
+    kinds: SequenceOf[AttentionKind],
+    layers: SequenceOf[int] | None = None,
+    heads: SequenceOf[int] | None = None,
+    reduce: Reduction = Reduction.NONE,
+    norm: AttentionNorm = AttentionNorm.WEIGHTS,
+) -> AttentionQuery:
+    """The query that a caller means.
+
+    Args:
+        config: The model's.
+        kinds: At least one, none twice.
+        layers: Numbers, negative from the end, looked up for each kind; None for all. With
+            rollout, which starts at the first layer, all up to the last one named go in.
+        heads: Numbers, negative from the end; None for all.
+        reduce: What is to become of layers and heads.
+        norm: Of what kind the values are to be.
+
+    Raises:
+        AttentionQueryError: The model has no such attention, or these do not go together.
+    """
+    if not kinds or len(set(kinds)) < len(kinds):
+        raise AttentionQueryError(
+            f"kinds are {listed(kinds)}: name at least one of {listed(AttentionKind)}, none twice"
+        )
+    found_layers = {kind: _layers(config, kind, layers) for kind in kinds}
+    found_heads = _numbers(heads, config.num_heads, "head", "a layer")
+    if reduce is Reduction.ROLLOUT:
+        _check_rollout(config, kinds, found_heads, norm)
+        found_layers = {k: tuple(range(max(numbers) + 1)) for k, numbers in found_layers.items()}
+    return AttentionQuery(found_layers, found_heads, reduce, norm)
+
+
+def _check_rollout(
+    config: ModelConfig,
+    kinds: SequenceOf[AttentionKind],
+    heads: tuple[int, ...],
+    norm: AttentionNorm,
+) -> None:
+    if AttentionKind.CROSS in kinds:
+        raise AttentionQueryError(
+            "rollout follows one sequence through its layers, which cross does not: ask for "
+            "encoder or decoder, or reduce cross by mean_layers_heads"
+        )
+    if norm is not AttentionNorm.WEIGHTS:
+        raise AttentionQueryError(f"rollout is of weights, not of {norm}: ask for norm weights")
+    if len(heads) < config.num_heads:
+        raise AttentionQueryError(
+            f"rollout is over the mean of all heads, not of {listed(heads)}: ask for all heads"
+        )
+
+
+def resolve_steps(
+    config: ModelConfig, steps: StepsQuery, source_tokens: int, target_tokens: int
+) -> StepsQuery:
+    """The same with every number counted from 0, where it may be negative from the end.
+
+    Args:
+        config: The model's.
+        steps: As a caller names it.
+        source_tokens: EOS included.
+        target_tokens: EOS included.
+
+    Raises:
+        AttentionQueryError: The model has no such attention, or the sequence no such token.
+    """
+    (layer,) = _layers(config, steps.kind, [steps.layer])
+    (head,) = _numbers([steps.head], config.num_heads, "head", "a layer")
+    rows, _ = plane(steps.kind, source_tokens, target_tokens)
+    sequence = "the source" if steps.kind is AttentionKind.ENCODER else "the target"
+    if not rows:
+        raise AttentionQueryError(f"{sequence} has no tokens: {steps.kind} attention needs some")
+    (query,) = _numbers([steps.query], rows, "token", sequence)
+    return StepsQuery(steps.kind, layer, head, query)
+
+
+def _layers(
+    config: ModelConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
+) -> tuple[int, ...]:
+    if kind is AttentionKind.DECODER and config.decoder is DecoderKind.SSRU:
+        raise AttentionQueryError(
+            "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"
+        )
+    is_encoder = kind is AttentionKind.ENCODER
+    size = config.encoder_layers if is_encoder else config.decoder_layers
+    return _numbers(numbers, size, "layer", "the encoder" if is_encoder else "the decoder")
+
+
+def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) -> tuple[int, ...]:
+    """Numbers from 0 to size - 1, for those that may be negative or left out."""
+    if numbers is None:
+        return tuple(range(size))
+    there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
+    if not numbers:
+        raise AttentionQueryError(f"no {noun} is named: {there}. Name at least one, or all.")
+    wrong = [number for number in numbers if not -size <= number < size]
+    if wrong:
+        raise AttentionQueryError(f"{noun} {listed(wrong)} is not there: {there}")
+    resolved = tuple(number % size for number in numbers)
+    if len(set(resolved)) < len(resolved):
+        raise AttentionQueryError(
+            f"{noun}s {listed(numbers)} name one twice: {there}, so that -1 is {size - 1}"
+        )
+    return resolved
+
+
+def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
+    """For a message."""
+    return ", ".join(map(str, values)) or "none"
+
+
+def check_job(config: ModelConfig, job: AttentionJob) -> None:
+    """Refuses what cannot be computed; the query is taken to be resolved.
+
+    Raises:
+        EmptySourceError: No tokens.
+        UnknownTokenError: An id outside the vocabulary.
+        AttentionQueryError: The decoder is asked about and there is no target.
+    """
+    if not job.source:
+        raise EmptySourceError("the source has no tokens")
+    if job.needs_target and not job.target:
+        raise AttentionQueryError(
+            f"{listed(job.query.kinds)} attention needs a target, which has no tokens here"
+        )
+    sides = {
+        "source": (job.source, config.source_vocab_size),
+        "target": (job.target, config.target_vocab_size),
+    }
+    for side, (ids, size) in sides.items():
+        if ids and not 0 <= min(ids) <= max(ids) < size:
+            raise UnknownTokenError(
+                f"the {side} has ids from {min(ids)} to {max(ids)}; the vocabulary has {size}"
+            )

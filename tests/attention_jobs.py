@@ -1,0 +1,112 @@
+"""What the tests of a pass that shows its attention have in common."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.attention_pass import AttentionPass
+from model.config import DecoderKind, ModelConfig
+from model.inspection import (
+    AttentionJob,
+    AttentionKind,
+    AttentionMaps,
+    AttentionNorm,
+    Reduction,
+    StepsQuery,
+    resolve_query,
+)
+from model.recording import Result
+from model.steps import AttentionSteps
+from model.transformer import EncoderDecoder
+from tests.tiny import VOCAB_SIZE
+
+Array = NDArray[np.float32]
+Pairs = list[tuple[list[int], list[int]]]
+"""Sources and targets."""
+
+
+def kinds_of(config: ModelConfig) -> list[AttentionKind]:
+    """Those that the model has."""
+    has_decoder = config.decoder is DecoderKind.SELF_ATTENTION
+    return [k for k in AttentionKind if has_decoder or k is not AttentionKind.DECODER]
+
+
+def random_pairs(count: int, seed: int = 3, longest: int = 30) -> Pairs:
+    """Sources and targets of 1 to `longest` tokens; the first pair is of one token each."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def ids() -> list[int]:
+        length = int(torch.randint(0, longest, (), generator=generator))
+        return [*torch.randint(2, VOCAB_SIZE - 1, (length,), generator=generator).tolist(), 0]
+
+    return [([0], [0]), *((ids(), ids()) for _ in range(count - 1))]
+
+
+def results(
+    model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128
+) -> list[Result]:
+    """What one pass over all of them gives."""
+    whole = AttentionPass(model, jobs, slice_tokens)
+    while whole.advance():
+        pass
+    return whole.results()
+
+
+def maps(
+    model: EncoderDecoder,
+    pairs: Pairs,
+    reduce: Reduction = Reduction.NONE,
+    norm: AttentionNorm = AttentionNorm.WEIGHTS,
+    slice_tokens: int = 128,
+) -> list[AttentionMaps]:
+    """All layers and heads of every kind that the model, or a rollout, has."""
+    kinds = kinds_of(model.config)
+    if reduce is Reduction.ROLLOUT:
+        kinds.remove(AttentionKind.CROSS)
+    query = resolve_query(model.config, kinds, reduce=reduce, norm=norm)
+    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    found = results(model, jobs, slice_tokens)
+    assert all(isinstance(result, dict) for result in found)
+    return [result for result in found if isinstance(result, dict)]
+
+
+def steps(
+    model: EncoderDecoder, pair: tuple[list[int], list[int]], query: StepsQuery
+) -> AttentionSteps:
+    """One token's."""
+    (result,) = results(model, [AttentionJob(*pair, query)])
+    assert isinstance(result, AttentionSteps)
+    return result
+
+
+def assert_rows_sum_to_one(found: AttentionMaps) -> None:
+    """Over all columns, with nothing negative, and nothing of the future."""
+    for kind, values in found.items():
+        assert values.dtype == np.float32
+        assert values.min() >= 0.0
+        np.testing.assert_allclose(values.sum(-1, dtype=np.float64), 1.0, rtol=0, atol=1e-5)
+        if kind is AttentionKind.DECODER:
+            assert not np.triu(values, k=1).any()
+
+
+def assert_steps_add_up(found: AttentionSteps) -> None:
+    """What a reader makes of the vectors is what stands there."""
+    q, k, v = (x.astype(np.float64) for x in (found.query, found.key, found.value))
+    scores = k @ q
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.scaled, scores / np.sqrt(len(q)), rtol=1e-6, atol=1e-6)
+    exponentials = np.exp(scores / np.sqrt(len(q)) - (scores / np.sqrt(len(q))).max())
+    weights = exponentials / exponentials.sum()
+    np.testing.assert_allclose(found.weights, weights, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.weighted, weights[:, None] * v, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found.z, weights @ v, rtol=0, atol=1e-5)
+    linear = found.output_weight.astype(np.float64) @ found.concatenated + found.output_bias
+    np.testing.assert_allclose(found.result, linear, rtol=0, atol=1e-5)
+
+
+def assert_maps_close(found: AttentionMaps, expected: AttentionMaps, atol: float) -> None:
+    """Kind by kind."""
+    assert found.keys() == expected.keys()
+    for kind, values in found.items():
+        assert values.shape == expected[kind].shape
+        np.testing.assert_allclose(values, expected[kind], rtol=0, atol=atol)

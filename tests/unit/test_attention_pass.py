@@ -1,0 +1,377 @@
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import Tensor, nn
+
+from model import attention_pass, recording
+from model.attention_pass import AttentionPass, ForcedBatch, Recorded, batches
+from model.errors import AttentionQueryError
+from model.inspection import (
+    AttentionJob,
+    AttentionKind,
+    AttentionNorm,
+    AttentionQuery,
+    Reduction,
+    StepsQuery,
+    count_values,
+    resolve_query,
+)
+from model.layers import SSRU
+from model.recording import Slices, new_recorder
+from model.steps import AttentionSteps
+from model.transformer import Decoder, EncoderDecoder
+from tests.attention_jobs import (
+    Array,
+    assert_maps_close,
+    assert_rows_sum_to_one,
+    assert_steps_add_up,
+    kinds_of,
+    maps,
+    random_pairs,
+    results,
+    steps,
+)
+from tests.tiny import Family, pad, quantized
+
+ENCODER, DECODER, CROSS = AttentionKind
+PAIRS = random_pairs(9)
+LONG = [*range(2, 62)] * 5, [*range(2, 62)] * 3
+"""More tokens than a slice has, and than the position tables have at first."""
+CHANGES: dict[str, Callable[[EncoderDecoder], EncoderDecoder]] = {
+    "float32": lambda model: model,
+    "bfloat16": lambda model: model.to(torch.bfloat16),
+    "int8": quantized,
+}
+
+
+@pytest.fixture(params=CHANGES)
+def precision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def model(family: Family, precision: str) -> EncoderDecoder:
+    """Every family in every precision, for this is of all of them."""
+    return CHANGES[precision](family.model(decoder_layers=3))
+
+
+def test_every_row_sums_to_one_and_nothing_looks_ahead(model: EncoderDecoder) -> None:
+    for (source, target), found in zip(PAIRS, maps(model, PAIRS), strict=True):
+        assert list(found) == kinds_of(model.config)
+        assert found[ENCODER].shape == (2, 2, len(source), len(source))
+        assert found[CROSS].shape == (3, 2, len(target), len(source))
+        if DECODER in found:
+            assert found[DECODER].shape == (3, 2, len(target), len(target))
+        assert_rows_sum_to_one(found)
+
+
+def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
+    """By the model's own forward, whose attention is explicit in every layer and masked."""
+    model, pairs = family.model(decoder_layers=3), [*PAIRS, LONG]
+    shown = maps(model, pairs)
+    source, mask = pad([source for source, _ in pairs])
+    target, _ = pad([target for _, target in pairs])
+    with torch.no_grad():
+        _, expected = model(source, mask, target, return_weights=True)
+    layers = {ENCODER: expected.encoder, DECODER: expected.decoder, CROSS: expected.cross}
+    for row, found in enumerate(shown):
+        for kind, values in found.items():
+            stacked = torch.stack([layer[row] for layer in layers[kind]]).numpy()
+            whole = stacked[:, :, : values.shape[2], : values.shape[3]]
+            assert_allclose(values, whole, rtol=0, atol=1e-5)
+            assert not stacked[:, :, : values.shape[2], values.shape[3] :].any()
+
+
+def test_hidden_states_are_those_of_explicit_attention(family: Family, precision: str) -> None:
+    model = CHANGES[precision](family.model())
+    query = resolve_query(model.config, [ENCODER, CROSS])
+    job = AttentionJob(*PAIRS[3], query)
+    recorded = Recorded(job, new_recorder(job, model.device, 128))
+    with torch.inference_mode():
+        memory = last(ForcedBatch(model, [recorded], 128).encode())
+        expected, _ = model.encoder(*pad([job.source]), return_weights=True)
+    tolerance = 0.1 if precision == "bfloat16" else 1e-4
+    torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
+
+
+def last(slices: Slices[Tensor]) -> Tensor:
+    def whole() -> Slices[None]:
+        found.append((yield from slices))
+
+    found: list[Tensor] = []
+    assert all(slice is None for slice in whole())
+    return found[0]
+
+
+@pytest.mark.parametrize("slice_tokens", [128, 7])
+def test_a_sentence_gets_the_same_alone_and_beside_others(
+    model: EncoderDecoder, precision: str, slice_tokens: int
+) -> None:
+    together = maps(model, PAIRS, slice_tokens=slice_tokens)
+    for pair, found in zip(PAIRS, together, strict=True):
+        (alone,) = maps(model, [pair], slice_tokens=slice_tokens)
+        # One batch rounds as another in float32; in bfloat16 that may be a whole last place.
+        tolerance = {"float32": 1e-5, "bfloat16": 0.05, "int8": 0.0}[precision]
+        assert_maps_close(found, alone, atol=tolerance)
+
+
+def test_slices_of_any_size_give_the_same(family: Family) -> None:
+    model = family.model()
+    whole = maps(model, PAIRS, slice_tokens=1000)
+    for slice_tokens in (1, 5, 16):
+        parts = maps(model, PAIRS, slice_tokens=slice_tokens)
+        for found, expected in zip(parts, whole, strict=True):
+            assert_maps_close(found, expected, atol=1e-5)
+
+
+def test_no_slice_works_on_more_than_its_tokens(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But a projection, which takes a whole sentence at once."""
+    model, seen = family.model(), list[int]()
+    recur = SSRU.recur
+
+    def counted(layer: SSRU, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        seen.append(forget.shape[1])
+        return recur(layer, forget, update, cell)
+
+    def rows(query: Tensor, *others: Any, whole: Callable[..., Any]) -> Any:
+        assert query.shape[-2] <= 16
+        return whole(query, *others)
+
+    monkeypatch.setattr(SSRU, "recur", counted)
+    for module, name in ((attention_pass, "attention"), (recording, "attention_weights")):
+        monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))
+
+    def count(module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
+        seen.append(inputs[0].shape[1])
+
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        layer.feed_forward.register_forward_hook(count)
+    query = resolve_query(model.config, kinds_of(model.config))
+    pairs = [([5] * 40, [6] * 50), *[([5, 0], [6])] * 5]
+    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    slices = AttentionPass(model, jobs, slice_tokens=16)
+    total = 0
+    while slices.advance():
+        assert sum(seen) <= 16
+        total += sum(seen)
+        seen.clear()
+    assert total >= 40 + 50  # the feed-forward of the layers but the last
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([(3, 3), (4, 7), (1, 1)], [[(3, 3), (4, 7)], [(1, 1)]]),
+        ([(4, 1), (6, 1), (1, 9)], [[(4, 1), (6, 1)], [(1, 9)]]),
+        ([(1, 1), (50, 3), (1, 1)], [[(1, 1)], [(50, 3)], [(1, 1)]]),
+        ([(3, 50)], [[(3, 50)]]),
+        ([], []),
+    ],
+)
+def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
+    lengths: list[tuple[int, int]], expected: list[list[tuple[int, int]]]
+) -> None:
+    query = AttentionQuery({CROSS: (0,)}, (0,))
+    jobs = [AttentionJob([5] * source, [6] * target, query) for source, target in lengths]
+    recorded = [Recorded(job, new_recorder(job, torch.device("cpu"), 10)) for job in jobs]
+    found = [
+        [(len(each.job.source), len(each.job.target)) for each in batch]
+        for batch in batches(recorded, 10)
+    ]
+    assert found == expected
+
+
+REDUCTIONS: dict[Reduction, Callable[[Array], Array]] = {
+    Reduction.MEAN_HEADS: lambda values: np.asarray(values.mean(axis=1, keepdims=True)),
+    Reduction.MAX_HEADS: lambda values: np.asarray(values.max(axis=1, keepdims=True)),
+    Reduction.MEAN_LAYERS_HEADS: lambda values: np.asarray(values.mean((0, 1), keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("norm", AttentionNorm)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_a_reduction_is_numpys(family: Family, reduce: Reduction, norm: AttentionNorm) -> None:
+    model = family.model()
+    reduced = maps(model, PAIRS, reduce, norm, slice_tokens=8)
+    for found, each in zip(reduced, maps(model, PAIRS, norm=norm), strict=True):
+        expected = {kind: REDUCTIONS[reduce](values) for kind, values in each.items()}
+        assert_maps_close(found, expected, atol=1e-5)
+
+
+def rollout(layers: Array) -> Array:
+    """Attention rollout of (L, H, T, T), written out."""
+    tokens = layers.shape[-1]
+    flow = np.eye(tokens)
+    for heads in layers.astype(np.float64):
+        mixed = np.zeros((tokens, tokens))
+        for row in range(tokens):
+            for column in range(tokens):
+                mixed[row, column] = 0.5 * heads[:, row, column].mean() + 0.5 * (row == column)
+            mixed[row] /= mixed[row].sum()
+        flow = mixed @ flow
+    return flow[None, None].astype(np.float32)
+
+
+@pytest.mark.parametrize("slice_tokens", [128, 4])
+def test_rollout_is_the_product_of_the_layers(family: Family, slice_tokens: int) -> None:
+    model = family.model(encoder_layers=4, decoder_layers=3)
+    rolled = maps(model, PAIRS, Reduction.ROLLOUT, slice_tokens=slice_tokens)
+    for found, each in zip(rolled, maps(model, PAIRS), strict=True):
+        expected = {kind: rollout(each[kind]) for kind in found}
+        assert_maps_close(found, expected, atol=1e-6)
+        assert_rows_sum_to_one(found)
+
+
+def test_rollout_ends_at_the_last_layer_named(family: Family) -> None:
+    model = family.model(encoder_layers=4)
+    query = resolve_query(model.config, [ENCODER], [1], reduce=Reduction.ROLLOUT)
+    (found,) = results(model, [AttentionJob(*PAIRS[2], query)])
+    (each,) = maps(model, [PAIRS[2]])
+    assert isinstance(found, dict)
+    assert_maps_close(found, {ENCODER: rollout(each[ENCODER][:2])}, atol=1e-6)
+
+
+def test_layers_and_heads_come_in_the_order_asked_for(model: EncoderDecoder) -> None:
+    (each,) = maps(model, [PAIRS[5]])
+    jobs = [
+        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (2, 0), ENCODER: (1,)}, (1, 0))),
+        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (1,)}, (1,))),
+    ]
+    many, one = results(model, jobs)
+    assert isinstance(many, dict)
+    assert isinstance(one, dict)
+    tolerance = 0.05 if model.dtype is torch.bfloat16 else 1e-5
+    expected = {CROSS: each[CROSS][[2, 0]][:, [1, 0]], ENCODER: each[ENCODER][[1]][:, [1, 0]]}
+    assert_maps_close(many, expected, tolerance)
+    assert_maps_close(one, {CROSS: each[CROSS][1:2, 1:2]}, tolerance)
+
+
+def each_place(model: EncoderDecoder) -> Iterator[tuple[AttentionKind, int]]:
+    for kind in kinds_of(model.config):
+        is_encoder = kind is ENCODER
+        for layer in range(len(model.encoder.layers if is_encoder else model.decoder.layers)):
+            yield kind, layer
+
+
+def test_steps_add_up_and_are_those_of_the_weights(model: EncoderDecoder) -> None:
+    pair = PAIRS[5]
+    (weights,) = maps(model, [pair])
+    (norms,) = maps(model, [pair], norm=AttentionNorm.VALUE_NORMS)
+    head_dim = model.config.head_dim
+    for kind, layer in each_place(model):
+        for head, token in ((0, 0), (1, 3)):
+            found = steps(model, pair, StepsQuery(kind, layer, head, token))
+            assert_steps_add_up(found)
+            columns = token + 1 if kind is DECODER else len(pair[0])
+            assert found.key.shape == found.value.shape == (columns, head_dim)
+            row = weights[kind][layer, head, token, :columns]
+            assert_allclose(found.weights, row, rtol=0, atol=1e-5)
+            own = slice(head * head_dim, (head + 1) * head_dim)
+            assert_array_equal(found.concatenated[own], found.z)
+            moved = found.weighted @ found.output_weight[:, own].T  # (S, D)
+            row = norms[kind][layer, head, token, :columns]
+            assert_allclose(np.linalg.norm(moved, axis=-1), row, rtol=1e-4, atol=1e-5)
+
+
+def test_the_result_of_the_steps_is_what_the_layer_adds(family: Family) -> None:
+    """Of float32: it is the fused kernel's output, which the model goes on with."""
+    model, pair = family.model(), PAIRS[6]
+    seen: dict[AttentionKind, list[Tensor]] = {ENCODER: [], CROSS: []}
+    names = {
+        ENCODER: "encoder.layers.1.self_attention.out",
+        CROSS: "decoder.layers.0.cross_attention.out",
+    }
+    for kind, name in names.items():
+        module = model.get_submodule(name)
+        module.register_forward_hook(lambda _, __, y, kind=kind: seen[kind].append(y[0]))
+    maps(model, [pair])
+    for kind, layer, token in ((ENCODER, 1, 0), (ENCODER, 1, 5), (CROSS, 0, 4)):
+        found = steps(model, pair, StepsQuery(kind, layer, 1, token))
+        assert_allclose(found.result, seen[kind][0][token].numpy(), rtol=0, atol=1e-5)
+
+
+def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -> None:
+    config = model.config
+    queries: list[AttentionQuery | StepsQuery] = [
+        StepsQuery(ENCODER, 1, 0, 0),
+        resolve_query(config, [CROSS], [-1], reduce=Reduction.MEAN_HEADS),
+        resolve_query(config, [ENCODER], [0]),
+        StepsQuery(CROSS, 0, 1, 0),
+        resolve_query(config, [ENCODER], reduce=Reduction.ROLLOUT),
+        resolve_query(config, kinds_of(config), norm=AttentionNorm.VALUE_NORMS),
+    ]
+    jobs = [AttentionJob(*pair, query) for pair, query in zip(PAIRS[2:], queries, strict=False)]
+    tolerance = 0.3 if precision == "bfloat16" else 1e-4
+    for job, found in zip(jobs, results(model, jobs), strict=True):
+        (alone,) = results(model, [job])
+        if isinstance(found, AttentionSteps):
+            assert isinstance(alone, AttentionSteps)
+            assert_allclose(found.z, alone.z, rtol=0, atol=tolerance)
+            continue
+        assert isinstance(alone, dict)
+        assert_maps_close(found, alone, tolerance)
+        assert isinstance(job.query, AttentionQuery)
+        assert {kind: values.shape for kind, values in found.items()} == {
+            kind: job.query.shape(kind, len(job.source), len(job.target))
+            for kind in job.query.kinds
+        }
+        count = count_values(config, job.query, len(job.source), len(job.target))
+        assert count.reply == sum(values.size for values in found.values())
+
+
+def raises(*_: Any) -> None:
+    raise AssertionError("nobody needs this")
+
+
+def test_what_nobody_asks_about_is_not_computed(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = family.model(encoder_layers=3)
+    monkeypatch.setattr(Decoder, "logits", raises)
+    monkeypatch.setattr(model.encoder.layers[2].feed_forward, "forward", raises)
+    found = results(
+        model,
+        [AttentionJob([5, 6, 0], [], AttentionQuery({ENCODER: (2, 0)}, (0, 1)))],
+    )
+    assert isinstance(found[0], dict)
+    assert_rows_sum_to_one(found[0])
+    monkeypatch.undo()
+    monkeypatch.setattr(Decoder, "logits", raises)
+    monkeypatch.setattr(model.decoder.layers[0].feed_forward, "forward", raises)
+    monkeypatch.setattr(model.decoder.layers[1], "forward", raises)
+    job = AttentionJob([5, 6, 0], [7, 0], AttentionQuery({CROSS: (0,)}, (0, 1)))
+    (found_cross,) = results(model, [job])
+    assert isinstance(found_cross, dict)
+    assert_rows_sum_to_one(found_cross)
+
+
+def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> None:
+    model = family.model()
+    query = resolve_query(model.config, [CROSS])
+    with pytest.raises(AttentionQueryError, match="needs a target"):
+        AttentionPass(model, [AttentionJob([5, 0], [6], query), AttentionJob([5, 0], [], query)])
+
+
+def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:
+    empty = AttentionPass(family.model(), [])
+    assert not empty.advance()
+    assert empty.results() == []
+
+
+def test_results_are_there_only_after_the_last_slice(family: Family) -> None:
+    model = family.model()
+    slices = AttentionPass(
+        model, [AttentionJob([5, 0], [6, 0], resolve_query(model.config, [CROSS]))]
+    )
+    with pytest.raises(AssertionError):
+        slices.results()
+    assert slices.advance()
+    with pytest.raises(AssertionError):
+        slices.results()

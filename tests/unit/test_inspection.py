@@ -1,0 +1,188 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from model.config import DecoderKind, ModelConfig
+from model.errors import (
+    AttentionQueryError,
+    EmptySourceError,
+    InputError,
+    UnknownTokenError,
+)
+from model.inspection import (
+    AttentionJob,
+    AttentionKind,
+    AttentionNorm,
+    AttentionQuery,
+    Reduction,
+    StepsQuery,
+    ValueCount,
+    check_job,
+    count_values,
+    resolve_query,
+    resolve_steps,
+)
+from tests.tiny import tiny_config
+
+ENCODER, DECODER, CROSS = AttentionKind
+SSRU = tiny_config(encoder_layers=6, num_heads=4)
+SELF_ATTENTION = tiny_config(
+    encoder_layers=6, decoder_layers=3, num_heads=4, decoder=DecoderKind.SELF_ATTENTION
+)
+
+
+def test_numbers_from_the_end_are_looked_up_for_each_kind() -> None:
+    query = resolve_query(SELF_ATTENTION, [CROSS, ENCODER, DECODER], [-1, 0], [3, -4])
+    assert query.layers == {CROSS: (2, 0), ENCODER: (5, 0), DECODER: (2, 0)}
+    assert query.kinds == (CROSS, ENCODER, DECODER)
+    assert query.heads == (3, 0)
+
+
+def test_what_is_left_out_is_all() -> None:
+    query = resolve_query(SSRU, [ENCODER, CROSS])
+    assert query == AttentionQuery({ENCODER: (0, 1, 2, 3, 4, 5), CROSS: (0, 1)}, (0, 1, 2, 3))
+
+
+def test_rollout_starts_at_the_first_layer() -> None:
+    query = resolve_query(SELF_ATTENTION, [ENCODER, DECODER], [-2, 0], reduce=Reduction.ROLLOUT)
+    assert query.layers == {ENCODER: (0, 1, 2, 3, 4), DECODER: (0, 1)}
+    named = resolve_query(SSRU, [ENCODER], [1], [0, 1, 2, -1], Reduction.ROLLOUT)
+    assert named.layers == {ENCODER: (0, 1)}
+
+
+ROLLOUT, VALUE_NORMS = Reduction.ROLLOUT, AttentionNorm.VALUE_NORMS
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"kinds": []}, "kinds are none: name at least one of encoder, decoder, cross, none twice"),
+    ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name at least one of"),
+    (
+        {"layers": [7]},
+        "layer 7 is not there: the decoder has layers 0 to 1, or -2 to -1 from the end",
+    ),
+    ({"layers": [0, -3, 2]}, "layer -3, 2 is not there: the decoder has"),
+    ({"kinds": [ENCODER], "layers": [6]}, "layer 6 is not there: the encoder has layers 0 to 5"),
+    ({"kinds": [ENCODER, CROSS], "layers": [5]}, "layer 5 is not there: the decoder has"),
+    ({"layers": []}, "no layer is named: the decoder has layers 0 to 1"),
+    ({"layers": [1, -1]}, "layers 1, -1 name one twice: the decoder has layers 0 to 1"),
+    ({"heads": [4]}, "head 4 is not there: a layer has heads 0 to 3, or -4 to -1 from the end"),
+    ({"heads": [0, 0]}, "heads 0, 0 name one twice"),
+    ({"kinds": [DECODER]}, "has an SSRU in place of self-attention: ask for encoder or cross"),
+    ({"reduce": ROLLOUT}, "or reduce cross by mean_layers_heads"),
+    (
+        {"kinds": [ENCODER], "reduce": ROLLOUT, "norm": VALUE_NORMS},
+        "rollout is of weights, not of value_norms: ask for norm weights",
+    ),
+    (
+        {"kinds": [ENCODER], "reduce": ROLLOUT, "heads": [2, 1]},
+        "rollout is over the mean of all heads, not of 2, 1: ask for all heads",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_the_model_does_not_have_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(AttentionQueryError) as caught:
+        resolve_query(SSRU, **{"kinds": [CROSS], **changes})
+    assert message in str(caught.value)
+
+
+def test_steps_are_looked_up_in_the_sequence_that_attends() -> None:
+    named = StepsQuery(ENCODER, -1, -1, -2)
+    assert resolve_steps(SSRU, named, 9, 0) == StepsQuery(ENCODER, 5, 3, 7)
+    named = StepsQuery(CROSS, -1, 0, -1)
+    assert resolve_steps(SSRU, named, 9, 4) == StepsQuery(CROSS, 1, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (StepsQuery(ENCODER, 0, 0, 9), "token 9 is not there: the source has tokens 0 to 8"),
+        (StepsQuery(CROSS, 0, 0, 4), "token 4 is not there: the target has tokens 0 to 3, or -4"),
+        (StepsQuery(CROSS, 2, 0, 0), "layer 2 is not there: the decoder"),
+        (StepsQuery(CROSS, 0, -5, 0), "head -5 is not there: a layer"),
+        (StepsQuery(DECODER, 0, 0, 0), "SSRU"),
+    ],
+)
+def test_steps_that_are_not_there_are_refused(steps: StepsQuery, message: str) -> None:
+    with pytest.raises(AttentionQueryError) as caught:
+        resolve_steps(SSRU, steps, 9, 4)
+    assert message in str(caught.value)
+
+
+def test_a_target_without_tokens_has_no_steps() -> None:
+    with pytest.raises(AttentionQueryError, match="the target has no tokens"):
+        resolve_steps(SSRU, StepsQuery(CROSS, 0, 0, 0), 9, 0)
+
+
+HEADS = (0, 1, 2, 3)
+
+
+def of_encoder(
+    reduce: Reduction, norm: AttentionNorm = AttentionNorm.WEIGHTS
+) -> Callable[[], AttentionQuery]:
+    return lambda: AttentionQuery({ENCODER: (0, 1, 2)}, HEADS, reduce, norm)
+
+
+@pytest.mark.parametrize(
+    ("query", "reply", "beside"),
+    [
+        (of_encoder(Reduction.NONE), 3 * 4 * 100, 3 * 4 * 100),
+        (of_encoder(Reduction.MEAN_HEADS), 3 * 100, 3 * 4 * 100),
+        (of_encoder(Reduction.MAX_HEADS), 3 * 100, 3 * 4 * 100),
+        (of_encoder(Reduction.MEAN_LAYERS_HEADS), 100, 3 * 4 * 100),
+        (of_encoder(Reduction.ROLLOUT), 100, 3 * 4 * 100 + 4 * 100),
+        (of_encoder(Reduction.NONE, VALUE_NORMS), 3 * 4 * 100, 3 * 4 * 100 + 4 * 10 * 16),
+        (lambda: AttentionQuery({CROSS: (1,)}, (2,)), 70, 3 * 70),
+        (lambda: AttentionQuery({DECODER: (1,), CROSS: (0,)}, (2,)), 49 + 70, 3 * 70),
+    ],
+)
+def test_values_are_counted_before_they_are_computed(
+    query: Callable[[], AttentionQuery], reply: int, beside: int
+) -> None:
+    assert count_values(SSRU, query(), 10, 7) == ValueCount(reply, reply + beside)
+
+
+def test_a_long_sentence_is_made_some_rows_after_the_other() -> None:
+    query = AttentionQuery({ENCODER: (0,)}, (0,))
+    assert count_values(SSRU, query, 500, 0) == ValueCount(250_000, 250_000 + 3 * 128 * 500)
+    assert count_values(SSRU, query, 500, 0, slice_tokens=20).peak == 250_000 + 3 * 20 * 500
+
+
+def test_steps_hold_the_vectors_of_all_heads_and_one_matrix() -> None:
+    count = count_values(SSRU, StepsQuery(CROSS, 0, 0, 3), 10, 7)
+    assert count == ValueCount(10, 16 * 10 + 16 * 10 + 16 + 16 * 16)
+
+
+def job(source: list[int], target: list[int], *kinds: AttentionKind) -> AttentionJob:
+    return AttentionJob(source, target, AttentionQuery(dict.fromkeys(kinds, (0,)), (0,)))
+
+
+@pytest.mark.parametrize(
+    ("job", "error", "message"),
+    [
+        (job([], [5, 0], CROSS), EmptySourceError, "the source has no tokens"),
+        (job([5, 64], [5], CROSS), UnknownTokenError, "source has ids from 5 to 64; the vocab"),
+        (job([5], [-1], CROSS), UnknownTokenError, "the target has ids from -1 to -1"),
+        (job([5], [], ENCODER, CROSS), AttentionQueryError, "encoder, cross attention needs a"),
+    ],
+)
+def test_a_job_that_cannot_be_computed_is_refused(
+    job: AttentionJob, error: type[InputError], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        check_job(tiny_config(), job)
+    assert message in str(caught.value)
+
+
+def test_the_encoder_needs_no_target() -> None:
+    config: ModelConfig = tiny_config()
+    check_job(config, job([5, 0], [], ENCODER))
+    assert not job([5, 0], [], ENCODER).needs_target
+    assert job([5, 0], [7], ENCODER, CROSS).needs_target
+
+
+def test_who_only_asks_does_not_import_torch() -> None:
+    check = "import sys, model.inspection, model.steps; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
