@@ -20,17 +20,21 @@ from torch.nn.utils.rnn import pad_sequence
 from model.attention import MultiHeadAttention, attention, mask_bias
 from model.inspection import SLICE_TOKENS, AttentionJob, AttentionKind, check_job
 from model.layers import SSRU, DecoderLayer, EncoderLayer, Residual
-from model.recording import Place, Projected, Recorder, Result, Slices, new_recorder
+from model.recording import Place, Projected, Recorder, Result, Slices, new_recorders
 from model.transfer import upload
 from model.transformer import Embedding, EncoderDecoder
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A job, and what keeps the answer."""
+    """A job, and what keeps the answers."""
 
     job: AttentionJob
-    recorder: Recorder
+    recorders: list[Recorder]
+
+    def layers(self, kind: AttentionKind) -> set[int]:
+        """Which layers are asked about."""
+        return {layer for recorder in self.recorders for layer in recorder.layers(kind)}
 
 
 class AttentionPass:
@@ -56,8 +60,8 @@ class AttentionPass:
         self.recorded: list[Recorded] = []
         for job in jobs:
             check_job(model.config, job)
-            recorder = new_recorder(job, model.device, slice_tokens)
-            self.recorded.append(Recorded(job, recorder))
+            recorders = new_recorders(job, model.device, slice_tokens)
+            self.recorded.append(Recorded(job, recorders))
         self.slices = self._run()
         self.is_done = False
 
@@ -76,10 +80,10 @@ class AttentionPass:
         return False
 
     @torch.inference_mode()
-    def results(self) -> list[Result]:
-        """What each job asked for, once all slices are computed; on a GPU this waits for it."""
+    def results(self) -> list[list[Result]]:
+        """What each query of each job asked for, once all is computed; waits for a GPU."""
         assert self.is_done
-        return [each.recorder.result() for each in self.recorded]
+        return [[recorder.result() for recorder in each.recorders] for each in self.recorded]
 
 
 def batches(recorded: Iterable[Recorded], max_tokens: int) -> Iterator[list[Recorded]]:
@@ -124,7 +128,7 @@ class ForcedBatch:
 
     def _last(self, kind: AttentionKind) -> int:
         """The last layer that is asked about; -1 where none is."""
-        return max(max(each.recorder.layers(kind), default=-1) for each in self.recorded)
+        return max(max(each.layers(kind), default=-1) for each in self.recorded)
 
     def run(self) -> Slices[None]:
         """Encoder and decoder, as far as they are asked about."""
@@ -196,9 +200,10 @@ class ForcedBatch:
         for recorded, q, k, v in zip(self.recorded, *parts, strict=True):
             bias = causal_bias(q) if place.kind is AttentionKind.DECODER else None
             attended += yield from self._attend_within(q, k, v, bias)
-            if place.layer in recorded.recorder.layers(place.kind):
-                projected = Projected(q[0], k[0], v[0], bias, module)
-                yield from recorded.recorder.record(place, projected)
+            projected = Projected(q[0], k[0], v[0], bias, module)
+            for recorder in recorded.recorders:
+                if place.layer in recorder.layers(place.kind):
+                    yield from recorder.record(place, projected)
         yield
         return module.merge(torch.cat(attended, dim=2))
 

@@ -119,17 +119,22 @@ class AttentionJob:
         source: Ids, EOS included.
         target: Ids that the decoder is made to predict, EOS included; may be empty where only
             the encoder is asked about.
-        query: What is asked.
+        queries: What is asked, in one pass.
     """
 
     source: list[int]
     target: list[int]
-    query: AttentionQuery | StepsQuery
+    queries: tuple[AttentionQuery | StepsQuery, ...]
+
+    @property
+    def kinds(self) -> tuple[AttentionKind, ...]:
+        """Those that any query asks for."""
+        return tuple(dict.fromkeys(kind for query in self.queries for kind in query.kinds))
 
     @property
     def needs_target(self) -> bool:
         """Whether the decoder is asked about."""
-        return any(kind is not AttentionKind.ENCODER for kind in self.query.kinds)
+        return any(kind is not AttentionKind.ENCODER for kind in self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +323,7 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
         raise EmptySourceError("the source has no tokens")
     if job.needs_target and not job.target:
         raise AttentionQueryError(
-            f"{listed(job.query.kinds)} attention needs a target, which has no tokens here"
+            f"{listed(job.kinds)} attention needs a target, which has no tokens here"
         )
     sides = {
         "source": (job.source, config.source_vocab_size),

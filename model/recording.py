@@ -1,4 +1,4 @@
-"""What is kept of a pass for one job: maps of weights, or one token's steps."""
+"""What is kept of a pass for one query: maps of weights, or one token's steps."""
 
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Projected:
 
 
 class Recorder(Protocol):
-    """Keeps what one job asks for while a pass goes by."""
+    """Keeps what one query asks for while a pass goes by."""
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
         """Which layers it wants to see."""
@@ -67,22 +67,28 @@ class Recorder(Protocol):
         """What it has kept, on the host."""
 
 
-def new_recorder(job: AttentionJob, device: torch.device, slice_rows: int) -> Recorder:
-    """The recorder for what a job asks.
+def new_recorders(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Recorder]:
+    """A recorder for each query of a job.
 
     Args:
-        job: A sentence, its translation and the query.
-        device: Where to keep the answer.
+        job: A sentence, its translation and the queries.
+        device: Where to keep the answers.
         slice_rows: How many tokens' weights are computed in a slice.
     """
-    if isinstance(job.query, StepsQuery):
-        return StepsRecorder(job.query)
     lengths = len(job.source), len(job.target)
-    maps = {
-        kind: torch.zeros(job.query.shape(kind, *lengths), device=device)
-        for kind in job.query.kinds
-    }
-    return MapsRecorder(job.query, maps, slice_rows)
+    return [_new_recorder(query, lengths, device, slice_rows) for query in job.queries]
+
+
+def _new_recorder(
+    query: AttentionQuery | StepsQuery,
+    lengths: tuple[int, int],
+    device: torch.device,
+    slice_rows: int,
+) -> Recorder:
+    if isinstance(query, StepsQuery):
+        return StepsRecorder(query)
+    maps = {kind: torch.zeros(query.shape(kind, *lengths), device=device) for kind in query.kinds}
+    return MapsRecorder(query, maps, slice_rows)
 
 
 class MapsRecorder:

@@ -45,11 +45,11 @@ def random_pairs(count: int, seed: int = 3, longest: int = 30) -> Pairs:
 def results(
     model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128
 ) -> list[Result]:
-    """What one pass over all of them gives."""
+    """What one pass over all of them gives, each of which asks one thing."""
     whole = AttentionPass(model, jobs, slice_tokens)
     while whole.advance():
         pass
-    return whole.results()
+    return [result for (result,) in whole.results()]
 
 
 def maps(
@@ -64,7 +64,7 @@ def maps(
     if reduce is Reduction.ROLLOUT:
         kinds.remove(AttentionKind.CROSS)
     query = resolve_query(model.config, kinds, reduce=reduce, norm=norm)
-    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
     found = results(model, jobs, slice_tokens)
     assert all(isinstance(result, dict) for result in found)
     return [result for result in found if isinstance(result, dict)]
@@ -74,7 +74,7 @@ def steps(
     model: EncoderDecoder, pair: tuple[list[int], list[int]], query: StepsQuery
 ) -> AttentionSteps:
     """One token's."""
-    (result,) = results(model, [AttentionJob(*pair, query)])
+    (result,) = results(model, [AttentionJob(*pair, (query,))])
     assert isinstance(result, AttentionSteps)
     return result
 

@@ -186,13 +186,13 @@ def test_a_pass_shows_the_attention_of_the_cpu_without_waiting(
     pairs, model = random_pairs(6), family.model()
     expected = maps(model.to(dtype), pairs)
     query = resolve_query(model.config, list(expected[0]))
-    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
     results(model.to(CUDA), jobs)  # what is done once is done
     whole = AttentionPass(model, jobs)
     with no_waiting():
         while whole.advance():
             pass
-    for found, other in zip(whole.results(), expected, strict=True):
+    for (found,), other in zip(whole.results(), expected, strict=True):
         assert isinstance(found, dict)
         assert_rows_sum_to_one(found)
         assert_maps_close(found, other, 1e-4 if dtype is torch.float32 else 0.1)

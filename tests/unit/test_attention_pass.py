@@ -22,7 +22,7 @@ from model.inspection import (
     resolve_query,
 )
 from model.layers import SSRU
-from model.recording import Slices, new_recorder
+from model.recording import Slices, new_recorders
 from model.steps import AttentionSteps
 from model.transformer import Decoder, EncoderDecoder
 from tests.attention_jobs import (
@@ -90,8 +90,8 @@ def test_weights_are_those_of_the_padded_explicit_pass(family: Family) -> None:
 def test_hidden_states_are_those_of_explicit_attention(family: Family, precision: str) -> None:
     model = CHANGES[precision](family.model())
     query = resolve_query(model.config, [ENCODER, CROSS])
-    job = AttentionJob(*PAIRS[3], query)
-    recorded = Recorded(job, new_recorder(job, model.device, 128))
+    job = AttentionJob(*PAIRS[3], (query,))
+    recorded = Recorded(job, new_recorders(job, model.device, 128))
     with torch.inference_mode():
         memory = last(ForcedBatch(model, [recorded], 128).encode())
         expected, _ = model.encoder(*pad([job.source]), return_weights=True)
@@ -155,7 +155,7 @@ def test_no_slice_works_on_more_than_its_tokens(
         layer.feed_forward.register_forward_hook(count)
     query = resolve_query(model.config, kinds_of(model.config))
     pairs = [([5] * 40, [6] * 50), *[([5, 0], [6])] * 5]
-    jobs = [AttentionJob(source, target, query) for source, target in pairs]
+    jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
     slices = AttentionPass(model, jobs, slice_tokens=16)
     total = 0
     while slices.advance():
@@ -179,8 +179,8 @@ def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
     lengths: list[tuple[int, int]], expected: list[list[tuple[int, int]]]
 ) -> None:
     query = AttentionQuery({CROSS: (0,)}, (0,))
-    jobs = [AttentionJob([5] * source, [6] * target, query) for source, target in lengths]
-    recorded = [Recorded(job, new_recorder(job, torch.device("cpu"), 10)) for job in jobs]
+    jobs = [AttentionJob([5] * source, [6] * target, (query,)) for source, target in lengths]
+    recorded = [Recorded(job, new_recorders(job, torch.device("cpu"), 10)) for job in jobs]
     found = [
         [(len(each.job.source), len(each.job.target)) for each in batch]
         for batch in batches(recorded, 10)
@@ -232,17 +232,40 @@ def test_rollout_is_the_product_of_the_layers(family: Family, slice_tokens: int)
 def test_rollout_ends_at_the_last_layer_named(family: Family) -> None:
     model = family.model(encoder_layers=4)
     query = resolve_query(model.config, [ENCODER], [1], reduce=Reduction.ROLLOUT)
-    (found,) = results(model, [AttentionJob(*PAIRS[2], query)])
+    (found,) = results(model, [AttentionJob(*PAIRS[2], (query,))])
     (each,) = maps(model, [PAIRS[2]])
     assert isinstance(found, dict)
     assert_maps_close(found, {ENCODER: rollout(each[ENCODER][:2])}, atol=1e-6)
 
 
+def test_several_questions_are_answered_in_one_pass(family: Family) -> None:
+    """Also where they are about different layers and kinds."""
+    model = family.model()
+    queries = (
+        AttentionQuery({CROSS: (1,)}, (1,)),
+        AttentionQuery({ENCODER: (0, 1)}, (0,)),
+        StepsQuery(CROSS, 1, 1, 0),
+    )
+    whole = AttentionPass(model, [AttentionJob(*PAIRS[3], queries)])
+    while whole.advance():
+        pass
+    ((cross, encoder, found),) = whole.results()
+    alone = [results(model, [AttentionJob(*PAIRS[3], (query,))])[0] for query in queries]
+    for together, apart in ((cross, alone[0]), (encoder, alone[1])):
+        assert isinstance(together, dict)
+        assert isinstance(apart, dict)
+        for kind, values in apart.items():
+            assert_array_equal(together[kind], values)
+    assert isinstance(found, AttentionSteps)
+    assert isinstance(alone[2], AttentionSteps)
+    assert_array_equal(found.z, alone[2].z)
+
+
 def test_layers_and_heads_come_in_the_order_asked_for(model: EncoderDecoder) -> None:
     (each,) = maps(model, [PAIRS[5]])
     jobs = [
-        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (2, 0), ENCODER: (1,)}, (1, 0))),
-        AttentionJob(*PAIRS[5], AttentionQuery({CROSS: (1,)}, (1,))),
+        AttentionJob(*PAIRS[5], (AttentionQuery({CROSS: (2, 0), ENCODER: (1,)}, (1, 0)),)),
+        AttentionJob(*PAIRS[5], (AttentionQuery({CROSS: (1,)}, (1,)),)),
     ]
     many, one = results(model, jobs)
     assert isinstance(many, dict)
@@ -307,22 +330,22 @@ def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -
         resolve_query(config, [ENCODER], reduce=Reduction.ROLLOUT),
         resolve_query(config, kinds_of(config), norm=AttentionNorm.VALUE_NORMS),
     ]
-    jobs = [AttentionJob(*pair, query) for pair, query in zip(PAIRS[2:], queries, strict=False)]
+    jobs = [AttentionJob(*pair, (query,)) for pair, query in zip(PAIRS[2:], queries, strict=False)]
     tolerance = 0.3 if precision == "bfloat16" else 1e-4
     for job, found in zip(jobs, results(model, jobs), strict=True):
-        (alone,) = results(model, [job])
+        (alone,), (query,) = results(model, [job]), job.queries
         if isinstance(found, AttentionSteps):
             assert isinstance(alone, AttentionSteps)
             assert_allclose(found.z, alone.z, rtol=0, atol=tolerance)
             continue
         assert isinstance(alone, dict)
         assert_maps_close(found, alone, tolerance)
-        assert isinstance(job.query, AttentionQuery)
+        assert isinstance(query, AttentionQuery)
         assert {kind: values.shape for kind, values in found.items()} == {
-            kind: job.query.shape(kind, len(job.source), len(job.target))
-            for kind in job.query.kinds
+            kind: query.shape(kind, len(job.source), len(job.target))
+            for kind in query.kinds
         }
-        count = count_values(config, job.query, len(job.source), len(job.target))
+        count = count_values(config, query, len(job.source), len(job.target))
         assert count.reply == sum(values.size for values in found.values())
 
 
@@ -338,7 +361,7 @@ def test_what_nobody_asks_about_is_not_computed(
     monkeypatch.setattr(model.encoder.layers[2].feed_forward, "forward", raises)
     found = results(
         model,
-        [AttentionJob([5, 6, 0], [], AttentionQuery({ENCODER: (2, 0)}, (0, 1)))],
+        [AttentionJob([5, 6, 0], [], (AttentionQuery({ENCODER: (2, 0)}, (0, 1)),))],
     )
     assert isinstance(found[0], dict)
     assert_rows_sum_to_one(found[0])
@@ -346,7 +369,7 @@ def test_what_nobody_asks_about_is_not_computed(
     monkeypatch.setattr(Decoder, "logits", raises)
     monkeypatch.setattr(model.decoder.layers[0].feed_forward, "forward", raises)
     monkeypatch.setattr(model.decoder.layers[1], "forward", raises)
-    job = AttentionJob([5, 6, 0], [7, 0], AttentionQuery({CROSS: (0,)}, (0, 1)))
+    job = AttentionJob([5, 6, 0], [7, 0], (AttentionQuery({CROSS: (0,)}, (0, 1)),))
     (found_cross,) = results(model, [job])
     assert isinstance(found_cross, dict)
     assert_rows_sum_to_one(found_cross)
@@ -356,7 +379,7 @@ def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> Non
     model = family.model()
     query = resolve_query(model.config, [CROSS])
     with pytest.raises(AttentionQueryError, match="needs a target"):
-        AttentionPass(model, [AttentionJob([5, 0], [6], query), AttentionJob([5, 0], [], query)])
+        AttentionPass(model, [AttentionJob([5, 0], [6], (query,)), AttentionJob([5, 0], [], (query,))])
 
 
 def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:
@@ -368,7 +391,7 @@ def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:
 def test_results_are_there_only_after_the_last_slice(family: Family) -> None:
     model = family.model()
     slices = AttentionPass(
-        model, [AttentionJob([5, 0], [6, 0], resolve_query(model.config, [CROSS]))]
+        model, [AttentionJob([5, 0], [6, 0], (resolve_query(model.config, [CROSS]),))]
     )
     with pytest.raises(AssertionError):
         slices.results()

@@ -156,7 +156,7 @@ def test_steps_hold_the_vectors_of_all_heads_and_one_matrix() -> None:
 
 
 def job(source: list[int], target: list[int], *kinds: AttentionKind) -> AttentionJob:
-    return AttentionJob(source, target, AttentionQuery(dict.fromkeys(kinds, (0,)), (0,)))
+    return AttentionJob(source, target, (AttentionQuery(dict.fromkeys(kinds, (0,)), (0,)),))
 
 
 @pytest.mark.parametrize(
