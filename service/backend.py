@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.messages import ResidentModel
 from service.metrics import Ended
-from service.scheduler import Sentence
+from service.scheduler import Inquiry, Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,17 @@ class Place(Protocol):
             sentences: All of them; their tokens take the place of the estimate.
             is_bulk: Which lane they wait in.
             deadline: By time.perf_counter, which all processes of a machine share.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+
+    async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
+        """Shows attention, in order. Called once, and in place of `run`.
+
+        Args:
+            inquiries: All of them; their tokens take the place of the estimate.
+            deadline: As for `run`.
 
         Raises:
             ServiceError: They are refused, late, or failed.

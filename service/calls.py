@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from service.backend import Status
 from service.channel import pickle_by_fields
 from service.errors import ServiceError
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.metrics import Ended
-from service.scheduler import Sentence
+from service.scheduler import Inquiry, Sentence
 from service.settings import Settings
 
 
@@ -47,7 +47,7 @@ class Reserve:
     """Front end to main process: may a request of about so many tokens be worked on?
 
     Attributes:
-        id: Of the request, unique in the front end; a Run or a Cancel follows.
+        id: Of the request, unique in the front end; a Run, an Ask or a Cancel follows.
         tokens: An estimate.
     """
 
@@ -71,6 +71,23 @@ class Run:
     tokens: int
     sentences: Sequence[Sentence]
     is_bulk: bool
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Front end to main process: show the attention that a request asks for.
+
+    Attributes:
+        id: Of the request.
+        tokens: As of a Run.
+        inquiries: All of them.
+        deadline: As of a Run.
+    """
+
+    id: int
+    tokens: int
+    inquiries: Sequence[Inquiry]
     deadline: float
 
 
@@ -101,11 +118,12 @@ class Answer:
 
     Attributes:
         id: Of the question.
-        value: Nothing for a Reserve, the translations for a Run, else a Status or a text.
+        value: Nothing for a Reserve, translations for a Run, attention for an Ask, else a Status
+            or a text.
     """
 
     id: int
-    value: list[Translated] | Status | bytes | None
+    value: list[Translated] | list[Shown] | Status | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +139,8 @@ class Drain:
     """Main process to front end: take no more, finish, end."""
 
 
-FromFrontend = Listening | Began | Ended | Reserve | Run | Cancel | AskStatus | AskMetrics
+FromFrontend = Listening | Began | Ended | Reserve | Run | Ask | Cancel | AskStatus | AskMetrics
+Question = Reserve | Run | Ask | AskStatus | AskMetrics
 ToFrontend = Answer | Refusal | Drain
 
 for _cls in (Answer, Ended, Run, Sentence, Translated):

@@ -11,11 +11,11 @@ from model.sequence import EngineLimits
 from service.admission import Admission, Reservation
 from service.backend import Status
 from service.catalog import Catalog
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
-from service.scheduler import Scheduler, Sentence
+from service.scheduler import Inquiry, Scheduler, Sentence
 from service.settings import Settings
 from service.supervisor import StartWorker, Supervisor, start_process
 
@@ -89,6 +89,16 @@ class AdmittedPlace:
             return []
         return await self.core.scheduler.run(sentences, is_bulk, deadline)
 
+    async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
+        """Shows attention, in order.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+        tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
+        self.core.admission.adjust(self.reservation, tokens)
+        return await self.core.scheduler.inspect(inquiries, deadline)
+
 
 def build_core(
     settings: Settings,
@@ -121,6 +131,7 @@ def build_core(
             max_batch_tokens=settings.max_batch_tokens,
         ),
         threads=max(1, available_cores() // count),
+        attention_share=settings.attention_share,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

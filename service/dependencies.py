@@ -9,6 +9,7 @@ from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
 from service.inference import Translator
+from service.inspector import Inspector
 from service.settings import Settings
 
 
@@ -21,6 +22,7 @@ class Services:
         catalog: What it serves.
         backend: What there is only once.
         translator: Text in, text out.
+        inspector: Text in, attention out.
         started: When, in Unix seconds.
     """
 
@@ -28,6 +30,7 @@ class Services:
     catalog: Catalog
     backend: Backend
     translator: Translator
+    inspector: Inspector
     started: int
 
 

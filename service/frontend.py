@@ -24,6 +24,7 @@ from service.app import LOG_FORMAT, build_services, create_web, http_config
 from service.backend import Status
 from service.calls import (
     Answer,
+    Ask,
     AskMetrics,
     AskStatus,
     Began,
@@ -31,6 +32,7 @@ from service.calls import (
     Drain,
     FrontendConfig,
     Listening,
+    Question,
     Reserve,
     Run,
     ToFrontend,
@@ -38,10 +40,10 @@ from service.calls import (
 from service.catalog import Catalog
 from service.channel import Channel, Outbox
 from service.errors import ServiceError, UnavailableError
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.machine import freeze_heap
 from service.metrics import Ended
-from service.scheduler import Sentence
+from service.scheduler import Inquiry, Sentence
 
 logger = logging.getLogger("regard.frontend")
 
@@ -129,7 +131,7 @@ class RemoteBackend:
         text: bytes = await self.ask(request_id, AskMetrics(request_id))
         return text
 
-    async def ask(self, request_id: int, question: Reserve | Run | AskStatus | AskMetrics) -> Any:
+    async def ask(self, request_id: int, question: Question) -> Any:
         """What the main process answers.
 
         Raises:
@@ -206,7 +208,16 @@ class RemotePlace:
         results: list[Translated] = await self._ask(run)
         return results
 
-    async def _ask(self, question: Reserve | Run) -> Any:
+    async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
+        """Shows attention, in order.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+        shown: list[Shown] = await self._ask(Ask(self.id, self.tokens, inquiries, deadline))
+        return shown
+
+    async def _ask(self, question: Reserve | Run | Ask) -> Any:
         self.is_over = False
         try:
             value = await self.backend.ask(self.id, question)

@@ -10,6 +10,7 @@ from service import channel, processes
 from service.backend import Status
 from service.calls import (
     Answer,
+    Ask,
     AskMetrics,
     AskStatus,
     Began,
@@ -17,6 +18,7 @@ from service.calls import (
     Drain,
     FromFrontend,
     FrontendConfig,
+    Question,
     Refusal,
     Reserve,
     Run,
@@ -24,13 +26,12 @@ from service.calls import (
 from service.channel import Outbox
 from service.core import Core
 from service.errors import InternalError, ServiceError
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.metrics import Ended
 from service.processes import Connected, Keeper, Process, start_module
 
 logger = logging.getLogger("regard.frontends")
 
-Question = Reserve | Run | AskStatus | AskMetrics
 StartFrontend = Callable[[Sequence[socket.socket]], Awaitable[Process]]
 
 
@@ -56,12 +57,12 @@ class FrontendLink:
         self.on_listening = on_listening
         self.is_listening = False
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.runs: dict[int, asyncio.Future[Run]] = {}
+        self.runs: dict[int, asyncio.Future[Run | Ask]] = {}
         self.inflight: Counter[str] = Counter()
 
     def receive(self, message: FromFrontend) -> None:
         """Does what a message asks for."""
-        if isinstance(message, Run) and message.id in self.runs:
+        if isinstance(message, Run | Ask) and message.id in self.runs:
             self.runs.pop(message.id).set_result(message)
         elif isinstance(message, Question):
             task = asyncio.create_task(self._answer(message))
@@ -100,18 +101,20 @@ class FrontendLink:
         else:
             self.outbox.send(Answer(question.id, value))
 
-    async def _value(self, question: Question) -> list[Translated] | Status | bytes:
+    async def _value(self, question: Question) -> list[Translated] | list[Shown] | Status | bytes:
         if isinstance(question, AskStatus):
             return await self.core.status()
         if isinstance(question, AskMetrics):
             return await self.core.metrics_text()
         async with self.core.admit(question.tokens) as place:
-            run = question if isinstance(question, Run) else await self._run_of(question)
-            return await place.run(run.sentences, run.is_bulk, run.deadline)
+            work = await self._work_of(question) if isinstance(question, Reserve) else question
+            if isinstance(work, Ask):
+                return await place.inspect(work.inquiries, work.deadline)
+            return await place.run(work.sentences, work.is_bulk, work.deadline)
 
-    async def _run_of(self, reserve: Reserve) -> Run:
-        """The sentences of a request that has been told that it may have them made."""
-        future: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
+    async def _work_of(self, reserve: Reserve) -> Run | Ask:
+        """What a request wants that has been told that it may have it made."""
+        future: asyncio.Future[Run | Ask] = asyncio.get_running_loop().create_future()
         self.runs[reserve.id] = future
         self.outbox.send(Answer(reserve.id, None))
         try:

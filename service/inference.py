@@ -68,23 +68,6 @@ class SentenceScore:
 
 
 @dataclass(frozen=True, slots=True)
-class TranslatedText:
-    """The translation of one text.
-
-    Attributes:
-        text: The best.
-        alternatives: Others, best first, none equal to it or to each other.
-        detected: What the source was taken for; None where the client said it.
-        scores: One for each sentence; empty where they were not asked for.
-    """
-
-    text: str
-    alternatives: list[str]
-    detected: Detection | None
-    scores: list[SentenceScore]
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A text taken apart: which model it goes to, and its sentences as ids.
 
@@ -101,6 +84,27 @@ class Prepared:
     sources: list[list[int]]
     detected: Detection | None
     num_cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedText:
+    """The translation of one text.
+
+    Attributes:
+        text: The best.
+        alternatives: Others, best first, none equal to it or to each other.
+        detected: What the source was taken for; None where the client said it.
+        scores: One for each sentence; empty where they were not asked for.
+        prepared: What it was made from.
+        targets: Ids of each sentence of `text`.
+    """
+
+    text: str
+    alternatives: list[str]
+    detected: Detection | None
+    scores: list[SentenceScore]
+    prepared: Prepared
+    targets: list[list[int]]
 
 
 class Translator:
@@ -191,7 +195,7 @@ class Translator:
 
     def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
         if text.model is None:
-            return TranslatedText(text.segments.separators[0], [], text.detected, [])
+            return TranslatedText(text.segments.separators[0], [], text.detected, [], text, [])
         tokenizer = text.model.vocabularies.target
         depth = max((len(hypotheses) for hypotheses in sentences), default=1)
         versions = []
@@ -201,7 +205,10 @@ class Translator:
             versions.append(text.segments.join(decoded))
         best, *others = dict.fromkeys(versions)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
-        return TranslatedText(best, others, text.detected, [s for s in scores if s])
+        targets = [hypotheses[0].tokens for hypotheses in sentences]
+        return TranslatedText(
+            best, others, text.detected, list(filter(None, scores)), text, targets
+        )
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:

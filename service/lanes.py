@@ -5,8 +5,10 @@ import itertools
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Any
 
 from model.sequence import Hypothesis, Sequence
+from service.messages import AttentionTask
 
 LOOK_AHEAD = 4
 """Candidates looked at for each row to fill, when sentences of like length are sought."""
@@ -24,13 +26,28 @@ class Translated:
     device_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What was asked about the attention in one sentence, with its times.
+
+    Attributes:
+        results: An AttentionMaps or AttentionSteps for each query.
+        queue_seconds: Until a worker took it.
+        device_seconds: From then on.
+    """
+
+    results: list[Any]
+    queue_seconds: float
+    device_seconds: float
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     """One sentence between admission and result.
 
     Attributes:
         model: Served name.
-        sequence: What the engine gets.
+        work: What the worker gets.
         is_bulk: Which lane it waits in.
         future: Settled exactly once.
         created: When it was admitted (time.perf_counter).
@@ -39,22 +56,34 @@ class Job:
     """
 
     model: str
-    sequence: Sequence
+    work: Sequence | AttentionTask
     is_bulk: bool
-    future: asyncio.Future[Translated]
+    future: asyncio.Future[Any]
     created: float = field(default_factory=time.perf_counter)
     dispatched: float = 0.0
     attempts: int = 0
 
     @property
+    def id(self) -> int:
+        """By which a worker knows it."""
+        return self.work.id
+
+    @property
+    def task(self) -> str:
+        """One of TASKS."""
+        return "translate" if isinstance(self.work, Sequence) else "attention"
+
+    @property
     def rows(self) -> int:
-        """Rows that it takes in a batch."""
-        return self.sequence.options.beam_size
+        """Rows that it takes in a batch; none for attention, which is computed beside it."""
+        return self.work.options.beam_size if isinstance(self.work, Sequence) else 0
 
     @property
     def tokens(self) -> int:
-        """Source tokens."""
-        return len(self.sequence.source)
+        """Source tokens, and those of a translation that comes along."""
+        if isinstance(self.work, Sequence):
+            return len(self.work.source)
+        return len(self.work.job.source) + len(self.work.job.target)
 
 
 class Lane:
@@ -82,18 +111,24 @@ class Lane:
 
     def add(self, job: Job, is_first: bool = False) -> None:
         """Puts a job last, or first again after its worker died."""
-        self.jobs[job.sequence.id] = job
-        self.jobs.move_to_end(job.sequence.id, last=not is_first)
+        self.jobs[job.id] = job
+        self.jobs.move_to_end(job.id, last=not is_first)
         self.tokens += job.tokens
         self.rows += job.rows
 
     def remove(self, job: Job) -> bool:
         """Takes a job out; False if it is not here."""
-        if self.jobs.pop(job.sequence.id, None) is None:
+        if self.jobs.pop(job.id, None) is None:
             return False
         self.tokens -= job.tokens
         self.rows -= job.rows
         return True
+
+    def take_first(self) -> Job:
+        """The oldest; there is one."""
+        job = next(iter(self.jobs.values()))
+        self.remove(job)
+        return job
 
     def take(self, rows: int) -> list[Job]:
         """At most so many rows of jobs: the oldest, and those nearest to it in length.
@@ -118,15 +153,18 @@ class Lane:
 
 
 class ModelQueue:
-    """The two lanes of one model."""
+    """The lanes of one model: two for rows of the batch, and one for what takes none."""
 
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
+        self.attention = Lane()
         self.passed = 0  # rows that went to the other lane while bulk waited
 
-    def __len__(self) -> int:
-        return len(self.interactive) + len(self.bulk)
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """In the order of LANES."""
+        return self.interactive, self.bulk, self.attention
 
     @property
     def rows(self) -> int:
@@ -138,9 +176,11 @@ class ModelQueue:
         """Rows that the wider of the two oldest takes; with fewer it can only wait."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
-    def lane(self, is_bulk: bool) -> Lane:
-        """The lane of that name."""
-        return self.bulk if is_bulk else self.interactive
+    def lane(self, job: Job) -> Lane:
+        """Where a job waits."""
+        if isinstance(job.work, AttentionTask):
+            return self.attention
+        return self.bulk if job.is_bulk else self.interactive
 
     def take(self, rows: int) -> list[Job]:
         """At most so many rows of jobs, most of them from the interactive lane.

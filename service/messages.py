@@ -4,8 +4,11 @@ The server sends lists of messages, so that those of many requests are read as o
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from model.checkpoints.load import ModelFiles
+from model.config import ModelConfig
+from model.inspection import AttentionJob
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Hypothesis, Sequence
 from service.channel import pickle_by_fields
 
@@ -21,6 +24,7 @@ class WorkerConfig:
         shortlist: auto, on or off.
         limits: Of each model's batch; max_rows 0 lets the device decide.
         threads: Intra-op threads on a CPU.
+        attention_share: Of the time, how much goes to attention while sentences are translated.
     """
 
     models: tuple[ModelFiles, ...]
@@ -29,6 +33,7 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits
     threads: int
+    attention_share: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,23 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionTask:
+    """A job that has an id, the server's, unique among these and sequences."""
+
+    id: int
+    job: AttentionJob
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Server to worker: show attention, by model; a few at a time."""
+
+    tasks: dict[str, list[AttentionTask]]
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
-    """Server to worker: nobody waits for these sequences any more."""
+    """Server to worker: nobody waits for these sequences or tasks any more."""
 
     ids: list[int]
 
@@ -65,6 +85,7 @@ class ResidentModel:
         dtype: Such as `float32`.
         load_seconds: From disk to ready, warm-up included.
         max_rows: Rows of its batch.
+        config: Its sizes and switches.
     """
 
     name: str
@@ -72,6 +93,7 @@ class ResidentModel:
     dtype: str
     load_seconds: float
     max_rows: int
+    config: ModelConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +119,19 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspected:
+    """What one task asked for: an AttentionMaps or AttentionSteps for each query."""
+
+    id: int
+    results: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
-    """One sequence could not be translated, alone in its batch.
+    """One sequence could not be translated, or its attention shown, alone in its batch.
 
     Attributes:
-        id: Of the sequence.
+        id: Of the sequence or task.
         error: The class of the error.
         is_out_of_memory: Whether the device ran out of memory.
     """
@@ -117,7 +147,8 @@ class Report:
 
     Attributes:
         done: Finished sequences.
-        failed: Sequences that failed.
+        failed: Sequences and tasks that failed.
+        inspected: Finished tasks.
         batches: How often a model was called for such a batch, by model.
         splits: How often a failing batch was split, by model.
         out_of_memory: How often the device ran out of memory, by model.
@@ -130,9 +161,10 @@ class Report:
     splits: dict[str, int] = field(default_factory=dict)
     out_of_memory: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)
+    inspected: list[Inspected] = field(default_factory=list)
 
 
-ToWorker = WorkerConfig | Work | Abort | Stop
+ToWorker = WorkerConfig | Work | Inspect | Abort | Stop
 FromWorker = Ready | LoadFailed | Report
 
 for _cls in (BatchStats, DecodingOptions, Done, Hypothesis, Sequence):

@@ -18,8 +18,8 @@ from prometheus_client import (
 from model.sequence import BatchStats
 from service.histogram import Histogram
 
-TASKS = ("translate", "detect")
-LANES = ("interactive", "bulk")
+TASKS = ("translate", "detect", "attention")
+LANES = ("interactive", "bulk", "attention")
 OUTCOMES = (
     "ok",
     "invalid",
@@ -31,6 +31,9 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
+PHASES = {"translate": ("encode", "decode"), "attention": ("attention",)}
+"""Calls of a model, by task."""
+
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """The model label of a request that ended before a model was chosen, or that used several."""
@@ -207,7 +210,7 @@ class Metrics:
     def _make_series(self, models: list[str]) -> None:
         for task in TASKS:
             self.inflight_requests.labels(task)
-            for model in models if task == "translate" else [NO_MODEL]:
+            for model in models if task != "detect" else [NO_MODEL]:
                 for outcome in OUTCOMES:
                     self.requests.labels(task, model, outcome)
                     self.inputs.labels(task, model, outcome)
@@ -216,19 +219,21 @@ class Metrics:
             self._make_model_series(model)
 
     def _make_model_series(self, model: str) -> None:
-        task = TASKS[0]
-        for stage in STAGES:
-            self.stage_duration.labels(task, model, stage)
-        for kind in ("source", "target", "padding"):
+        for task, phases in PHASES.items():
+            for stage in STAGES:
+                self.stage_duration.labels(task, model, stage)
+            for phase in phases:
+                for metric in (self.batches, self.batch_rows, self.batch_tokens):
+                    metric.labels(task, model, phase)
+            for where in ("queued", "running"):
+                self.cancelled.labels(task, model, where)
+            self.tokens.labels(task, model, "padding")
+            self.batch_padding_ratio.labels(task, model)
+        task = "translate"
+        for kind in ("source", "target"):
             self.tokens.labels(task, model, kind)
-        for phase in ("encode", "decode"):
-            for metric in (self.batches, self.batch_rows, self.batch_tokens):
-                metric.labels(task, model, phase)
-        for where in ("queued", "running"):
-            self.cancelled.labels(task, model, where)
         for metric in (self.truncated_inputs, self.source_tokens, self.target_tokens):
             metric.labels(task, model)
-        self.batch_padding_ratio.labels(task, model)
         for state in ("used", "free"):
             self.decode_slots.labels(model, state)
         self.oom.labels(model)
@@ -281,7 +286,7 @@ class Metrics:
 
     def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
         """Counts calls of a model that were all alike."""
-        kind = ("translate", model)
+        kind = ("attention" if stats.phase == "attention" else "translate", model)
         self.series(self.batches, *kind, stats.phase).inc(count)
         self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
         self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)
@@ -292,7 +297,7 @@ class Metrics:
 
     def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""
-        labels = ("translate", model, name)
+        labels = ("attention" if name == "attention" else "translate", model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
         self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)

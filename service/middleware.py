@@ -25,7 +25,12 @@ from service.replies import error_response, handle_service_error
 
 logger = logging.getLogger("regard.http")
 
-TASKS = {"/translate": "translate", "/detect": "detect"}
+TASKS = {
+    "/translate": "translate",
+    "/detect": "detect",
+    "/attention": "attention",
+    "/attention/steps": "attention",
+}
 CLIENT_GONE = 499
 """The status of a request whose client has closed the connection; nobody gets it."""
 

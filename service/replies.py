@@ -17,6 +17,12 @@ from service.errors import (
     ServiceError,
     outcome,
 )
+from service.schemas import ErrorBody
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
+}
+"""What most routes may answer, for OpenAPI."""
 
 
 class JSONReply(Response):

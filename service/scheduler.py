@@ -13,13 +13,24 @@ from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, cast
 
+from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.admission import Admission
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.lanes import Job, ModelQueue, Translated
-from service.messages import Abort, Done, Failed, Report, ToWorker, Work
+from service.lanes import Job, Lane, ModelQueue, Shown, Translated
+from service.messages import (
+    Abort,
+    AttentionTask,
+    Done,
+    Failed,
+    Inspect,
+    Inspected,
+    Report,
+    ToWorker,
+    Work,
+)
 from service.metrics import LANES, Metrics
 
 logger = logging.getLogger("regard.scheduler")
@@ -27,7 +38,9 @@ logger = logging.getLogger("regard.scheduler")
 MAX_ATTEMPTS = 2
 """A sentence whose worker died is tried once more."""
 
-TASK = "translate"
+MAX_TASKS = 4
+"""Attention tasks that a worker has at once: enough to be computed together, and few enough that
+a second worker has some as well."""
 
 
 class Link(Protocol):
@@ -47,6 +60,7 @@ class Seat:
     max_rows: dict[str, int]
     free: dict[str, int]
     held: dict[int, Job] = field(default_factory=dict)
+    num_tasks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,19 @@ class Sentence:
     model: str
     source: list[int]
     options: DecodingOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What a request wants to know of the attention in a translation.
+
+    Attributes:
+        model: Served name.
+        job: Ids and queries.
+    """
+
+    model: str
+    job: AttentionJob
 
 
 class Scheduler:
@@ -81,8 +108,8 @@ class Scheduler:
         self.ids = itertools.count(1)
         self.is_closed = False
         for model, queue in self.queues.items():
-            for lane_name, lane in zip(LANES, (queue.interactive, queue.bulk), strict=True):
-                metrics.watch_lane(model, lane_name, lane)
+            for name, lane in zip(LANES, queue.lanes, strict=True):
+                metrics.watch_lane(model, name, lane)
             metrics.decode_slots.labels(model, "used").set_function(partial(self._used_rows, model))
             metrics.decode_slots.labels(model, "free").set_function(partial(self._free_rows, model))
 
@@ -101,11 +128,34 @@ class Scheduler:
             DeadlineExceededError: The deadline passed.
             InternalError: A sentence made the engine fail.
         """
+        self._check()
+        works = [
+            (sentence.model, Sequence(next(self.ids), sentence.source, sentence.options))
+            for sentence in sentences
+        ]
+        return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
+
+    async def inspect(self, inquiries: SequenceOf[Inquiry], deadline: float) -> list[Shown]:
+        """Shows attention, in order.
+
+        Args:
+            inquiries: Of one request.
+            deadline: By time.perf_counter.
+
+        Raises:
+            ServiceError: As for `run`.
+        """
+        self._check()
+        works = [(each.model, AttentionTask(next(self.ids), each.job)) for each in inquiries]
+        return await self._settled([self._enqueue(*work, False) for work in works], deadline)
+
+    def _check(self) -> None:
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
         if not self.seats:
             raise UnavailableError("the models are loading; try again soon", 1)
-        jobs = [self._enqueue(sentence, is_bulk) for sentence in sentences]
+
+    async def _settled(self, jobs: list[Job], deadline: float) -> list[Any]:
         self._dispatch()
         try:
             async with asyncio.timeout(max(0.0, deadline - time.perf_counter())):
@@ -113,7 +163,7 @@ class Scheduler:
         except TimeoutError as error:
             done = sum(is_settled(job) for job in jobs)
             raise DeadlineExceededError(
-                f"{done} of {len(jobs)} sentences were translated before the deadline; "
+                f"{done} of {len(jobs)} sentences were done before the deadline; "
                 "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
             ) from error
         finally:
@@ -124,58 +174,71 @@ class Scheduler:
             if left:
                 self._cancel(left)
 
-    def _enqueue(self, sentence: Sentence, is_bulk: bool) -> Job:
-        sequence = Sequence(next(self.ids), sentence.source, sentence.options)
-        future = asyncio.get_running_loop().create_future()
-        job = Job(sentence.model, sequence, is_bulk, future)
-        self.queues[job.model].lane(is_bulk).add(job)
+    def _enqueue(self, model: str, work: Sequence | AttentionTask, is_bulk: bool) -> Job:
+        job = Job(model, work, is_bulk, asyncio.get_running_loop().create_future())
+        self.queues[model].lane(job).add(job)
         return job
 
     def _dispatch(self) -> None:
         """Fills free rows, sharing what waits among the workers that have any."""
         for model, queue in self.queues.items():
-            if not len(queue):
-                continue
-            seats = sorted(
-                (seat for seat in self.seats.values() if seat.free.get(model, 0) > 0),
-                key=lambda seat: seat.free[model],
-                reverse=True,
-            )
-            for position, seat in enumerate(seats):
-                # Less than the oldest needs would leave it waiting beside free rows.
-                share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
-                if share:
-                    self._give(seat, model, queue.take(min(share, seat.free[model])))
+            if queue.rows:
+                self._fill_rows(model, queue)
+            if len(queue.attention):
+                self._fill_tasks(model, queue.attention)
 
-    def _give(self, seat: Seat, model: str, jobs: list[Job]) -> None:
-        if not jobs:
-            return
+    def _fill_rows(self, model: str, queue: ModelQueue) -> None:
+        seats = sorted(
+            (seat for seat in self.seats.values() if seat.free.get(model, 0) > 0),
+            key=lambda seat: seat.free[model],
+            reverse=True,
+        )
+        for position, seat in enumerate(seats):
+            # Less than the oldest needs would leave it waiting beside free rows.
+            share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
+            jobs = queue.take(min(share, seat.free[model])) if share else []
+            if jobs:
+                self._give(seat, jobs)
+                seat.link.send(Work({model: [cast("Sequence", job.work) for job in jobs]}))
+
+    def _fill_tasks(self, model: str, lane: Lane) -> None:
+        """One to each worker in turn, first to who has fewest."""
+        while len(lane):
+            seat = min(self.seats.values(), key=lambda seat: seat.num_tasks, default=None)
+            if seat is None or seat.num_tasks >= MAX_TASKS:
+                return
+            job = lane.take_first()
+            self._give(seat, [job])
+            seat.link.send(Inspect({model: [cast("AttentionTask", job.work)]}))
+
+    def _give(self, seat: Seat, jobs: list[Job]) -> None:
         now = time.perf_counter()
         for job in jobs:
             job.dispatched = now
             job.attempts += 1
-            seat.held[job.sequence.id] = job
-            seat.free[model] -= job.rows
-        seat.link.send(Work({model: [job.sequence for job in jobs]}))
+            seat.held[job.id] = job
+            seat.free[job.model] -= job.rows
+            seat.num_tasks += isinstance(job.work, AttentionTask)
 
     def _cancel(self, jobs: list[Job]) -> None:
         for job in jobs:
             job.future.cancel()
-            if self.queues[job.model].lane(job.is_bulk).remove(job):
-                self.metrics.cancelled.labels(TASK, job.model, "queued").inc()
+            if self.queues[job.model].lane(job).remove(job):
+                self.metrics.cancelled.labels(job.task, job.model, "queued").inc()
         running = {id(job) for job in jobs}
         for seat in self.seats.values():
             held = [job for job in seat.held.values() if id(job) in running]
             for job in held:
                 self._take_back(seat, job)
-                self.metrics.cancelled.labels(TASK, job.model, "running").inc()
+                self.metrics.cancelled.labels(job.task, job.model, "running").inc()
             if held:
-                seat.link.send(Abort([job.sequence.id for job in held]))
+                seat.link.send(Abort([job.id for job in held]))
         self._dispatch()
 
     def _take_back(self, seat: Seat, job: Job) -> None:
-        del seat.held[job.sequence.id]
+        del seat.held[job.id]
         seat.free[job.model] += job.rows
+        seat.num_tasks -= isinstance(job.work, AttentionTask)
 
     def worker_ready(self, link: Link, max_rows: dict[str, int]) -> None:
         """A worker has loaded its models and has so many rows for each."""
@@ -192,7 +255,7 @@ class Scheduler:
             return
         for job in reversed(seat.held.values()):
             if job.attempts < MAX_ATTEMPTS:
-                self.queues[job.model].lane(job.is_bulk).add(job, is_first=True)
+                self.queues[job.model].lane(job).add(job, is_first=True)
             elif not job.future.done():
                 job.future.set_exception(
                     UnavailableError("the worker died twice over this request; try again", 1)
@@ -215,20 +278,25 @@ class Scheduler:
         for model, pairs in lengths.items():
             self.metrics.observe_sentences(model, pairs)
             self.admission.throughput.add(sum(source for source, _ in pairs))
+        for inspected in report.inspected:
+            self._settle(seat, inspected)
         for failed in report.failed:
             self._fail(seat, failed)
         self._count(link, report)
         self._dispatch()
 
-    def _settle(self, seat: Seat, done: Done) -> Job | None:
+    def _settle(self, seat: Seat, done: Done | Inspected) -> Job | None:
         job = seat.held.get(done.id)
         if job is None:  # cancelled while the result was on its way
             return None
         self._take_back(seat, job)
         now = time.perf_counter()
         if not job.future.done():
-            waited, decoded = job.dispatched - job.created, now - job.dispatched
-            job.future.set_result(Translated(done.hypotheses, waited, decoded))
+            times = job.dispatched - job.created, now - job.dispatched
+            if isinstance(done, Done):
+                job.future.set_result(Translated(done.hypotheses, *times))
+            else:
+                job.future.set_result(Shown(done.results, *times))
         return job
 
     def _fail(self, seat: Seat, failed: Failed) -> None:
@@ -238,7 +306,7 @@ class Scheduler:
         self._take_back(seat, job)
         if not job.future.done():
             reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
-            job.future.set_exception(InternalError(f"a sentence could not be translated: {reason}"))
+            job.future.set_exception(InternalError(f"a sentence could not be computed: {reason}"))
 
     def _count(self, link: Link, report: Report) -> None:
         for model, batches in report.batches.items():
@@ -265,7 +333,7 @@ class Scheduler:
         waiting = [
             job
             for queue in self.queues.values()
-            for lane in (queue.interactive, queue.bulk)
+            for lane in queue.lanes
             for job in lane.jobs.values()
         ]
         held = [job for seat in self.seats.values() for job in seat.held.values()]

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.attention_schemas import AlignmentBody
+
 
 class ErrorBody(BaseModel):
     """The one body of every error."""
@@ -47,6 +49,9 @@ class TranslateRequest(BaseModel):
     return_scores: bool = Field(
         False, description="Give the log-probability of every sentence and token."
     )
+    return_alignment: bool = Field(
+        False, description="Say which word of the text became which of the translation."
+    )
 
 
 class DetectedLanguage(BaseModel):
@@ -82,6 +87,11 @@ class TranslateResponse(BaseModel):
     )
     scores: list[SentenceScoreBody] | list[list[SentenceScoreBody]] | None = Field(
         None, description="Where `return_scores` was true: one for each sentence."
+    )
+    alignment: list[AlignmentBody] | list[list[AlignmentBody]] | None = Field(
+        None,
+        description="Where `return_alignment` was true: one for each sentence, with words in code "
+        "points of `q` and `translatedText`.",
     )
 
 

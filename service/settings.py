@@ -64,6 +64,15 @@ class Settings(BaseSettings):
     bulk_sentences: PositiveInt = Field(
         16, description="A request of more sentences waits in the bulk lane."
     )
+    max_attention_values: PositiveInt = Field(
+        1_000_000, description="Attention weights in one reply, and computed for it; more get 413."
+    )
+    attention_share: float = Field(
+        0.25,
+        gt=0,
+        lt=1,
+        description="Of a device worker's time, how much attention gets beside translations.",
+    )
     request_timeout_seconds: float = Field(
         60.0, gt=0, allow_inf_nan=False, description="A request not answered by then gets 504."
     )

@@ -22,13 +22,17 @@ from model.checkpoints.load import ModelFiles
 from model.device import select_device
 from model.engine import Engine
 from model.errors import ModelError
-from model.sequence import Sequence
+from model.sequence import BatchStats, Sequence
+from model.transformer import EncoderDecoder
 from service.channel import Channel
+from service.inspection_queue import InspectionQueue
 from service.machine import freeze_heap
 from service.messages import (
     Abort,
     Done,
     Failed,
+    Inspect,
+    Inspected,
     LoadFailed,
     Ready,
     Report,
@@ -50,6 +54,9 @@ HOLD_STEPS = 3
 decoded for others to be sent with, and the places that they leave are filled together: a message
 costs the server and this process about as much as one token of all rows, a millisecond. Where one
 step gives more tokens than that, nothing waits."""
+
+MAX_CREDIT_SECONDS = 0.005
+"""Time that attention may have saved up, so that it takes no long turn after a quiet while."""
 
 LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
 
@@ -82,7 +89,7 @@ def warm_up(engine: Engine) -> None:
 
 
 class Worker:
-    """One loop: receive, admit, step every engine, report.
+    """One loop: receive, admit, step every engine, show some attention, report.
 
     Args:
         channel: To the server.
@@ -93,6 +100,9 @@ class Worker:
         self.channel = channel
         self.load = load
         self.engines: dict[str, Engine] = {}
+        self.inspections: dict[str, InspectionQueue] = {}
+        self.attention_share = 0.5
+        self.credit = 0.0  # seconds that attention may take
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
         self.is_stopping = False
@@ -100,6 +110,7 @@ class Worker:
         self.held_back = 0  # tokens decoded since the first result that is not yet sent
         self.done: list[Done] = []
         self.failed: list[Failed] = []
+        self.inspected: list[Inspected] = []
         self.splits: Counter[str] = Counter()
         self.out_of_memory: Counter[str] = Counter()
 
@@ -111,12 +122,14 @@ class Worker:
             while not self.is_stopping:
                 self._receive()
                 self._step()
+                self._inspect()
                 self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             logger.info("the server is gone; the worker ends")
 
     def _start(self, config: WorkerConfig) -> None:
         torch.set_num_threads(config.threads)
+        self.attention_share = config.attention_share
         resident = []
         for files in config.models:
             start = time.perf_counter()
@@ -127,18 +140,23 @@ class Worker:
                 self.is_stopping = True
                 return
             self.engines[files.name] = engine
+            self.inspections[files.name] = InspectionQueue(engine.model)
             device, dtype = str(engine.model.device), str(engine.model.precision)
             seconds = time.perf_counter() - start
-            resident.append(
-                ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)
-            )
+            rows = engine.limits.max_rows
+            resident.append(ResidentModel(files.name, device, dtype, seconds, rows, engine.config))
         freeze_heap()
         self.channel.send(Ready(resident))
 
     @property
     def is_idle(self) -> bool:
-        """Whether no engine has a sequence."""
-        return not any(engine.num_rows for engine in self.engines.values())
+        """Whether there is nothing to compute."""
+        return not (self.is_translating or any(map(len, self.inspections.values())))
+
+    @property
+    def is_translating(self) -> bool:
+        """Whether an engine has a sequence."""
+        return any(engine.num_rows for engine in self.engines.values())
 
     def _receive(self) -> None:
         """Takes what has arrived; waits only when there is nothing else to do.
@@ -158,6 +176,9 @@ class Worker:
         if isinstance(message, Work):
             for name, sequences in message.sequences.items():
                 self.newcomers[name] += sequences
+        elif isinstance(message, Inspect):
+            for name, tasks in message.tasks.items():
+                self.inspections[name].add(tasks)
         elif isinstance(message, Abort):
             self._abort(message.ids)
         elif isinstance(message, Stop):
@@ -177,13 +198,47 @@ class Worker:
                 self.held[name].pop(sequence_id, None)
         for name, newcomers in self.newcomers.items():
             self.newcomers[name] = [each for each in newcomers if each.id not in ids]
+        for inspection in self.inspections.values():
+            inspection.abort(ids)
 
     def _step(self) -> None:
+        start = time.perf_counter()
         for name, engine in self.engines.items():
             try:
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)
+        share = self.attention_share
+        earned = (time.perf_counter() - start) * share / (1 - share)
+        self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
+
+    def _inspect(self) -> None:
+        """Computes slices of attention: one while nothing is translated, else for its share."""
+        waiting = [queue for queue in self.inspections.values() if len(queue)]
+        if not self.is_translating:
+            self.credit = 0.0
+            for queue in waiting:
+                self._advance(queue)
+            return
+        while self.credit > 0 and waiting:
+            start = time.perf_counter()
+            self._advance(waiting[0])
+            self.credit -= time.perf_counter() - start
+            waiting = [queue for queue in waiting if len(queue)]
+
+    def _advance(self, queue: InspectionQueue) -> None:
+        try:
+            self.inspected += queue.advance()
+        except Exception as error:
+            logger.warning("a pass over %d failed: %s", len(queue.running), type(error).__name__)
+            free_memory(queue.model, error)
+            for task in queue.isolate():
+                self._fail(task.id, error)
+
+    def _fail(self, work_id: int, error: Exception) -> None:
+        """Gives up what failed alone in its batch."""
+        logger.error("%d cannot be computed", work_id, exc_info=error)
+        self.failed.append(Failed(work_id, type(error).__name__, is_out_of_memory(error)))
 
     def _take(self, name: str, engine: Engine) -> None:
         for finished in engine.step():
@@ -211,17 +266,14 @@ class Worker:
 
     def _split(self, name: str, group: list[Sequence], error: Exception) -> list[list[Sequence]]:
         self.engines[name].clear()
-        is_out_of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError)
-        self.out_of_memory[name] += is_out_of_memory
+        self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += len(group) > 1
         logger.warning("a batch of %d failed: %s", len(group), type(error).__name__)
-        if is_out_of_memory and self.engines[name].model.device.type == "cuda":
-            torch.cuda.empty_cache()
+        free_memory(self.engines[name].model, error)
         group = [sequence for sequence in group if sequence.id in self.held[name]]
         if len(group) == 1:
-            logger.error("sequence %d cannot be translated", group[0].id, exc_info=error)
             del self.held[name][group[0].id]
-            self.failed.append(Failed(group[0].id, type(error).__name__, is_out_of_memory))
+            self._fail(group[0].id, error)
             return []
         middle = len(group) // 2
         return [half for half in (group[middle:], group[:middle]) if half]
@@ -230,31 +282,48 @@ class Worker:
         """Sends results at once or a few together, and figures of batches when they are due."""
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
-        has_figures = any(engine.stats for engine in self.engines.values())
+        has_figures = any(each.stats for each in self.engines.values())
+        has_figures |= any(each.stats for each in self.inspections.values())
         if not (self._has_results() or (has_figures and is_due)):
             return
-        report = Report(self.done, self.failed)
+        report = Report(self.done, self.failed, inspected=self.inspected)
         if is_due:
             self.last_report = now
             report = replace(
                 report,
-                batches={name: Counter(e.drain_stats()) for name, e in self.engines.items()},
+                batches={name: Counter(self._drain_stats(name)) for name in self.engines},
                 splits=dict(self.splits),
                 out_of_memory=dict(self.out_of_memory),
                 memory_bytes=memory_bytes(),
             )
             self.splits, self.out_of_memory = Counter(), Counter()
         self.channel.send(report)
-        self.done, self.failed = [], []
+        self.done, self.failed, self.inspected = [], [], []
+
+    def _drain_stats(self, name: str) -> list[BatchStats]:
+        return self.engines[name].drain_stats() + self.inspections[name].drain_stats()
 
     def _has_results(self) -> bool:
         """Whether there are results that need not wait for others."""
+        if self.inspected:
+            return True
         if not (self.done or self.failed):
             self.held_back = 0
             return False
         self.held_back += max(engine.tokens_per_step for engine in self.engines.values())
         rows = sum(engine.num_rows for engine in self.engines.values())
         return rows < HOLD_ROWS or self.held_back > HOLD_STEPS
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a device, or the machine, had no memory left."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+def free_memory(model: EncoderDecoder, error: Exception) -> None:
+    """Has torch give back what it keeps of a GPU's memory, if it was that that ran out."""
+    if is_out_of_memory(error) and model.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def memory_bytes() -> dict[str, int]:

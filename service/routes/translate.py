@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from model.sequence import DecodingOptions
+from service.alignment import Alignment
 from service.context import RequestContext
 from service.dependencies import (
     ContextDep,
@@ -21,21 +22,16 @@ from service.errors import InvalidRequestError, RequestTooLargeError
 from service.inference import TranslatedText, TranslationRequest, run_sized
 from service.middleware import CLIENT_GONE
 from service.parameters import FORM, JSON, read_parameters
-from service.replies import JSONReply
+from service.replies import ERRORS, JSONReply
 from service.schemas import (
     DetectedLanguage,
     DetectRequest,
-    ErrorBody,
     TranslateRequest,
     TranslateResponse,
 )
 from service.settings import Settings
 
 router = APIRouter(tags=["translation"])
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
-}
 
 
 def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
@@ -58,14 +54,24 @@ async def translate(request: Request) -> Response:
         texts = as_texts(body.q, services.settings, context)
         wanted = resolve(body, texts, services)
     try:
-        results = await unless_disconnected(request, services.translator.translate(wanted, context))
+        results, alignments = await unless_disconnected(
+            request, work(services, wanted, body.return_alignment, context)
+        )
     except ClientDisconnectedError:
         context.outcome = "cancelled"
         return Response(status_code=CLIENT_GONE)
     start = time.perf_counter()
-    response = JSONReply(translate_body(body, results))
+    response = JSONReply(translate_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
     return response
+
+
+async def work(
+    services: Services, wanted: TranslationRequest, is_aligned: bool, context: RequestContext
+) -> tuple[list[TranslatedText], list[list[Alignment]]]:
+    """Translations and, where they are wanted, alignments."""
+    results = await services.translator.translate(wanted, context)
+    return results, await services.inspector.align(results, context) if is_aligned else []
 
 
 @router.post(
@@ -94,12 +100,21 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
     context.num_inputs = len(texts)
     if not q:
         raise InvalidRequestError("Invalid request: missing q parameter")
+    check_number(texts, settings)
+    return texts
+
+
+def check_number(texts: list[str], settings: Settings) -> None:
+    """Refuses too many texts.
+
+    Raises:
+        RequestTooLargeError: There are.
+    """
     if len(texts) > settings.max_inputs:
         raise RequestTooLargeError(
             f"Invalid request: request ({len(texts)}) exceeds text limit ({settings.max_inputs}). "
             "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
         )
-    return texts
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
@@ -133,7 +148,9 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     return TranslationRequest(texts, source, target, options, body.split_sentences)
 
 
-def translate_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
+def translate_body(
+    body: TranslateRequest, results: list[TranslatedText], alignments: list[list[Alignment]]
+) -> dict[str, Any]:
     """The reply: lists where `q` was a list, and only the keys that were asked for."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
@@ -143,6 +160,8 @@ def translate_body(body: TranslateRequest, results: list[TranslatedText]) -> dic
         items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
     if body.return_scores:
         items["scores"] = [result.scores for result in results]
+    if body.return_alignment:
+        items["alignment"] = alignments
     return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
 
 

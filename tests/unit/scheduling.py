@@ -98,7 +98,9 @@ def first_tokens(results: list[Translated]) -> list[int]:
 
 
 def assert_idle(scheduler: Scheduler) -> None:
-    assert not any(len(queue) or queue.rows for queue in scheduler.queues.values())
+    for queue in scheduler.queues.values():
+        assert not any(len(lane) or lane.tokens or lane.rows for lane in queue.lanes)
     for seat in scheduler.seats.values():
         assert not seat.held
         assert seat.free == seat.max_rows
+        assert seat.num_tasks == 0

@@ -342,8 +342,7 @@ def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -
         assert_maps_close(found, alone, tolerance)
         assert isinstance(query, AttentionQuery)
         assert {kind: values.shape for kind, values in found.items()} == {
-            kind: query.shape(kind, len(job.source), len(job.target))
-            for kind in query.kinds
+            kind: query.shape(kind, len(job.source), len(job.target)) for kind in query.kinds
         }
         count = count_values(config, query, len(job.source), len(job.target))
         assert count.reply == sum(values.size for values in found.values())
@@ -379,7 +378,7 @@ def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> Non
     model = family.model()
     query = resolve_query(model.config, [CROSS])
     with pytest.raises(AttentionQueryError, match="needs a target"):
-        AttentionPass(model, [AttentionJob([5, 0], [6], (query,)), AttentionJob([5, 0], [], (query,))])
+        AttentionPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
 
 
 def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:

@@ -69,7 +69,7 @@ class Play:
             job for q in queues for lane in (q.bulk, q.interactive) for job in lane.jobs.values()
         ]
         held = [job for seat in self.scheduler.seats.values() for job in seat.held.values()]
-        ids = [job.sequence.id for job in waiting + held]
+        ids = [job.id for job in waiting + held]
         assert len(ids) == len(set(ids))
         assert not [job for job in waiting + held if job.future.done()]
         assert {link.name for link in self.scheduler.seats} == {w.name for w in self.workers}

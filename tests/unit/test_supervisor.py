@@ -17,6 +17,7 @@ from service.metrics import Metrics
 from service.processes import MAX_BACKOFF_SECONDS, Process
 from service.scheduler import Scheduler
 from service.supervisor import Supervisor
+from tests.tiny import tiny_config
 from tests.unit.scheduling import begin, sentences, settle
 
 ANY = Path(__file__)  # no worker reads it
@@ -190,7 +191,7 @@ def test_only_a_worker_that_has_work_and_says_nothing_is_ended() -> None:
         supervisor.start()
         await until(lambda: len(supervisor.links) == 4)
         silent, talking, idle, loading = starts.processes
-        model = ResidentModel("en-pt", "cpu", "float32", 0.0, 1)
+        model = ResidentModel("en-pt", "cpu", "float32", 0.0, 1, tiny_config())
         for process in (silent, talking):
             process.say(Ready([model]))
         idle.say(Ready([]))
@@ -214,7 +215,9 @@ def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
         supervisor.timeout_seconds = 0.2
         supervisor.start()
         await until(lambda: supervisor.links)
-        starts.processes[0].say(Ready([ResidentModel("en-pt", "cpu", "float32", 0.0, 1)]))
+        starts.processes[0].say(
+            Ready([ResidentModel("en-pt", "cpu", "float32", 0.0, 1, tiny_config())])
+        )
         await until(lambda: supervisor.ready)
         async with asyncio.timeout(20):
             while not starts.processes[0].is_killed:

@@ -1,0 +1,93 @@
+"""Attention beside translation: in a worker, the tasks of one engine's model, slice by slice.
+
+Translations that run get most of the time: a slice is computed when enough of it has gone to them
+since the last one. A slice takes one to three milliseconds, so that they hardly notice.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from model.attention_pass import AttentionPass
+from model.sequence import BatchStats
+from model.transformer import EncoderDecoder
+from service.messages import AttentionTask, Inspected
+
+
+class InspectionQueue:
+    """Tasks that wait, and a pass over those whose turn it is.
+
+    Args:
+        model: Whose attention is shown.
+    """
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model = model
+        self.waiting: deque[AttentionTask] = deque()
+        self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
+        self.running: list[AttentionTask] = []
+        self.whole: AttentionPass | None = None
+        self.stats: list[BatchStats] = []
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.alone) + len(self.running)
+
+    def add(self, tasks: Iterable[AttentionTask]) -> None:
+        """They are computed together, after the pass that is under way."""
+        self.waiting.extend(tasks)
+
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops tasks; a pass goes on for those of it that are left."""
+        for tasks in (self.waiting, self.alone):
+            left = [task for task in tasks if task.id not in ids]
+            tasks.clear()
+            tasks.extend(left)
+        if self.running and all(task.id in ids for task in self.running):
+            self._end()
+
+    def advance(self) -> list[Inspected]:
+        """Computes one slice; the results of a pass that ends with it.
+
+        Raises:
+            Exception: The pass has failed; `isolate` is the way on.
+        """
+        if self.whole is None:
+            self._choose()
+            self.whole = AttentionPass(self.model, [task.job for task in self.running])
+        if self.whole.advance():
+            return []
+        results = self.whole.results()
+        inspected = [
+            Inspected(task.id, result) for task, result in zip(self.running, results, strict=True)
+        ]
+        tokens = sum(len(task.job.source) + len(task.job.target) for task in self.running)
+        self.stats.append(BatchStats("attention", len(self.running), tokens, 0))
+        self._end()
+        return inspected
+
+    def isolate(self) -> list[AttentionTask]:
+        """Gives up a pass that has failed: its tasks are computed one by one.
+
+        Returns:
+            The task that was alone in it, and so is what fails; else nothing.
+        """
+        tasks = self.running
+        self._end()
+        if len(tasks) == 1:
+            return tasks
+        self.alone.extend(tasks)
+        return []
+
+    def drain_stats(self) -> list[BatchStats]:
+        """What was computed since the last call."""
+        stats, self.stats = self.stats, []
+        return stats
+
+    def _choose(self) -> None:
+        if self.alone:
+            self.running = [self.alone.popleft()]
+        else:
+            self.running = list(self.waiting)
+            self.waiting.clear()
+
+    def _end(self) -> None:
+        self.running, self.whole = [], None

@@ -1,0 +1,340 @@
+"""Attention for a request: texts to tokens, translations where none are given, and what is asked.
+
+A sentence is translated first, as /translate does it, and then read once more together with its
+translation: one pass, the same for a translation that the client brings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from model.config import ModelConfig
+from model.inspection import AttentionJob, AttentionQuery, StepsQuery
+from model.sequence import DecodingOptions
+from model.steps import AttentionSteps
+from model.tokenization import TokenizedText, Tokenizer
+from service.alignment import Alignment, in_text
+from service.attention_query import (
+    aligner_of,
+    attention_query,
+    check_size,
+    start_token,
+    steps_query,
+)
+from service.attention_schemas import AttentionQuestion, AttentionRequest, StepsRequest
+from service.attentions import AttentionItem
+from service.backend import Backend
+from service.catalog import Catalog, ServedModel
+from service.context import RequestContext
+from service.detection import LanguageDetector
+from service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RequestTooLargeError,
+    UnavailableError,
+)
+from service.fitting import fit_sentences
+from service.inference import TranslatedText, run_sized
+from service.lanes import Shown
+from service.pairs import Pair, aligned, assemble, maps_size
+from service.scheduler import Inquiry, Sentence
+from service.segmentation import split_sentences
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a model.
+
+    Attributes:
+        model: Served.
+        config: Its own.
+    """
+
+    model: ServedModel
+    config: ModelConfig
+
+    @property
+    def start(self) -> str:
+        """What its decoder starts from, for people."""
+        return start_token(self.config, self.model.vocabularies.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Attention of some sentences.
+
+    Attributes:
+        model: Served name.
+        items: One a sentence.
+    """
+
+    model: str
+    items: list[AttentionItem]
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedThrough:
+    """One token's attention.
+
+    Attributes:
+        model: Served name.
+        query: What was asked, counted from 0.
+        pair: Both sides.
+        start: What the decoder starts from, for people.
+        steps: All numbers.
+    """
+
+    model: str
+    query: StepsQuery
+    pair: Pair
+    start: str
+    steps: AttentionSteps
+
+
+class Inspector:
+    """The way of a request about attention through everything that is not HTTP.
+
+    Args:
+        catalog: What is served.
+        backend: Who lets it in and has it computed.
+        detector: For texts of unknown language.
+        settings: Limits.
+    """
+
+    def __init__(
+        self, catalog: Catalog, backend: Backend, detector: LanguageDetector, settings: Settings
+    ) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.detector = detector
+        self.settings = settings
+
+    async def inspect(self, request: AttentionRequest, context: RequestContext) -> Inspection:
+        """Attention and alignment of every text or, with `split`, of every sentence.
+
+        Raises:
+            ServiceError: The request is refused, late, or failed.
+        """
+        texts = [request.text] if isinstance(request.text, str) else request.text
+        wanted = await self._wanted(request, texts, context)
+        query = attention_query(wanted.config, request)
+        aligner = aligner_of(
+            wanted.config, request.alignment_layer, request.alignment_head, request.alignment_shift
+        )
+        with context.stage("tokenize"):
+            num_chars = sum(map(len, texts))
+            sources = await run_sized(num_chars, self._sources, texts, wanted, request.split)
+        self._check_size(query, [(len(source.ids), 1) for source in sources], request.top_k)
+        given = request.target_text
+        targets = [given] if given is None or isinstance(given, str) else given
+        if len(targets) < len(sources):
+            targets = [None] * len(sources)
+        pairs = await self._pairs(wanted, sources, targets, context)
+        self._check_size(query, [pair.lengths for pair in pairs], request.top_k)
+        jobs = [AttentionJob(p.source.ids, p.target.ids, (query, aligner.query)) for p in pairs]
+        shown = await self._compute(wanted, jobs, context)
+        with context.stage("detokenize"):
+            items = await run_sized(
+                sum(maps_size(each) for each in shown),
+                assemble, pairs, shown, (query, aligner), wanted.start, request.view,
+            )  # fmt: skip
+        return Inspection(wanted.model.name, items)
+
+    async def step_through(self, request: StepsRequest, context: RequestContext) -> SteppedThrough:
+        """The computation of one token's attention.
+
+        Raises:
+            ServiceError: The request is refused, late, or failed.
+        """
+        wanted = await self._wanted(request, [request.text], context)
+        with context.stage("tokenize"):
+            sources = self._sources([request.text], wanted, is_split=False)
+        (pair,) = await self._pairs(wanted, sources, [request.target_text], context)
+        query = steps_query(wanted.config, request, *pair.lengths)
+        job = AttentionJob(pair.source.ids, pair.target.ids, (query,))
+        (shown,) = await self._compute(wanted, [job], context)
+        steps = cast("AttentionSteps", shown.results[0])
+        return SteppedThrough(wanted.model.name, query, pair, wanted.start, steps)
+
+    async def align(
+        self, translations: Sequence[TranslatedText], context: RequestContext
+    ) -> list[list[Alignment]]:
+        """Which word became which, in every sentence of translated texts; words in code points.
+
+        Raises:
+            ServiceError: It is refused, late, or failed.
+        """
+        return [await self._align_text(translation, context) for translation in translations]
+
+    async def _align_text(
+        self, translation: TranslatedText, context: RequestContext
+    ) -> list[Alignment]:
+        model, segments = translation.prepared.model, translation.prepared.segments
+        if model is None or not segments.sentences:
+            return []
+        wanted = await self._loaded(model)
+        aligner = aligner_of(wanted.config)
+        source, target = model.vocabularies.source, model.vocabularies.target
+        pairs = [
+            Pair(source.tokenize(sentence), target.detokenize(ids))
+            for sentence, ids in zip(segments.sentences, translation.targets, strict=True)
+        ]
+        jobs = [AttentionJob(p.source.ids, p.target.ids, (aligner.query,)) for p in pairs]
+        shown = await self._compute(wanted, jobs, context)
+        starts = zip(
+            segments.starts(segments.sentences),
+            segments.starts([pair.target.text for pair in pairs]),
+            strict=True,
+        )
+        return [
+            in_text(aligned(pair, each.results[0], aligner), pair.source, pair.target, start)
+            for pair, each, start in zip(pairs, shown, starts, strict=True)
+        ]
+
+    async def _wanted(
+        self, question: AttentionQuestion, texts: list[str], context: RequestContext
+    ) -> Wanted:
+        """Which model is asked; it is loaded.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            UnsupportedLanguageError: No model translates from and to these languages.
+            InvalidRequestError: Both languages are the same, or not those of the model.
+            UnavailableError: It is not loaded.
+        """
+        model = self._model(question, texts)
+        context.model, context.num_inputs = model.name, len(texts)
+        return await self._loaded(model)
+
+    async def _loaded(self, model: ServedModel) -> Wanted:
+        resident = (await self.backend.status()).models.get(model.name)
+        if resident is None:
+            raise UnavailableError("the models are loading; try again soon", 1)
+        return Wanted(model, resident.config)
+
+    def _model(self, question: AttentionQuestion, texts: list[str]) -> ServedModel:
+        if question.model is not None:
+            model = self.catalog.models.get(question.model)
+            if model is None:
+                known = ", ".join(self.catalog.models)
+                raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")
+            self._check_languages(question, model)
+            return model
+        target = self.catalog.language(question.target or "")
+        found = self.catalog.model(self._source(question, target, texts), target)
+        if found is None:
+            raise InvalidRequestError(
+                f"Invalid request: nothing is translated from {target} to {target}; "
+                "name two languages, or a model"
+            )
+        return found
+
+    def _source(self, question: AttentionQuestion, target: str, texts: list[str]) -> str:
+        """The language of the texts, all of which are taken to be in the first one's."""
+        code = question.source or "auto"
+        if code.strip().lower() != "auto":
+            return self.catalog.language(code)
+        candidates = [code for code in self.catalog.sources(target) if code != target]
+        detected = self.detector.detect(texts[0], candidates)
+        return detected[0].language if detected else candidates[0]
+
+    def _check_languages(self, question: AttentionQuestion, model: ServedModel) -> None:
+        sides = {"source": model.files.source, "target": model.files.target}
+        for name, expected in sides.items():
+            code = getattr(question, name)
+            is_auto = name == "source" and code is not None and code.strip().lower() == "auto"
+            if code is not None and not is_auto and self.catalog.language(code) != expected:
+                raise InvalidRequestError(
+                    f"Invalid request: {name} {code[:35]} is not that of {model.name}, "
+                    f"{expected}; leave {name} or model out"
+                )
+
+    def _sources(self, texts: list[str], wanted: Wanted, is_split: bool) -> list[TokenizedText]:
+        tokenizer = wanted.model.vocabularies.source
+        limit = self.settings.max_source_tokens
+        sentences = texts
+        if is_split:
+            sentences = [
+                sentence
+                for text in texts
+                for sentence in fit_sentences(
+                    split_sentences(text, wanted.model.files.source), tokenizer, limit - 1
+                ).segments.sentences
+            ]
+        return [self._tokenized(text, tokenizer, limit, "text") for text in sentences]
+
+    def _tokenized(self, text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
+        """A text that is one sequence.
+
+        Raises:
+            InvalidRequestError: It has no tokens.
+            RequestTooLargeError: It has too many.
+        """
+        tokenized = tokenizer.tokenize(text)
+        if len(tokenized.ids) == 1:  # EOS
+            raise InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
+        if len(tokenized.ids) > limit:
+            raise RequestTooLargeError(
+                f"Invalid request: {name} has {len(tokenized.ids)} tokens, and one sequence has "
+                f"{limit} at most. Send sentences, or use split, or raise "
+                "REGARD_MAX_SOURCE_TOKENS."
+            )
+        return tokenized
+
+    def _check_size(
+        self, query: AttentionQuery, lengths: list[tuple[int, int]], top_k: int | None
+    ) -> None:
+        check_size(query, lengths, top_k, self.settings.max_attention_values)
+
+    async def _pairs(
+        self,
+        wanted: Wanted,
+        sources: list[TokenizedText],
+        given: Sequence[str | None],
+        context: RequestContext,
+    ) -> list[Pair]:
+        """Each source with the translation that was given, or with the model's own."""
+        tokenizer = wanted.model.vocabularies.target
+        limit = wanted.config.max_target_tokens(self.settings.max_source_tokens)
+        targets = [
+            None if text is None else self._tokenized(text, tokenizer, limit, "target_text")
+            for text in given
+        ]
+        missing = [
+            source for source, target in zip(sources, targets, strict=True) if target is None
+        ]
+        made = iter(await self._translate(wanted, missing, context))
+        return [
+            Pair(source, next(made) if target is None else target)
+            for source, target in zip(sources, targets, strict=True)
+        ]
+
+    async def _translate(
+        self, wanted: Wanted, sources: list[TokenizedText], context: RequestContext
+    ) -> list[TokenizedText]:
+        if not sources:
+            return []
+        sentences = [Sentence(wanted.model.name, s.ids, DecodingOptions()) for s in sources]
+        tokens = sum(len(source.ids) for source in sources)
+        async with self.backend.admit(tokens, at_once=False) as place:
+            is_bulk = len(sentences) > self.settings.bulk_sentences
+            results = await place.run(sentences, is_bulk, self._deadline(context))
+        for name in ("queue_seconds", "device_seconds"):
+            context.add(name.split("_")[0], max(getattr(result, name) for result in results))
+        tokenizer = wanted.model.vocabularies.target
+        return [tokenizer.detokenize(result.hypotheses[0].tokens) for result in results]
+
+    async def _compute(
+        self, wanted: Wanted, jobs: list[AttentionJob], context: RequestContext
+    ) -> list[Shown]:
+        inquiries = [Inquiry(wanted.model.name, job) for job in jobs]
+        tokens = sum(len(job.source) + len(job.target) for job in jobs)
+        async with self.backend.admit(tokens, at_once=False) as place:
+            shown = await place.inspect(inquiries, self._deadline(context))
+        for name in ("queue_seconds", "device_seconds"):
+            context.add(name.split("_")[0], max((getattr(s, name) for s in shown), default=0.0))
+        return shown
+
+    def _deadline(self, context: RequestContext) -> float:
+        return context.started + self.settings.request_timeout_seconds
