@@ -200,7 +200,8 @@ def test_newcomers_of_several_messages_are_encoded_together(start: Start) -> Non
     """All but one that was given up in the meantime."""
     talk = start()
     talk.receive()
-    talk.send(Work({"en-pt": sequences(1, 2)}), Work({"en-pt": sequences(3)}), Abort([2]))
+    works = [Work({"en-pt": sequences(1, 2)}), Work({"en-pt": sequences(3)})]
+    talk.channel.send([*works, Abort([2])])
     talk.hear(2)
     assert talk.done.keys() == {1, 3}
     encoded = [
