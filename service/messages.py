@@ -56,6 +56,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionSize:
+    """How many layers of one kind of attention a model has, and heads in each."""
+
+    layers: int
+    heads: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResidentModel:
     """A model as the worker loaded it.
 
@@ -65,6 +73,7 @@ class ResidentModel:
         dtype: Such as `float32`.
         load_seconds: From disk to ready, warm-up included.
         max_rows: Rows of its batch.
+        attention: What there is to look into, by kind: encoder, decoder, cross.
     """
 
     name: str
@@ -72,6 +81,7 @@ class ResidentModel:
     dtype: str
     load_seconds: float
     max_rows: int
+    attention: dict[str, AttentionSize] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

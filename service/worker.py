@@ -19,6 +19,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
+from model.config import DecoderKind, ModelConfig
 from model.device import select_device
 from model.engine import Engine
 from model.errors import ModelError
@@ -27,6 +28,7 @@ from service.channel import Channel
 from service.machine import freeze_heap
 from service.messages import (
     Abort,
+    AttentionSize,
     Done,
     Failed,
     LoadFailed,
@@ -81,6 +83,14 @@ def warm_up(engine: Engine) -> None:
         engine.clear()
 
 
+def attention_sizes(config: ModelConfig) -> dict[str, AttentionSize]:
+    """The kinds of attention that a model has; an SSRU decoder has none of its own."""
+    layers = {"encoder": config.encoder_layers, "cross": config.decoder_layers}
+    if config.decoder is DecoderKind.SELF_ATTENTION:
+        layers["decoder"] = config.decoder_layers
+    return {kind: AttentionSize(count, config.num_heads) for kind, count in layers.items()}
+
+
 class Worker:
     """One loop: receive, admit, step every engine, report.
 
@@ -129,9 +139,8 @@ class Worker:
             self.engines[files.name] = engine
             device, dtype = str(engine.model.device), str(engine.model.precision)
             seconds = time.perf_counter() - start
-            resident.append(
-                ResidentModel(files.name, device, dtype, seconds, engine.limits.max_rows)
-            )
+            rows, attention = engine.limits.max_rows, attention_sizes(engine.config)
+            resident.append(ResidentModel(files.name, device, dtype, seconds, rows, attention))
         freeze_heap()
         self.channel.send(Ready(resident))
 

@@ -19,6 +19,7 @@ from typing import cast
 import torch
 
 from model.checkpoints.load import ModelFiles
+from model.config import ModelConfig
 from model.device import Precision
 from model.engine import Engine
 from model.errors import CheckpointError
@@ -94,6 +95,18 @@ class Script:
         return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
 
 
+ECHO_CONFIG = ModelConfig(
+    d_model=256,
+    num_heads=8,
+    ffn_dim=1536,
+    encoder_layers=6,
+    decoder_layers=2,
+    source_vocab_size=32000,
+    target_vocab_size=32000,
+)
+"""The sizes of the built-in models: what an engine says of itself beside its rows."""
+
+
 class EchoEngine:
     """Translates every sequence to itself, less its first tokens in the alternatives."""
 
@@ -103,6 +116,7 @@ class EchoEngine:
         self.limits = limits
         self.script = script
         self.model = SimpleNamespace(device=torch.device("cpu"), precision=Precision.FLOAT32)
+        self.config = ECHO_CONFIG
         self.clear()
 
     def clear(self) -> None:

@@ -3,7 +3,8 @@
 from fastapi import APIRouter
 
 from service.dependencies import ServicesDep
-from service.schemas import ModelBody, ModelList
+from service.messages import ResidentModel
+from service.schemas import AttentionSizeBody, ModelBody, ModelList
 
 router = APIRouter(tags=["models"])
 
@@ -22,7 +23,16 @@ async def models(services: ServicesDep) -> ModelList:
                 revision=served.files.revision,
                 device=resident[name].device if name in resident else None,
                 dtype=resident[name].dtype if name in resident else None,
+                attention=attention_body(resident[name]) if name in resident else None,
             )
             for name, served in services.catalog.models.items()
         ]
     )
+
+
+def attention_body(model: ResidentModel) -> dict[str, AttentionSizeBody]:
+    """What can be looked into of a model."""
+    return {
+        kind: AttentionSizeBody(layers=size.layers, heads=size.heads)
+        for kind, size in model.attention.items()
+    }

@@ -17,6 +17,7 @@ import torch
 
 from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
+from model.config import DecoderKind
 from model.engine import Engine
 from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
@@ -24,6 +25,7 @@ from service import worker as worker_module
 from service.channel import Channel
 from service.messages import (
     Abort,
+    AttentionSize,
     Done,
     Failed,
     FromWorker,
@@ -39,6 +41,7 @@ from service.worker import (
     HOLD_ROWS,
     HOLD_STEPS,
     Worker,
+    attention_sizes,
     load_from_files,
     memory_bytes,
     warm_up,
@@ -131,6 +134,17 @@ def test_worker_tells_what_it_has_loaded(start: Start) -> None:
     for model in ready.models:
         assert (model.device, model.dtype, model.max_rows) == ("cpu", "float32", 5)
         assert model.load_seconds >= 0
+        assert model.attention == {"encoder": AttentionSize(6, 8), "cross": AttentionSize(2, 8)}
+
+
+def test_only_decoders_with_self_attention_have_some_to_show() -> None:
+    with_it = attention_sizes(tiny_config(decoder=DecoderKind.SELF_ATTENTION, decoder_layers=3))
+    assert with_it == {
+        "encoder": AttentionSize(2, 2),
+        "cross": AttentionSize(3, 2),
+        "decoder": AttentionSize(3, 2),
+    }
+    assert "decoder" not in attention_sizes(tiny_config(decoder=DecoderKind.SSRU))
 
 
 def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, script: Script) -> None:
