@@ -44,7 +44,7 @@ from service.worker import (
     warm_up,
 )
 from tests.tiny import tiny_config, tiny_model, torch_runtime
-from tests.workers import EchoEngine, Script, ThreadWorker, until
+from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 
 
 def files(source: str, target: str) -> ModelFiles:
@@ -131,6 +131,7 @@ def test_worker_tells_what_it_has_loaded(start: Start) -> None:
     for model in ready.models:
         assert (model.device, model.dtype, model.max_rows) == ("cpu", "float32", 5)
         assert model.load_seconds >= 0
+        assert model.config == ECHO_CONFIG
 
 
 def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, script: Script) -> None:
