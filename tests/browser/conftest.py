@@ -1,7 +1,7 @@
 """A real Chromium in front of a server; every page is watched for what it must never do.
 
-REGARD_BROWSER_SERVER chooses the server: `fake`, the default; `real`, the whole server with its
-built-in models; or the address of one that runs. Tests take what they expect from the same server.
+REGARD_BROWSER_SERVER chooses the server: `real`, the default, the whole server with its built-in
+models; `fake`; or the address of one that runs. Tests take what they expect from the same server.
 """
 
 import os
@@ -118,9 +118,10 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="package")
-def address(chromium: str) -> Iterator[str]:
-    """Of the server; none is started where there is no browser."""
-    with serve(os.environ.get("REGARD_BROWSER_SERVER", "fake")) as found:
+def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of the server, which a test may name; none is started where there is no browser."""
+    choice = getattr(request, "param", os.environ.get("REGARD_BROWSER_SERVER", "real"))
+    with serve(choice) as found:
         yield found
 
 

@@ -107,4 +107,4 @@ def test_markup_in_a_text_is_text(reader: Reader, page: Page) -> None:
     text = "<img src=x onerror=alert(1)> <script>alert(2)</script>"
     reader.read(text)
     assert page.locator("main img, main script").count() == 0
-    expect(reader.output).to_contain_text("<")
+    expect(reader.output).to_contain_text("script")
