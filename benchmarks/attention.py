@@ -141,14 +141,17 @@ def padded(sequences: list[list[int]], filler: int) -> tuple[torch.Tensor, torch
 
 @torch.inference_mode()
 def forms_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
-    """Between log-probabilities by the fused kernel and by explicit attention."""
+    """Between what the decoder's last layer gives by the fused kernel and by explicit attention."""
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, is_target = padded([target for _, target in pairs], model.config.eos_id)
     tensors = (each.to(model.device) for each in (source, mask, target))
     source, mask, target = tensors
-    fused, _ = model(source, mask, target)
-    explicit, _ = model(source, mask, target, return_weights=True)
-    found: Array = (fused - explicit).float().cpu().numpy()[is_target.numpy()]
+    hidden: list[torch.Tensor] = []
+    hook = model.decoder.norm.register_forward_hook(lambda _m, _x, y: hidden.append(y))
+    model(source, mask, target)
+    model(source, mask, target, return_weights=True)
+    hook.remove()
+    found: Array = (hidden[0] - hidden[1]).float().cpu().numpy()[is_target.numpy()]
     return found
 
 
