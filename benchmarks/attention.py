@@ -19,6 +19,7 @@ from benchmarks.files import find_pair
 from model.attention_pass import AttentionPass
 from model.checkpoints.build import load_model, new_engine
 from model.checkpoints.load import load_vocabularies
+from model.device import Precision
 from model.inspection import (
     AttentionJob,
     AttentionKind,
@@ -90,7 +91,8 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
             plain = plain_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
             note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - plain)
             note("z, less what q, k and v give", steps_deviation(model, pair))
-        note("hidden states: fused, less explicit", forms_deviation(model, batch))
+        if model.precision is not Precision.INT8:  # where one rounding moves all that follows
+            note("hidden states: fused, less explicit", forms_deviation(model, batch))
         note("weight on padding", padding_weights(model, batch))
     return dict(worst)
 
