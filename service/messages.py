@@ -33,7 +33,7 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits
     threads: int
-    attention_share: float = 0.25
+    attention_share: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

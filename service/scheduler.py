@@ -202,9 +202,13 @@ class Scheduler:
                 seat.link.send(Work({model: [cast("Sequence", job.work) for job in jobs]}))
 
     def _fill_tasks(self, model: str, lane: Lane) -> None:
-        """One to each worker in turn, first to who has fewest."""
+        """One after the other to who has fewest, and of those to who has least to translate."""
+
+        def burden(seat: Seat) -> tuple[int, int]:
+            return seat.num_tasks, -seat.free[model]
+
         while len(lane):
-            seat = min(self.seats.values(), key=lambda seat: seat.num_tasks, default=None)
+            seat = min(self.seats.values(), key=burden, default=None)
             if seat is None or seat.num_tasks >= MAX_TASKS:
                 return
             job = lane.take_first()

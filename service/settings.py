@@ -68,7 +68,7 @@ class Settings(BaseSettings):
         1_000_000, description="Attention weights in one reply, and computed for it; more get 413."
     )
     attention_share: float = Field(
-        0.25,
+        0.1,
         gt=0,
         lt=1,
         description="Of a device worker's time, how much attention gets beside translations.",
