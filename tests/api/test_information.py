@@ -201,6 +201,8 @@ def openapi() -> dict[str, Any]:
 ROUTES = {
     ("post", "/translate"),
     ("post", "/detect"),
+    ("post", "/attention"),
+    ("post", "/attention/steps"),
     ("get", "/languages"),
     ("get", "/frontend/settings"),
     ("get", "/v1/models"),
