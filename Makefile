@@ -11,7 +11,7 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test check bench format lock clean
+.PHONY: install serve test browser check bench format lock clean
 
 install: $(VENV)/.installed  ## .venv with regard in it
 
@@ -32,8 +32,18 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 serve: install  ## the server, on port 8000 unless REGARD_PORT says otherwise
 	$(BIN)/regard serve
 
-test: $(VENV)/.installed-dev  ## all tests, and what they need
+test: $(VENV)/.installed-dev browser  ## all tests, and what they need
 	$(BIN)/python -m pytest
+
+browser:  ## a Chromium for the tests of the page, where one can be had; without, they are skipped
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v $$name >/dev/null && exit 0; \
+	done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends chromium fonts-liberation >/dev/null && exit 0; \
+	fi; \
+	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
 
 check: $(VENV)/.installed-dev  ## lint, format, strict types
 	$(BIN)/ruff check .

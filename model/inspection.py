@@ -155,6 +155,18 @@ class ValueCount:
     peak: int
 
 
+def attention_layers(config: ModelConfig) -> dict[AttentionKind, int]:
+    """The kinds of attention that a model has, and in how many layers; an SSRU is none."""
+    layers = {
+        AttentionKind.ENCODER: config.encoder_layers,
+        AttentionKind.DECODER: config.decoder_layers,
+        AttentionKind.CROSS: config.decoder_layers,
+    }
+    if config.decoder is DecoderKind.SSRU:
+        del layers[AttentionKind.DECODER]
+    return layers
+
+
 def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[int, int]:
     """Rows and columns of one head's attention."""
     rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
@@ -284,13 +296,13 @@ def resolve_steps(
 def _layers(
     config: ModelConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
 ) -> tuple[int, ...]:
-    if kind is AttentionKind.DECODER and config.decoder is DecoderKind.SSRU:
+    size = attention_layers(config).get(kind)
+    if size is None:
         raise AttentionQueryError(
             "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"
         )
-    is_encoder = kind is AttentionKind.ENCODER
-    size = config.encoder_layers if is_encoder else config.decoder_layers
-    return _numbers(numbers, size, "layer", "the encoder" if is_encoder else "the decoder")
+    owner = "the encoder" if kind is AttentionKind.ENCODER else "the decoder"
+    return _numbers(numbers, size, "layer", owner)
 
 
 def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) -> tuple[int, ...]:

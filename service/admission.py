@@ -3,9 +3,8 @@
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 from service.errors import OverloadedError, RequestTooLargeError
 
@@ -42,13 +41,22 @@ class Throughput:
 
 @dataclass(slots=True)
 class Reservation:
-    """The place that one request holds until it is answered.
+    """The place that one request holds while it lasts.
 
     Attributes:
+        admission: Where it is held.
         tokens: What it is taken for: an estimate until it is tokenised.
     """
 
+    admission: "Admission"
     tokens: int
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.admission.requests -= 1
+        self.admission.tokens -= self.tokens
 
 
 class Admission:
@@ -66,11 +74,10 @@ class Admission:
         self.tokens = 0
         self.throughput = Throughput()
 
-    @contextmanager
-    def reserve(self, tokens: int) -> Iterator[Reservation]:
-        """Holds a place for a request of about so many tokens while it lasts.
+    def reserve(self, tokens: int) -> Reservation:
+        """Takes a place for a request of about so many tokens, to be held by `with`.
 
-        The place is taken before anything is computed, so that a burst cannot pass the limit
+        It is taken at once, before anything is computed, so that a burst cannot pass the limit
         between the check and the count.
 
         Raises:
@@ -78,14 +85,9 @@ class Admission:
             OverloadedError: There is no room now.
         """
         self._check(1, tokens)
-        reservation = Reservation(tokens)
         self.requests += 1
         self.tokens += tokens
-        try:
-            yield reservation
-        finally:
-            self.requests -= 1
-            self.tokens -= reservation.tokens
+        return Reservation(self, tokens)
 
     def adjust(self, reservation: Reservation, tokens: int) -> None:
         """Replaces the estimate by the real number.

@@ -21,7 +21,7 @@ from service.inference import Translator
 from service.inspector import Inspector
 from service.middleware import DirectRoutes, OpenToPages, RequestMiddleware
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
-from service.routes import attention, health, languages, models, translate
+from service.routes import attention, health, languages, models, page, translate
 from service.settings import Settings
 from service.supervisor import StartWorker, start_process
 
@@ -81,7 +81,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
-    for module in (translate, attention, languages, models, health):
+    for module in (translate, attention, languages, models, health, page):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)

@@ -40,7 +40,7 @@ class RequestContext:
 
     def server_timing(self) -> str:
         """The Server-Timing header, in milliseconds."""
-        return ", ".join(f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items())
+        return ", ".join([f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items()])
 
 
 class Stage:

@@ -1,9 +1,9 @@
 """The part of the server that there is once: metrics, admission, queues, and device workers."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Self
 
 from prometheus_client import generate_latest
 
@@ -46,16 +46,14 @@ class Core:
         """It has been answered."""
         self.metrics.end(ended)
 
-    @asynccontextmanager
-    async def admit(self, tokens: int, at_once: bool = True) -> AsyncIterator["AdmittedPlace"]:
-        """A place for a request of about so many tokens; here it is always known at once.
+    def admit(self, tokens: int, at_once: bool = True) -> "AdmittedPlace":
+        """A place for a request of about so many tokens, to be held by `async with`.
 
         Raises:
-            RequestTooLargeError: The request alone is over the limit.
+            RequestTooLargeError: The request alone is over the limit; here it is known at once.
             OverloadedError: There is no room now.
         """
-        with self.admission.reserve(tokens) as reservation:
-            yield AdmittedPlace(self, reservation)
+        return AdmittedPlace(self, self.admission.reserve(tokens))
 
     async def status(self) -> Status:
         """How the server is now."""
@@ -74,6 +72,12 @@ class AdmittedPlace:
 
     core: Core
     reservation: Reservation
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.reservation.__exit__()
 
     async def run(
         self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float

@@ -53,6 +53,9 @@ class Job:
         created: When it was admitted (time.perf_counter).
         dispatched: When a worker got it.
         attempts: How many workers have had it.
+        id: By which a worker knows it.
+        rows: That it takes in a batch; none for attention, which is computed beside it.
+        tokens: Of the source, and of a translation that comes along.
     """
 
     model: str
@@ -63,27 +66,22 @@ class Job:
     dispatched: float = 0.0
     attempts: int = 0
 
-    @property
-    def id(self) -> int:
-        """By which a worker knows it."""
-        return self.work.id
+    id: int = field(init=False)
+    rows: int = field(init=False)
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id = self.work.id
+        if isinstance(self.work, Sequence):
+            self.rows, self.tokens = self.work.options.beam_size, len(self.work.source)
+        else:
+            job = self.work.job
+            self.rows, self.tokens = 0, len(job.source) + len(job.target)
 
     @property
     def task(self) -> str:
         """One of TASKS."""
         return "translate" if isinstance(self.work, Sequence) else "attention"
-
-    @property
-    def rows(self) -> int:
-        """Rows that it takes in a batch; none for attention, which is computed beside it."""
-        return self.work.options.beam_size if isinstance(self.work, Sequence) else 0
-
-    @property
-    def tokens(self) -> int:
-        """Source tokens, and those of a translation that comes along."""
-        if isinstance(self.work, Sequence):
-            return len(self.work.source)
-        return len(self.work.job.source) + len(self.work.job.target)
 
 
 class Lane:

@@ -137,6 +137,13 @@ class FrontendSettings(BaseModel):
     language: DefaultLanguages
 
 
+class AttentionSizeBody(BaseModel):
+    """One kind of attention of a model."""
+
+    layers: int
+    heads: int = Field(description="In each layer.")
+
+
 class ModelBody(BaseModel):
     """A resident model, in OpenAI's shape with more of our own."""
 
@@ -150,6 +157,9 @@ class ModelBody(BaseModel):
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
     device: str | None = Field(description="None while it loads.")
     dtype: str | None = Field(description="None while it loads.")
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="What can be looked into: encoder, decoder, cross. None while it loads."
+    )
 
 
 class ModelList(BaseModel):

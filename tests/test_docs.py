@@ -47,8 +47,9 @@ def test_setting_is_described_with_its_default(pages: str, field: str) -> None:
 def test_no_setting_is_described_that_does_not_exist(pages: str) -> None:
     known = {f"REGARD_{field.upper()}" for field in Settings.model_fields}
     client = {"REGARD_URL"}  # of `regard bench`
+    tests = {"REGARD_BROWSER_SERVER", "REGARD_WRITE_IMAGES"}
     named = set(re.findall(r"\bREGARD_[A-Z_]*[A-Z]\b", pages))
-    assert named <= known | client
+    assert named <= known | client | tests
 
 
 def metric_names() -> list[str]:
@@ -79,7 +80,7 @@ def test_error_type_is_described(pages: str, kind: Kind) -> None:
 
 def routes() -> list[str]:
     paths = create_app(make_settings()).openapi()["paths"]
-    return [*paths, "/docs"]
+    return [*paths, "/docs", "/"]
 
 
 @pytest.mark.parametrize("path", routes())

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from service.bench.alignment import MIN_LETTERS, AlignmentReport, run_alignment
+from service.bench.attention import AttentionReport, run_attention
 from service.bench.client import Address, BenchError
 from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
 from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
@@ -121,6 +124,50 @@ def load(
         raise typer.Exit(1)
 
 
+@app.command()
+def attention(  # noqa: PLR0913 - one parameter is one flag
+    clients: Annotated[int, typer.Option(min=1, help="that translate")] = 16,
+    tokens: Annotated[int, typer.Option(min=2, help="of the text whose attention is asked")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="windows without and with attention")] = 3,
+    duration: Annotated[float, typer.Option(min=0.1, help="seconds of a window")] = 10.0,
+    source: Annotated[Path | None, _LINES] = None,
+    pair: Annotated[str, _PAIR] = "en-pt",
+    url: Annotated[str | None, _URL] = None,
+    limit: Annotated[float, typer.Option(help="exit with 1 where p99 grows by more")] = 1.5,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Measure what translating clients notice of one that asks for all attention in a loop."""
+    with _errors_shown():
+        language, _ = split_pair(pair)
+        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        with running_server(url) as base_url:
+            report = run_attention(base_url, pair, sentences, clients, tokens, rounds, duration)
+    _show(report, _attention_table(report), as_json)
+    failed = any(asked.errors for asked in report.asked)
+    if failed or report.p99_ratio > limit or any(run.errors for run in report.beside):
+        raise typer.Exit(1)
+
+
+@app.command()
+def alignment(
+    source: Annotated[Path, _LINES],
+    pair: Annotated[str, _PAIR] = "en-pt",
+    lines: Annotated[int, typer.Option(min=1, help="how many, from the first")] = 200,
+    batch: Annotated[int, typer.Option(min=1, help="sentences a request")] = 32,
+    url: Annotated[str | None, _URL] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Count the numerals, and the words spelt alike on both sides, that are aligned.
+
+    Words of one or two letters are counted apart: many are spelt alike by chance.
+    """
+    with _errors_shown():
+        sentences = read_lines(source)[:lines]
+        with running_server(url) as base_url:
+            report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
+    _show(report, _alignment_table(report), as_json)
+
+
 def _show(report: object, table: RenderableType, as_json: bool) -> None:
     if as_json:
         typer.echo(orjson.dumps(report).decode())
@@ -168,6 +215,36 @@ def _load_table(reports: Sequence[LoadReport]) -> Group:
         if not run.sentences:
             notes.append(f"{run.clients} clients: nothing finished in {run.seconds:g} s")
     return Group(table, *map(escape, notes))
+
+
+def _attention_table(report: AttentionReport) -> Table:
+    table = Table(box=box.SIMPLE, title="latency of translations, medians of the windows")
+    for heading in ("", "p50 ms", "p99 ms", "sentences/s", "attention/s"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, runs in (("alone", report.alone), ("beside attention", report.beside)):
+        medians = [
+            median(getattr(run, figure) for run in runs)
+            for figure in ("p50_ms", "p99_ms", "sentences_per_second")
+        ]
+        seconds = sum(run.seconds + 1.0 for run in runs)  # the warm-up counts
+        replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
+        table.add_row(name, *map(_figure, medians), _figure(replies / seconds))
+    table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
+    source, target = report.tokens
+    table.caption = f"attention of {source} + {target} tokens: {report.values} values a reply"
+    return table
+
+
+def _alignment_table(report: AlignmentReport) -> Table:
+    table = Table(f"{report.sentences} sentences", "aligned", "of", "%", box=box.SIMPLE)
+    shares = {
+        "numerals": report.numerals,
+        f"words of {MIN_LETTERS} letters and more": report.words,
+        "shorter words": report.short_words,
+    }
+    for name, share in shares.items():
+        table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")
+    return table
 
 
 def _figure(value: float | None) -> str:

@@ -2,8 +2,10 @@
 
 from fastapi import APIRouter
 
+from model.inspection import attention_layers
 from service.dependencies import ServicesDep
-from service.schemas import ModelBody, ModelList
+from service.messages import ResidentModel
+from service.schemas import AttentionSizeBody, ModelBody, ModelList
 
 router = APIRouter(tags=["models"])
 
@@ -22,7 +24,17 @@ async def models(services: ServicesDep) -> ModelList:
                 revision=served.files.revision,
                 device=resident[name].device if name in resident else None,
                 dtype=resident[name].dtype if name in resident else None,
+                attention=attention_body(resident[name]) if name in resident else None,
             )
             for name, served in services.catalog.models.items()
         ]
     )
+
+
+def attention_body(model: ResidentModel) -> dict[str, AttentionSizeBody]:
+    """What can be looked into of a model."""
+    heads = model.config.num_heads
+    return {
+        kind.value: AttentionSizeBody(layers=layers, heads=heads)
+        for kind, layers in attention_layers(model.config).items()
+    }

@@ -54,9 +54,12 @@ async def translate(request: Request) -> Response:
         texts = as_texts(body.q, services.settings, context)
         wanted = resolve(body, texts, services)
     try:
-        results, alignments = await unless_disconnected(
-            request, work(services, wanted, body.return_alignment, context)
-        )
+        if body.return_alignment:
+            work = aligned(services, wanted, context)
+            results, alignments = await unless_disconnected(request, work)
+        else:
+            translation = services.translator.translate(wanted, context)
+            results, alignments = await unless_disconnected(request, translation), []
     except ClientDisconnectedError:
         context.outcome = "cancelled"
         return Response(status_code=CLIENT_GONE)
@@ -66,12 +69,12 @@ async def translate(request: Request) -> Response:
     return response
 
 
-async def work(
-    services: Services, wanted: TranslationRequest, is_aligned: bool, context: RequestContext
+async def aligned(
+    services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> tuple[list[TranslatedText], list[list[Alignment]]]:
-    """Translations and, where they are wanted, alignments."""
+    """Translations with their alignments."""
     results = await services.translator.translate(wanted, context)
-    return results, await services.inspector.align(results, context) if is_aligned else []
+    return results, await services.inspector.align(results, context)
 
 
 @router.post(

@@ -119,6 +119,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
     server = serve(is_ready=False)
     loading = server.get("/v1/models").json()
     assert [model["device"] for model in loading["data"]] == [None, None]
+    assert [model["attention"] for model in loading["data"]] == [None, None]
     script.may_load.set()
     listed = server.until_ready().get("/v1/models").json()
     assert listed["object"] == "list"
@@ -134,6 +135,10 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
         "revision": files.revision,
         "device": "cpu",
         "dtype": "float32",
+        "attention": {
+            "encoder": {"layers": 6, "heads": 8},
+            "cross": {"layers": 2, "heads": 8},
+        },
     }
     assert [model["id"] for model in listed["data"]] == ["en-pt", "pt-en"]
 

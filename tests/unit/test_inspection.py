@@ -20,6 +20,7 @@ from model.inspection import (
     Reduction,
     StepsQuery,
     ValueCount,
+    attention_layers,
     check_job,
     count_values,
     resolve_query,
@@ -186,3 +187,11 @@ def test_the_encoder_needs_no_target() -> None:
 def test_who_only_asks_does_not_import_torch() -> None:
     check = "import sys, model.inspection, model.steps; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_only_decoders_with_self_attention_have_some_to_show() -> None:
+    layers = {"encoder_layers": 2, "decoder_layers": 3}
+    with_it = attention_layers(tiny_config(decoder=DecoderKind.SELF_ATTENTION, **layers))
+    assert with_it == {AttentionKind.ENCODER: 2, AttentionKind.DECODER: 3, AttentionKind.CROSS: 3}
+    without = attention_layers(tiny_config(decoder=DecoderKind.SSRU, **layers))
+    assert without == {AttentionKind.ENCODER: 2, AttentionKind.CROSS: 3}

@@ -44,7 +44,7 @@ from service.worker import (
     warm_up,
 )
 from tests.tiny import tiny_config, tiny_model, torch_runtime
-from tests.workers import EchoEngine, Script, ThreadWorker, until
+from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 
 
 def files(source: str, target: str) -> ModelFiles:
@@ -131,6 +131,7 @@ def test_worker_tells_what_it_has_loaded(start: Start) -> None:
     for model in ready.models:
         assert (model.device, model.dtype, model.max_rows) == ("cpu", "float32", 5)
         assert model.load_seconds >= 0
+        assert model.config == ECHO_CONFIG
 
 
 def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, script: Script) -> None:
@@ -200,7 +201,8 @@ def test_newcomers_of_several_messages_are_encoded_together(start: Start) -> Non
     """All but one that was given up in the meantime."""
     talk = start()
     talk.receive()
-    talk.send(Work({"en-pt": sequences(1, 2)}), Work({"en-pt": sequences(3)}), Abort([2]))
+    works = [Work({"en-pt": sequences(1, 2)}), Work({"en-pt": sequences(3)})]
+    talk.channel.send([*works, Abort([2])])
     talk.hear(2)
     assert talk.done.keys() == {1, 3}
     encoded = [

@@ -1,0 +1,77 @@
+// The server's public API, and nothing else: whatever the page does, a program can do.
+
+/** Why a request has no result. A status of 0: no answer came at all. */
+export class ApiError extends Error {
+  constructor(message, { status = 0, type = 'network', retryAfter = null, requestId = null } = {}) {
+    super(message);
+    Object.assign(this, { status, type, retryAfter, requestId });
+  }
+}
+
+/** The address of a route; relative, so that the page may lie below any prefix. */
+export const addressOf = (path) => new URL(path, document.baseURI).href;
+
+/** The JSON at an address. */
+export const get = (path, signal) => send(path, { signal }, (response) => response.json());
+
+/** The JSON that answers a body. */
+export const post = (path, body, signal) =>
+  send(path, posted(body, signal), (response) => response.json());
+
+/** The bytes that answer a body. */
+export const postForFile = (path, body) => send(path, posted(body), (response) => response.blob());
+
+function posted(body, signal) {
+  const headers = { 'Content-Type': 'application/json' };
+  return { method: 'POST', headers, body: JSON.stringify(body), signal };
+}
+
+async function send(path, options, read) {
+  try {
+    const response = await fetch(addressOf(path), options);
+    if (!response.ok) throw await refusal(response);
+    return await read(response);
+  } catch (error) {
+    if (error instanceof ApiError || error.name === 'AbortError') throw error;
+    throw new ApiError('The connection to the server was lost.');
+  }
+}
+
+async function refusal(response) {
+  const body = await response.json().catch(() => ({})); // a proxy may answer with a page
+  const seconds = Number.parseInt(response.headers.get('Retry-After') ?? '', 10);
+  return new ApiError(typeof body.error === 'string' ? body.error : '', {
+    status: response.status,
+    type: body.error_type ?? 'unknown',
+    retryAfter: Number.isFinite(seconds) ? seconds : null,
+    requestId: body.request_id ?? response.headers.get('X-Request-Id'),
+  });
+}
+
+/** Runs one piece of work at a time: a new one aborts the requests of the one before. */
+export class Latest {
+  #controller = null;
+
+  /**
+   * @param {function(AbortSignal): Promise<T>} work
+   * @returns {Promise<T|undefined>} Its result; nothing where it was superseded.
+   */
+  async run(work) {
+    this.cancel();
+    const controller = new AbortController();
+    this.#controller = controller;
+    try {
+      const result = await work(controller.signal);
+      return controller.signal.aborted ? undefined : result;
+    } catch (error) {
+      if (controller.signal.aborted) return undefined;
+      throw error;
+    }
+  }
+
+  /** Aborts what is under way. */
+  cancel() {
+    this.#controller?.abort();
+    this.#controller = null;
+  }
+}

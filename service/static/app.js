@@ -1,0 +1,125 @@
+// The page: makes its parts and ties them together.
+
+import { WordLights } from './alignment.js';
+import { get } from './api.js';
+import { Controls } from './controls.js';
+import { makeCopy } from './copy.js';
+import { CurlLine } from './curl.js';
+import { byId, element } from './dom.js';
+import { Downloads } from './downloads.js';
+import { Heads } from './heads.js';
+import { HeatMap } from './heatmap.js';
+import { Languages } from './languages.js';
+import { LookPanel } from './look.js';
+import { Models } from './models.js';
+import { Notice } from './notice.js';
+import { OtherTranslations } from './others.js';
+import { DEFAULTS, Store, fromFragment, toFragment } from './state.js';
+import { StepsPanel } from './steps.js';
+import { TranslationPanel } from './translation.js';
+
+const EXAMPLES = [
+  'The kids were scared of the lions, so they left right away.',
+  'pool beats badminton',
+  'Hi, How are you?',
+];
+const EXAMPLE_LANGUAGE = 'en';
+
+const translateNotice = new Notice(byId('translate-notice'));
+
+async function start() {
+  try {
+    const [list, { language }] = await Promise.all([get('languages'), get('frontend/settings')]);
+    translateNotice.hide();
+    build(new Languages(list), language.target.code);
+  } catch (error) {
+    translateNotice.show(error, start);
+  }
+}
+
+function build(languages, usualTarget) {
+  const store = new Store(restored(languages, usualTarget));
+  const look = buildLook(store);
+  const others = new OtherTranslations(store, new Notice(byId('others-notice')));
+  const translation = new TranslationPanel({
+    store,
+    languages,
+    lights: new WordLights(byId('text'), byId('mirror'), byId('output'), byId('pairs')),
+    notice: translateNotice,
+    curl: new CurlLine(byId('translate-curl')),
+    translated: (result) => {
+      look.follow(result);
+      others.follow(result);
+    },
+  });
+  look.aligned = (item, level) => {
+    if (store.view.wanted !== null) translation.alignWanted(item, level);
+  };
+  offerExamples(translation, languages);
+  keepLink(store, () => restored(languages, usualTarget));
+  translation.restore();
+}
+
+function buildLook(store) {
+  const look = new LookPanel({
+    store,
+    models: new Models(),
+    controls: new Controls(store),
+    map: new HeatMap({
+      root: byId('map'),
+      table: byId('map-table'),
+      point: (row, column) => look.point(row, column),
+      open: (row, column) => look.openSteps(row, column),
+    }),
+    heads: new Heads(byId('heads'), (head) => {
+      store.set(head === 'mean' ? { head, query: null } : { head });
+    }),
+    steps: new StepsPanel({
+      store,
+      notice: new Notice(byId('steps-notice')),
+      curl: new CurlLine(byId('steps-curl')),
+      closed: () => byId('map').focus(),
+    }),
+    downloads: new Downloads(new Notice(byId('download-notice'))),
+    notice: new Notice(byId('look-notice')),
+    curl: new CurlLine(byId('look-curl')),
+  });
+  return look;
+}
+
+/** The view of the link that led here, or the usual one. */
+function restored(languages, usualTarget) {
+  const view = fromFragment(location.hash) ?? DEFAULTS;
+  const source = languages.isServed(view.source) ? view.source : 'auto';
+  return { ...view, source, target: languages.targetFor(source, view.target || usualTarget) };
+}
+
+function offerExamples(translation, languages) {
+  const source = languages.isServed(EXAMPLE_LANGUAGE) ? EXAMPLE_LANGUAGE : 'auto';
+  const buttons = EXAMPLES.map((text) =>
+    element('button', {
+      type: 'button',
+      text,
+      lang: 'en',
+      onclick: () => translation.take(text, source),
+    }),
+  );
+  byId('examples').append(...buttons);
+}
+
+/** The address has the view only while it is that of a link: texts stay out of the history. */
+function keepLink(store, linked) {
+  const bare = () => location.pathname + location.search;
+  const isLink = () => fromFragment(location.hash) !== null;
+  makeCopy(byId('link'), () => {
+    history.replaceState(null, '', `${bare()}#${toFragment(store.view)}`);
+    return location.href;
+  });
+  store.subscribe((view) => {
+    const isStale = isLink() && toFragment(view) !== toFragment(linked());
+    if (isStale) history.replaceState(null, '', bare());
+  });
+  addEventListener('hashchange', () => isLink() && store.set(linked()));
+}
+
+start();

@@ -1,0 +1,38 @@
+// Copying to the clipboard, also where the page is not served over https.
+
+import { element, setText } from './dom.js';
+
+const SAID_MILLISECONDS = 1500;
+
+/** Has a button copy what `text()` gives, and say so. */
+export function makeCopy(button, text) {
+  const label = button.textContent;
+  let timer = null;
+  button.addEventListener('click', async () => {
+    const isDone = await copied(text());
+    setText(button, isDone ? 'Copied' : 'Could not copy');
+    clearTimeout(timer);
+    timer = setTimeout(() => setText(button, label), SAID_MILLISECONDS);
+  });
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedBySelection(text); // no secure context, or no permission
+  }
+}
+
+function copiedBySelection(text) {
+  const before = document.activeElement;
+  const field = element('textarea', { class: 'unseen', 'aria-hidden': 'true', readonly: true });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const isDone = document.execCommand('copy');
+  field.remove();
+  before?.focus();
+  return isDone;
+}

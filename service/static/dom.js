@@ -1,0 +1,64 @@
+// Elements without a framework. Text goes in as text: nothing here ever parses HTML.
+
+import { splitMark } from './text.js';
+
+/** The element with that id. */
+export const byId = (id) => document.getElementById(id);
+
+/**
+ * An element with attributes and children.
+ * @param {string} tag
+ * @param {Object} attributes `on…` are listeners, `class` and `text` are themselves, false and
+ *     null leave an attribute out, true gives it without a value.
+ * @param {...(Node|string)} children
+ */
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
+    else if (name === 'text') node.textContent = value;
+    else setAttribute(node, name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** Sets an attribute; null and false remove it. */
+export function setAttribute(node, name, value) {
+  if (value === null || value === false) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? '' : value);
+}
+
+/** Replaces text only where it differs, so that live regions do not repeat themselves. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** A token with the mark that begins a word in a quiet colour. */
+export function tokenParts(name) {
+  const [mark, rest] = splitMark(name);
+  return mark ? [element('span', { class: 'mark', text: mark }), rest] : [rest];
+}
+
+/**
+ * A group of radio buttons that looks like one control; native ones, for the keyboard's sake.
+ * @param {HTMLElement} group A fieldset; what follows its legend is replaced.
+ * @param {string} name
+ * @param {Array<{value: string, label: string, title?: string}>} options
+ * @param {string} chosen
+ * @param {function(string): void} choose
+ */
+export function renderRadios(group, name, options, chosen, choose) {
+  const key = JSON.stringify(options);
+  if (group.dataset.options !== key) {
+    group.dataset.options = key;
+    const items = options.map((option) => radio(name, option, choose));
+    group.replaceChildren(...group.querySelectorAll('legend'), ...items);
+  }
+  for (const input of group.querySelectorAll('input')) input.checked = input.value === chosen;
+}
+
+function radio(name, { value, label, title = null }, choose) {
+  const input = element('input', { type: 'radio', name, value, onchange: () => choose(value) });
+  return element('label', { class: 'option', title }, input, element('span', { text: label }));
+}

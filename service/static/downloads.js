@@ -1,0 +1,43 @@
+// The buttons that save what is shown.
+
+import { byId } from './dom.js';
+import { npzFile, pngFile, save, svgFile } from './export.js';
+
+/** Saves the heat map as PNG or SVG, and its numbers as npz. */
+export class Downloads {
+  #offered = null;
+
+  /** @param {Notice} notice */
+  constructor(notice) {
+    this.notice = notice;
+    this.#button('png', ({ figure, caption }) => pngFile(figure, caption));
+    this.#button('svg', ({ figure, caption }) => svgFile(figure, caption));
+    this.#button('npz', ({ body }) => npzFile(body));
+  }
+
+  /**
+   * Offers what is shown.
+   * @param {Figure} figure
+   * @param {string[]} caption
+   * @param {Object} view
+   * @param {Object} body What was asked for it.
+   */
+  offer(figure, caption, view, body) {
+    const head = typeof view.head === 'number' ? `-head${view.head}` : '';
+    const layer = typeof view.layer === 'number' ? `layer${view.layer}` : view.layer;
+    this.#offered = { figure, caption, body, name: `regard-${view.kind}-${layer}${head}` };
+  }
+
+  #button(kind, make) {
+    byId(kind).addEventListener('click', () => this.#save(kind, make));
+  }
+
+  async #save(kind, make) {
+    try {
+      save(await make(this.#offered), `${this.#offered.name}.${kind}`);
+      this.notice.hide();
+    } catch (error) {
+      this.notice.show(error, () => this.#save(kind, make));
+    }
+  }
+}

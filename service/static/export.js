@@ -1,0 +1,43 @@
+// Downloads: the drawing as SVG and PNG, the numbers as npz.
+
+import { postForFile } from './api.js';
+import { element } from './dom.js';
+import { drawFigure } from './figure.js';
+import { palette } from './palette.js';
+
+const WIDTH = 960;
+const SCALE = 2;
+
+/** A drawing as a file of its own, with a caption. */
+export function svgFile(figure, caption) {
+  const drawing = drawFigure(figure, palette(), WIDTH, caption);
+  drawing.querySelector('.cursor').remove();
+  return new Blob([new XMLSerializer().serializeToString(drawing)], { type: 'image/svg+xml' });
+}
+
+/** The same as pixels, two for each. */
+export async function pngFile(figure, caption) {
+  const address = URL.createObjectURL(svgFile(figure, caption));
+  try {
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = element('canvas', { width: SCALE * image.width, height: SCALE * image.height });
+    canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/** The numbers of a request, exact, as NumPy reads them. */
+export function npzFile({ decimals: _, ...body }) {
+  return postForFile('attention', { ...body, format: 'npz' });
+}
+
+/** Hands a file to the reader. */
+export function save(file, name) {
+  const address = URL.createObjectURL(file);
+  element('a', { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 0);
+}

@@ -1,0 +1,180 @@
+// A heat map as SVG: the same drawing on the page and in a download.
+
+import { hex, isLight, rampColour } from './palette.js';
+import { decimal, splitMark } from './text.js';
+
+const SVG = 'http://www.w3.org/2000/svg';
+const FAMILY = '"Helvetica Neue", "Segoe UI", "Liberation Sans", Arial, sans-serif';
+const FONT = 13;
+const GAP = 8;
+const MIN_CELL = 15;
+const MAX_CELL = 44;
+const NUMBERS_FROM = 36; // a cell as wide as this has room for its number
+const NUMBERS_SHARE = 0.2; // of the largest: what is less says nothing that its colour does not
+const SLANTED_FROM = 19; // narrower columns have upright labels
+const SLANT = Math.PI / 4;
+const MAX_LABEL_CHARACTERS = 18;
+const LINE = 20;
+
+/**
+ * What is drawn.
+ * @typedef {Object} Figure
+ * @property {string[]} rows
+ * @property {string[]} columns
+ * @property {number[][]} values
+ * @property {number} max What the darkest colour stands for.
+ * @property {boolean} isCausal Whether cells right of the diagonal are left out.
+ * @property {string} rowTitle
+ * @property {string} columnTitle
+ */
+
+/**
+ * Draws a figure.
+ * @param {Figure} figure
+ * @param {Object} colours A palette.
+ * @param {number} width The pixels it should fit in; a large one does not.
+ * @param {string[]} caption Lines above it, for a download.
+ * @returns {SVGSVGElement} With `data-row` and `data-column` on every cell.
+ */
+export function drawFigure(figure, colours, width, caption = []) {
+  const frame = measure(figure, width, caption.length);
+  const root = svg('svg', {
+    xmlns: SVG,
+    width: frame.width,
+    height: frame.height,
+    viewBox: `0 0 ${frame.width} ${frame.height}`,
+    'font-family': FAMILY,
+    'font-size': frame.font,
+  });
+  root.append(svg('rect', { class: 'paper', width: '100%', height: '100%', fill: colours.paper }));
+  root.append(...caption.map((line, index) => captionLine(line, index, colours)));
+  root.append(...titles(figure, frame, colours));
+  root.append(...figure.columns.map((label, column) => columnLabel(label, column, frame, colours)));
+  root.append(...figure.rows.map((label, row) => rowLabel(label, row, frame, colours)));
+  root.append(...cells(figure, frame, colours));
+  root.append(
+    svg('rect', { class: 'cursor', ...cellBox(frame, 0, 0), fill: 'none', stroke: 'none' }),
+  );
+  return root;
+}
+
+/** Puts the cursor of a drawing on a cell and marks its labels. */
+export function moveCursor(root, cell, row, column, colours) {
+  const cursor = root.querySelector('.cursor');
+  for (const name of ['x', 'y']) cursor.setAttribute(name, cell.getAttribute(name));
+  cursor.setAttribute('stroke', colours.ink);
+  cursor.setAttribute('stroke-width', 2);
+  for (const label of root.querySelectorAll('text[data-label]')) {
+    const isHere = [`row-${row}`, `column-${column}`].includes(label.dataset.label);
+    label.setAttribute('fill', isHere ? colours.accent : colours.ink);
+    label.setAttribute('font-weight', isHere ? 'bold' : 'normal');
+  }
+}
+
+function svg(name, attributes, text = '') {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.textContent = text;
+  return node;
+}
+
+/** Where everything goes. */
+function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) {
+  const rowWidth = Math.max(...rows.map(labelWidth), textWidth(`↓ ${rowTitle}`));
+  const columnWidth = Math.max(...columns.map(labelWidth));
+  const left = Math.ceil(rowWidth) + GAP;
+  const overhang = columnWidth * Math.cos(SLANT);
+  const slantedCell = (width - left - overhang) / (columns.length - 0.5);
+  const isSlanted = slantedCell >= SLANTED_FROM;
+  const room = isSlanted ? slantedCell : (width - left - 2) / columns.length;
+  const cell = Math.floor(Math.min(MAX_CELL, Math.max(MIN_CELL, room)));
+  const labels = isSlanted ? columnWidth * Math.sin(SLANT) + FONT : columnWidth + GAP;
+  const top = Math.ceil(Math.max(labels, 2.4 * FONT)) + GAP + captionLines * LINE;
+  const right = isSlanted ? Math.max(2, overhang - cell / 2 + 4) : 2;
+  const font = Math.min(FONT, cell - 2);
+  return {
+    ...{ cell, left, top, font, isSlanted, title: `→ ${columnTitle}` },
+    width: Math.ceil(left + cell * columns.length + right),
+    height: top + cell * rows.length + 2,
+  };
+}
+
+const pen = document.createElement('canvas').getContext('2d');
+
+function textWidth(text) {
+  pen.font = `${FONT}px ${FAMILY}`;
+  return pen.measureText(text).width;
+}
+
+const labelWidth = (label) => textWidth(short(label));
+
+function short(label) {
+  const letters = [...label];
+  const isLong = letters.length > MAX_LABEL_CHARACTERS;
+  return isLong ? `${letters.slice(0, MAX_LABEL_CHARACTERS - 1).join('')}…` : label;
+}
+
+function captionLine(line, index, colours) {
+  const place = { x: 0, y: LINE * (index + 0.75) };
+  const weight = index === 0 ? 'bold' : 'normal';
+  return svg(
+    'text',
+    { ...place, fill: colours.ink, 'font-weight': weight, 'font-size': FONT },
+    line,
+  );
+}
+
+/** What the two sides are, in the corner between them. */
+function titles({ rowTitle }, { left, top, title }, colours) {
+  const place = { x: left - GAP, 'text-anchor': 'end', fill: colours.muted, 'font-size': 11 };
+  return [
+    svg('text', { ...place, y: top - GAP - 14 }, title),
+    svg('text', { ...place, y: top - GAP }, `↓ ${rowTitle}`),
+  ];
+}
+
+function columnLabel(label, column, { left, top, cell, isSlanted }, colours) {
+  const x = left + (column + 0.5) * cell + (isSlanted ? 0 : 4);
+  const y = top - GAP;
+  const transform = `rotate(${isSlanted ? -45 : -90} ${x} ${y})`;
+  const attributes = { x, y, transform, 'data-label': `column-${column}` };
+  return labelText(attributes, label, colours);
+}
+
+function rowLabel(label, row, { left, top, cell, font }, colours) {
+  const y = top + (row + 0.5) * cell + font * 0.35;
+  const place = { x: left - GAP, y, 'text-anchor': 'end' };
+  return labelText({ ...place, 'data-label': `row-${row}` }, label, colours);
+}
+
+function labelText(attributes, label, { ink, muted }) {
+  const [mark, rest] = splitMark(short(label));
+  const node = svg('text', { ...attributes, fill: ink });
+  if (mark) node.append(svg('tspan', { fill: muted, 'fill-opacity': 0.6 }, mark));
+  node.append(rest);
+  return node;
+}
+
+function cellBox({ left, top, cell }, row, column) {
+  return { x: left + column * cell, y: top + row * cell, width: cell - 1, height: cell - 1 };
+}
+
+function cells(figure, frame, colours) {
+  return figure.values.flatMap((values, row) =>
+    values.flatMap((value, column) => {
+      if (figure.isCausal && column > row) return [];
+      const colour = rampColour(colours, value / figure.max);
+      const data = { 'data-row': row, 'data-column': column };
+      const box = svg('rect', { ...cellBox(frame, row, column), ...data, fill: hex(colour) });
+      const hasNumber = frame.cell >= NUMBERS_FROM && value >= NUMBERS_SHARE * figure.max;
+      return hasNumber ? [box, number(value, colour, frame, row, column)] : [box];
+    }),
+  );
+}
+
+function number(value, colour, { left, top, cell }, row, column) {
+  const place = { x: left + (column + 0.5) * cell, y: top + (row + 0.5) * cell + 4 };
+  const fill = isLight(colour) ? '#14161a' : '#ffffff';
+  const fixed = { 'text-anchor': 'middle', 'font-size': 11, 'pointer-events': 'none' };
+  return svg('text', { ...place, ...fixed, fill }, decimal(value, 2));
+}

@@ -1,0 +1,72 @@
+// All heads of a layer side by side, small, and their mean: one of them is shown large.
+
+import { element } from './dom.js';
+import { palette, rampColour } from './palette.js';
+
+/** Radio buttons that are small heat maps. */
+export class Heads {
+  #tables = null;
+  #drawn = null;
+
+  /**
+   * @param {HTMLElement} root A fieldset.
+   * @param {function(number|string): void} choose
+   */
+  constructor(root, choose) {
+    Object.assign(this, { root, choose, list: root.querySelector('div') });
+    document.addEventListener('themechange', () => this.#tables && this.#paint());
+  }
+
+  /**
+   * Shows the heads of a layer; hides itself where they are merged.
+   * @param {Array<{name: number|string, values: number[][]}>} maps
+   * @param {number} max What the darkest colour stands for.
+   * @param {number|string} chosen
+   */
+  show(maps, max, chosen) {
+    this.root.hidden = maps.length < 2;
+    this.#tables = { maps, max };
+    const names = maps.map(({ name }) => name).join();
+    if (this.#drawn !== names) {
+      this.#drawn = names;
+      this.list.replaceChildren(...maps.map(({ name }) => this.#option(name)));
+    }
+    for (const input of this.list.querySelectorAll('input')) {
+      input.checked = input.value === String(chosen);
+    }
+    this.#paint();
+  }
+
+  #option(name) {
+    const value = String(name);
+    const label = name === 'mean' ? 'Mean' : `Head ${name}`;
+    const input = element('input', { type: 'radio', name: 'head', value });
+    input.addEventListener('change', () => this.choose(name));
+    return element(
+      'label',
+      { class: 'head' },
+      input,
+      element('canvas', { 'aria-hidden': 'true' }),
+      label,
+    );
+  }
+
+  #paint() {
+    const colours = palette();
+    const canvases = this.list.querySelectorAll('canvas');
+    this.#tables.maps.forEach(({ values }, index) => {
+      paint(canvases[index], values, this.#tables.max, colours);
+    });
+  }
+}
+
+/** One pixel a cell; the style sheet makes them large. */
+function paint(canvas, values, max, colours) {
+  const [height, width] = [values.length, values[0].length];
+  const image = new ImageData(width, height);
+  values.flat().forEach((value, index) => {
+    image.data.set([...rampColour(colours, value / max), 255], 4 * index);
+  });
+  Object.assign(canvas, { width, height });
+  canvas.getContext('2d').putImageData(image, 0, 0);
+}

@@ -1,0 +1,58 @@
+// The menus of languages, and which pairs are served.
+
+import { element } from './dom.js';
+
+/** The served languages, as GET /languages lists them. */
+export class Languages {
+  /** @param {Array<{code: string, name: string, targets: string[]}>} list */
+  constructor(list) {
+    this.list = list;
+  }
+
+  /** A language's name for readers. */
+  name(code) {
+    return this.list.find((language) => language.code === code)?.name ?? code;
+  }
+
+  /** Whether a language can be translated. */
+  isServed(code) {
+    return this.list.some((language) => language.code === code);
+  }
+
+  /** What a source can be translated to, other than itself. */
+  targets(source) {
+    const language = this.list.find(({ code }) => code === source);
+    return language ? language.targets.filter((code) => code !== source) : this.allTargets();
+  }
+
+  /** Every language that something can be translated to. */
+  allTargets() {
+    const codes = this.list.flatMap(({ code, targets }) => targets.filter((t) => t !== code));
+    return [...new Set(codes)].sort((a, b) => this.name(a).localeCompare(this.name(b)));
+  }
+
+  /** A target for a source: the wanted one where it can be had. */
+  targetFor(source, wanted) {
+    const targets = this.targets(source);
+    return targets.includes(wanted) ? wanted : (targets[0] ?? wanted);
+  }
+
+  /** Fills both menus for a view. */
+  render(sourceMenu, targetMenu, view) {
+    const sources = this.list.map(({ code }) => [code, this.name(code)]);
+    const targets = this.targets(view.source).map((code) => [code, this.name(code)]);
+    fillMenu(sourceMenu, [['auto', 'Detect language'], ...sources], view.source);
+    fillMenu(targetMenu, targets, view.target);
+  }
+}
+
+function fillMenu(menu, entries, chosen) {
+  const key = JSON.stringify(entries);
+  if (menu.dataset.entries !== key) {
+    menu.dataset.entries = key;
+    menu.replaceChildren(
+      ...entries.map(([value, name]) => element('option', { value, text: name })),
+    );
+  }
+  menu.value = chosen;
+}

@@ -1,0 +1,215 @@
+// The lower half of the page: where the model looks.
+
+import { Latest, post } from './api.js';
+import * as attention from './attention.js';
+import { describe, sidesOf } from './controls.js';
+import { byId, setText } from './dom.js';
+import { settled } from './models.js';
+import { decimal, spoken } from './text.js';
+
+const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
+
+/** Asks for attention as the view has it, and shows it. */
+export class LookPanel {
+  #latest = new Latest();
+  #translation = null;
+  #outline = { key: null, sentences: [] };
+  #asked = { key: null, reply: null };
+  #isNarrow = false;
+  #shown = null;
+
+  /**
+   * @param {Object} parts
+   * @param {Store} parts.store
+   * @param {Models} parts.models
+   * @param {Controls} parts.controls
+   * @param {HeatMap} parts.map
+   * @param {Heads} parts.heads
+   * @param {StepsPanel} parts.steps
+   * @param {Downloads} parts.downloads
+   * @param {Notice} parts.notice
+   * @param {CurlLine} parts.curl
+   * @param {function(Object, string): void} parts.aligned Called with each item and its level.
+   */
+  constructor(parts) {
+    Object.assign(this, parts);
+    this.store.subscribe((view, before) => {
+      if (SHOWN.some((name) => view[name] !== before[name])) this.#load();
+    });
+    byId('open-steps').addEventListener('click', () => {
+      this.openSteps(this.map.place.row, this.map.place.column);
+    });
+  }
+
+  /** Follows a new translation; null for none. */
+  follow(translation) {
+    this.#translation = translation;
+    this.#load();
+  }
+
+  /** Says what the cell under the cursor holds. */
+  point(row, column) {
+    const { view, tables, values } = this.#shown;
+    const [from, to] = [spoken(tables.rows.labels[row]), spoken(tables.columns.labels[column])];
+    const input = spoken(tables.inputs.labels[row] ?? '');
+    const after = view.kind === 'cross' && row > 0 ? `, written after “${input}”,` : '';
+    setText(
+      byId('readout'),
+      `“${from}”${after} looks at “${to}”: ${decimal(values[row][column], 4)}`,
+    );
+    setText(byId('open-steps'), `How is the row of “${from}” computed?`);
+    byId('open-steps').hidden = false;
+  }
+
+  /** Opens the computation of a row: in the head that is shown, or the one that counts most here. */
+  openSteps(row, column) {
+    const { view, tables, shape } = this.#shown;
+    const layer = attention.isMerged(view.layer) ? shape[view.kind].layers - 1 : view.layer;
+    const head = view.head === 'mean' ? attention.strongestHead(tables, row, column) : view.head;
+    const before = this.store.view;
+    this.steps.wantFocus();
+    this.store.set({ layer, head, query: tables.rows.tokens[row] });
+    if (this.store.view === before) this.steps.reveal(); // it is open already
+  }
+
+  async #load() {
+    const translation = this.#translation;
+    if (translation === null || translation.source === translation.target) {
+      this.#latest.cancel();
+      this.#empty(translation);
+      return;
+    }
+    byId('look').setAttribute('aria-busy', 'true');
+    try {
+      const found = await this.#latest.run((signal) => this.#fetch(translation, signal));
+      if (found === undefined) return;
+      this.notice.hide();
+      this.#show(found);
+    } catch (error) {
+      this.#fail(error);
+    }
+    byId('look').setAttribute('aria-busy', 'false');
+  }
+
+  #fail(error) {
+    const { layer } = this.store.view;
+    const canNarrow = error.status === 413 && !this.#isNarrow && !attention.isMerged(layer);
+    const act = () => {
+      this.#isNarrow = true;
+      this.#load();
+    };
+    const way = canNarrow ? { label: 'Ask for one head alone', act } : null;
+    this.notice.show(error, () => this.#load(), way);
+  }
+
+  #empty(translation) {
+    const isSame = translation !== null;
+    const words = 'Nothing was translated, so there is nothing to look into.';
+    setText(
+      byId('look-empty'),
+      isSame ? words : 'Translate something, or take one of the examples.',
+    );
+    byId('look-empty').hidden = false;
+    byId('look-body').hidden = true;
+    this.notice.hide();
+    this.steps.hide();
+  }
+
+  async #fetch(translation, signal) {
+    const model = await this.models.find(translation.source, translation.target, signal);
+    const isOpen = Object.keys(model?.attention ?? {}).length > 0;
+    if (!isOpen) return { model, shape: null };
+    const sentences = await this.#sentences(translation, signal);
+    const view = settled(this.store.view, model.attention, sentences.length);
+    const subject = this.#subject(translation, sentences, view);
+    const body = attention.attentionBody(view, subject, this.#isNarrow);
+    const reply = await this.#ask(body, signal);
+    return { model, shape: model.attention, sentences, view, subject, body, item: reply.items[0] };
+  }
+
+  /** One call serves every head of a layer: choosing another asks nothing. */
+  async #ask(body, signal) {
+    const key = JSON.stringify(body);
+    if (this.#asked.key !== key)
+      this.#asked = { key, reply: await post('attention', body, signal) };
+    return this.#asked.reply;
+  }
+
+  /** The sentences of a text, as the server splits it. */
+  async #sentences({ text, source, target, sentences }, signal) {
+    if (sentences.length < 2) return [text];
+    const body = attention.outlineBody({ text, source, target });
+    const key = JSON.stringify(body);
+    if (this.#outline.key !== key) {
+      const { items } = await post('attention', body, signal);
+      this.#outline = { key, sentences: items.map((item) => item.source.text) };
+    }
+    return this.#outline.sentences;
+  }
+
+  #subject({ source, target }, sentences, { sentence, wanted }) {
+    return {
+      text: sentences[sentence],
+      source,
+      target,
+      wanted: sentences.length > 1 ? null : wanted,
+    };
+  }
+
+  #show(found) {
+    const { model, shape, sentences, view, subject, body, item } = found;
+    if (shape === null) {
+      this.#empty(null);
+      setText(byId('look-empty'), 'This model does not show where it looks.');
+      return;
+    }
+    byId('look-empty').hidden = true;
+    byId('look-body').hidden = false;
+    this.curl.show('attention', body);
+    const { id, dtype, device, revision } = model;
+    setText(byId('model'), `Model ${id}, ${dtype} on ${device}, revision ${revision}`);
+    this.controls.render(view, shape, sentences);
+    this.#shown = { ...found, tables: attention.readTables(item) };
+    this.#draw(view);
+    this.downloads.offer(this.map.figure, this.#caption(view, model, subject), view, body);
+    this.aligned(item, view.level);
+    this.#showSteps(view, subject);
+  }
+
+  #draw(view) {
+    const { tables } = this.#shown;
+    const values = attention.chosenPlane(tables, view.head);
+    this.#shown.values = values;
+    const mean = { name: 'mean', values: attention.chosenPlane(tables, 'mean') };
+    const maps = tables.planes.length > 1 ? [mean, ...tables.planes] : tables.planes;
+    this.heads.show(maps, attention.largest(tables.planes), view.head);
+    const max = attention.largest([{ values }]);
+    const [rowTitle, columnTitle] = sidesOf(view);
+    const [rows, columns] = [tables.rows.labels, tables.columns.labels];
+    const figure = { rows, columns, values, max, isCausal: tables.isCausal, rowTitle, columnTitle };
+    const size = `${rows.length} rows, ${columns.length} columns`;
+    setText(byId('max'), decimal(max, 2));
+    setText(byId('look-title'), describe(view));
+    setText(
+      byId('readout'),
+      'Point at a cell, or move with the arrow keys; Enter opens the computation.',
+    );
+    byId('open-steps').hidden = true;
+    this.map.show(figure, `${describe(view)}: ${size}`);
+  }
+
+  #caption(view, model, { text, wanted }) {
+    const target = wanted ?? this.#shown.item.target.text;
+    return [describe(view), `${text} → ${target}`, `Regard, model ${model.id} ${model.revision}`];
+  }
+
+  #showSteps(view, subject) {
+    if (view.query === null) {
+      this.steps.hide();
+      return;
+    }
+    const row = attention.placeOf(this.#shown.tables.rows, view.query);
+    if (row !== this.map.place.row) this.map.toRow(row);
+    this.steps.show(view, subject);
+  }
+}

@@ -1,0 +1,38 @@
+// What the served models have to show.
+
+import { get } from './api.js';
+
+/**
+ * How many layers and heads, by kind of attention.
+ * @typedef {Object<string, {layers: number, heads: number}>} Shape
+ */
+
+/** The models of GET /v1/models, asked for again until the one that is wanted has loaded. */
+export class Models {
+  #list = [];
+
+  /** The model that translates a pair; undefined where there is none. */
+  async find(source, target, signal) {
+    const isIt = (model) => model.source === source && model.target === target;
+    let model = this.#list.find(isIt);
+    if (!model?.attention) {
+      this.#list = (await get('v1/models', signal)).data;
+      model = this.#list.find(isIt);
+    }
+    return model;
+  }
+}
+
+/** A view as a model can show it: what it does not have gives way to what it has. */
+export function settled(view, shape, numSentences) {
+  const kind = view.kind in shape ? view.kind : Object.keys(shape)[0];
+  const { layers, heads } = shape[kind];
+  const sentence = Math.min(view.sentence, numSentences - 1);
+  const isMerged = view.layer === 'all' || (view.layer === 'rollout' && kind !== 'cross');
+  const layer = isMerged ? view.layer : Math.min(numberOr(view.layer, layers), layers - 1);
+  const head = isMerged || numberOr(view.head, heads) >= heads ? 'mean' : view.head;
+  const query = head === 'mean' ? null : view.query;
+  return { ...view, kind, sentence, layer, head, query };
+}
+
+const numberOr = (value, other) => (typeof value === 'number' ? value : other);

@@ -1,0 +1,123 @@
+// What went wrong, in words for a person, with a way on.
+
+import { element, setText } from './dom.js';
+
+const MIN_WAIT_SECONDS = 2;
+
+// By error_type; a detail of null is the server's own sentence, which names value, limit and way out.
+const WORDS = {
+  network: ['The server cannot be reached.', 'Your text is still here. Is the server running?'],
+  overloaded: ['The server is busy.', 'More people are asking than it can serve just now.'],
+  too_large: ['That is too much at once.', null],
+  unavailable: ['The server is not ready.', null],
+  deadline_exceeded: ['That took too long.', 'A shorter text may go through.'],
+  internal: ['The server made a mistake.', 'It has been logged, without your text.'],
+  unsupported_language: ['That language is not served.', null],
+  invalid_request: ['The server cannot do that.', null],
+  unknown: ['Something between here and the server failed.', 'Trying again may help.'],
+};
+
+const BY_STATUS = {
+  413: 'too_large',
+  429: 'overloaded',
+  503: 'unavailable',
+  504: 'deadline_exceeded',
+};
+
+/**
+ * An error as a person would want it told.
+ * @param {ApiError} error
+ * @returns {{title: string, detail: string, wait: number|null}} With the seconds after which it is
+ *     worth trying again by itself.
+ */
+export function explain(error) {
+  const type = error.type in WORDS ? error.type : 'unknown';
+  const known = type === 'unknown' ? (BY_STATUS[error.status] ?? type) : type;
+  const [title, fixed] = WORDS[known];
+  const isPassing = ['overloaded', 'unavailable'].includes(known) && error.retryAfter !== null;
+  return {
+    title,
+    detail: fixed ?? (sentence(error.message) || WORDS.unknown[1]),
+    wait: isPassing ? Math.max(MIN_WAIT_SECONDS, error.retryAfter) : null,
+  };
+}
+
+function sentence(message) {
+  const plain = message.replace(/^Invalid request: /, '').trim();
+  if (!plain) return '';
+  return plain[0].toUpperCase() + plain.slice(1) + (/[.!?]$/.test(plain) ? '' : '.');
+}
+
+/** A place for one notice at a time, with a button to try again. */
+export class Notice {
+  #timer = null;
+  #retry = null;
+  #isNetwork = false;
+
+  /** @param {HTMLElement} root Empty; hidden while there is nothing to tell. */
+  constructor(root) {
+    this.root = root;
+    this.title = element('strong');
+    this.detail = element('span');
+    this.reference = element('small');
+    this.countdown = element('span', { class: 'countdown' });
+    this.again = element('button', { type: 'button', onclick: () => this.#again() });
+    this.extra = element('button', { type: 'button' });
+    const words = element('p', { role: 'alert' }, this.title, ' ', this.detail);
+    const actions = element('p', { class: 'actions' }, this.again, this.extra, this.countdown);
+    root.replaceChildren(words, actions, this.reference);
+    window.addEventListener('online', () => this.#isNetwork && this.#again());
+  }
+
+  /**
+   * Tells of an error.
+   * @param {ApiError} error
+   * @param {function(): void} retry
+   * @param {{label: string, act: function(): void}|null} way Another way on, if there is one.
+   */
+  show(error, retry, way = null) {
+    if (!('status' in error)) console.error(error); // a fault of the page, not of a request
+    const { title, detail, wait } = explain(error);
+    this.#reset();
+    this.#retry = retry;
+    this.#isNetwork = error.type === 'network';
+    setText(this.title, title);
+    setText(this.detail, detail);
+    setText(this.again, wait === null ? 'Try again' : 'Try now');
+    setText(this.reference, error.requestId ? `Reference ${error.requestId}` : '');
+    this.extra.hidden = way === null;
+    if (way) setText(this.extra, way.label);
+    this.extra.onclick = way?.act ?? null;
+    this.root.hidden = false;
+    if (wait !== null) this.#count(wait);
+  }
+
+  /** Nothing is wrong any more. */
+  hide() {
+    this.#reset();
+    this.root.hidden = true;
+    setText(this.title, '');
+    setText(this.detail, '');
+  }
+
+  #reset() {
+    clearTimeout(this.#timer);
+    setText(this.countdown, '');
+    this.#retry = null;
+  }
+
+  #again() {
+    const retry = this.#retry;
+    this.#reset();
+    retry?.();
+  }
+
+  #count(seconds) {
+    if (seconds <= 0) {
+      this.#again();
+      return;
+    }
+    setText(this.countdown, `Trying again in ${seconds} s`);
+    this.#timer = setTimeout(() => this.#count(seconds - 1), 1000);
+  }
+}

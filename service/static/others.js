@@ -1,0 +1,85 @@
+// Other translations of the same text, each of which can be taken in place of the model's own.
+
+import { Latest, post } from './api.js';
+import { byId, element } from './dom.js';
+
+const NUM_OTHERS = 3;
+
+/** The list of other translations; empty until it is unfolded. */
+export class OtherTranslations {
+  #latest = new Latest();
+  #translation = null;
+  #found = [];
+
+  /**
+   * @param {Store} store
+   * @param {Notice} notice
+   */
+  constructor(store, notice) {
+    Object.assign(this, { store, notice, root: byId('alternatives'), toggle: byId('others') });
+    this.toggle.addEventListener('click', () => store.set({ others: !store.view.others }));
+    store.subscribe((view, before) => {
+      if (view.others !== before.others) this.#load();
+      else if (view.wanted !== before.wanted) this.#render();
+    });
+  }
+
+  /** Follows a new translation; null for none. */
+  follow(translation) {
+    const isKnown = translation === this.#translation;
+    this.#translation = translation;
+    if (isKnown) this.#render();
+    else this.#load();
+  }
+
+  async #load() {
+    this.#latest.cancel();
+    this.#found = [];
+    this.notice.hide();
+    this.#render();
+    if (!this.store.view.others || this.#translation === null) return;
+    const { text, source, target } = this.#translation;
+    const body = { q: text, source, target, alternatives: NUM_OTHERS };
+    try {
+      const reply = await this.#latest.run((signal) => post('translate', body, signal));
+      if (reply === undefined) return;
+      this.#found = [reply.translatedText, ...(reply.alternatives ?? [])];
+      this.#render();
+    } catch (error) {
+      this.notice.show(error, () => this.#load());
+    }
+  }
+
+  #render() {
+    const { others, wanted } = this.store.view;
+    this.toggle.setAttribute('aria-expanded', String(others));
+    this.root.hidden = !others || this.#translation === null;
+    if (this.root.hidden) return;
+    const { own, target, sentences } = this.#translation;
+    const texts = [...new Set([own, ...this.#found, wanted ?? own])];
+    this.#list(texts, target, sentences.length > 1);
+    for (const button of this.root.querySelectorAll('button')) {
+      button.setAttribute('aria-pressed', String(button.textContent === (wanted ?? own)));
+    }
+  }
+
+  /** Anew only where it differs, so that a button that was pressed keeps the focus. */
+  #list(texts, target, areLong) {
+    const key = JSON.stringify([texts, target, areLong]);
+    if (this.root.dataset.texts === key) return;
+    this.root.dataset.texts = key;
+    const items = texts.map((text) => {
+      const content = areLong ? text : this.#button(text);
+      return element('li', { lang: target, dir: 'auto' }, content);
+    });
+    this.root.replaceChildren(...items);
+  }
+
+  #button(text) {
+    const choose = () => {
+      const wanted = text === this.#translation.own ? null : text;
+      this.store.set({ wanted, query: null });
+    };
+    return element('button', { type: 'button', text, onclick: choose });
+  }
+}

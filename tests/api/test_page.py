@@ -1,0 +1,87 @@
+"""GET / and the files of the page; what it does in a browser is tested in tests/browser."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.errors import MethodNotAllowedError, NotFoundError
+from service.routes.page import ASSETS, CONTENT_TYPES, FOLDER
+from tests.api.conftest import Serve
+from tests.api.servers import Server, assert_error
+from tests.workers import Script
+
+PATHS = ["/", *(f"/static/{name}" for name in sorted(ASSETS))]
+
+
+def referenced(name: str) -> set[str]:
+    """The files that a file of the page names."""
+    text = ASSETS[name].content.decode()
+    if name.endswith(".html"):
+        return {*re.findall(r'(?:src|href)="static/([^"]+)"', text)}
+    return {*re.findall(r"from '\./([^']+)'", text)} if name.endswith(".js") else set()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_file_comes_with_its_type_and_policy(steady_server: Server, path: str) -> None:
+    response = steady_server.get(path)
+    name = path.removeprefix("/static/") if path != "/" else "index.html"
+    assert response.status_code == 200
+    assert response.content == (FOLDER / name).read_bytes()
+    assert response.headers["content-type"] == CONTENT_TYPES[Path(name).suffix]
+    assert response.headers["x-content-type-options"] == "nosniff"
+    policy = response.headers["content-security-policy"].split("; ")
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert not [rule for rule in policy if "unsafe" in rule or "http" in rule or "*" in rule]
+
+
+def test_every_file_of_the_page_is_there_and_needed() -> None:
+    """All are reached from the page, and none is named that does not exist."""
+    reached, waiting = set(), ["index.html"]
+    while waiting:
+        name = waiting.pop()
+        reached.add(name)
+        waiting += referenced(name) - reached
+    assert reached == {*ASSETS} == {path.name for path in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("name", sorted(ASSETS))
+def test_page_names_no_other_host(name: str) -> None:
+    """It works where there is no network."""
+    text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]", text)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_known_file_is_not_sent_again(steady_server: Server, path: str) -> None:
+    first = steady_server.get(path)
+    etag = first.headers["etag"]
+    assert re.fullmatch('"[0-9a-f]{32}"', etag)
+    assert first.headers["cache-control"] == "no-cache"
+    for known in (etag, f'"other", {etag}', f"W/{etag}", "*"):
+        again = steady_server.get(path, headers={"if-none-match": known})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == etag
+    changed = steady_server.get(path, headers={"if-none-match": '"other"'})
+    assert (changed.status_code, changed.content) == (200, first.content)
+
+
+def test_page_answers_head(steady_server: Server) -> None:
+    response = steady_server.begin("HEAD", "/").result(60)
+    assert response.status_code == 200
+    assert response.headers["etag"] == ASSETS["index.html"].etag
+
+
+@pytest.mark.parametrize("name", ["nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py"])
+def test_no_other_file_is_given(steady_server: Server, name: str) -> None:
+    assert_error(steady_server.get(f"/static/{name}"), NotFoundError)
+
+
+def test_page_takes_no_post(steady_server: Server) -> None:
+    assert_error(steady_server.post("/"), MethodNotAllowedError, "GET", "HEAD")
+
+
+def test_page_is_there_while_the_models_load(serve: Serve, script: Script) -> None:
+    script.may_load.clear()
+    assert serve(is_ready=False).get("/").status_code == 200

@@ -1,0 +1,185 @@
+"""A real Chromium in front of a server; every page is watched for what it must never do.
+
+REGARD_BROWSER_SERVER chooses the server: `real`, the default, the whole server with its built-in
+models; `fake`; or the address of one that runs. Tests take what they expect from the same server.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Route,
+    expect,
+    sync_playwright,
+)
+
+from tests.browser.reader import Reader
+from tests.browser.servers import serve
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LIMIT_MILLISECONDS = 30_000
+
+
+@dataclass
+class Watch:
+    """What has happened in the pages of a test that must not happen.
+
+    Attributes:
+        allowed: Patterns of faults that the test provokes.
+        faults: What was logged as an error, thrown, or refused by the policy.
+        foreign: Requests to another host; none was let through.
+    """
+
+    allowed: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def allow(self, pattern: str) -> None:
+        """Takes a fault for what it is."""
+        self.allowed.append(pattern)
+
+    def hear(self, message: ConsoleMessage) -> None:
+        """Notes what was logged."""
+        if message.type in ("error", "warning"):
+            self.faults.append(message.text)
+
+    def refuse(self, route: Route) -> None:
+        """Lets nothing through to another host."""
+        self.foreign.append(route.request.url)
+        route.abort()
+
+    def check(self) -> None:
+        """Fails the test where there was something."""
+        unknown = [f for f in self.faults if not any(re.search(p, f) for p in self.allowed)]
+        assert not unknown
+        assert not self.foreign
+
+
+@dataclass(frozen=True)
+class Api:
+    """The same server for a plain client."""
+
+    client: httpx.Client
+
+    def get(self, path: str) -> Any:
+        """The JSON there."""
+        response = self.client.get(path)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def post(self, path: str, **body: Any) -> Any:
+        """The JSON that answers a body."""
+        response = self.client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def translate(self, q: str, source: str = "en", target: str = "pt", **body: Any) -> Any:
+        """A translation with its alignment."""
+        asked = {"q": q, "source": source, "target": target, "return_alignment": True} | body
+        return self.post("/translate", **asked)
+
+    def attention(self, text: str, source: str = "en", target: str = "pt", **body: Any) -> Any:
+        """The one item of a reply."""
+        reply = self.post("/attention", text=text, source=source, target=target, **body)
+        (item,) = reply["items"]
+        return item
+
+    def shape(self, name: str = "en-pt") -> Any:
+        """Layers and heads of a model, by kind."""
+        models = self.get("/v1/models")["data"]
+        return next(model["attention"] for model in models if model["id"] == name)
+
+
+@pytest.fixture(scope="package")
+def chromium() -> str:
+    """Where the browser is."""
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip(f"none of {', '.join(NAMES)} is installed; `make browser` tells how")
+    return found
+
+
+@pytest.fixture(scope="package")
+def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of the server, which a test may name; none is started where there is no browser."""
+    choice = getattr(request, "param", os.environ.get("REGARD_BROWSER_SERVER", "real"))
+    with serve(choice) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def browser(chromium: str, address: str) -> Iterator[Browser]:
+    """One for all tests; each has a profile of its own.
+
+    The server comes first: once Playwright runs, this thread has an event loop, and waiting for
+    the real server needs one of its own.
+    """
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    expect.set_options(timeout=LIMIT_MILLISECONDS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=QUIET + sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def api(address: str) -> Iterator[Api]:
+    with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+        yield Api(client)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def options() -> dict[str, Any]:
+    """How the browser is; tests override it by parametrising."""
+    return {}
+
+
+@pytest.fixture
+def context(
+    browser: Browser, address: str, watch: Watch, options: dict[str, Any]
+) -> Iterator[BrowserContext]:
+    usual = {"base_url": address, "viewport": {"width": 1280, "height": 900}, "locale": "en-GB"}
+    context = browser.new_context(**usual | options)
+    context.set_default_timeout(LIMIT_MILLISECONDS)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    context.route(lambda url: url.startswith("http") and not url.startswith(address), watch.refuse)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, watch: Watch) -> Iterator[Page]:
+    """A page that has not gone anywhere yet."""
+    page = context.new_page()
+    page.on("console", watch.hear)
+    page.on("pageerror", lambda error: watch.faults.append(str(error)))
+    yield page
+    watch.check()
+
+
+@pytest.fixture
+def reader(page: Page) -> Reader:
+    return Reader(page)

@@ -1,0 +1,110 @@
+"""What a reader does on the page, and where things are on it."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from playwright.sync_api import Locator, Page, Request, expect
+
+KIDS = "The kids were scared of the lions, so they left right away."
+POOL = "pool beats badminton"
+TWO = "The cat sat on the mat. It slept."
+
+
+def posted(request: Request) -> dict[str, Any]:
+    """The body of a request."""
+    body = request.post_data_json
+    assert isinstance(body, dict)
+    return body
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Someone in front of a page."""
+
+    page: Page
+
+    def open(self, **view: Any) -> Self:
+        """Comes to the page, by a link that has a view where one is given."""
+        self.page.goto(f"/#{urlencode(view)}" if view else "/")
+        expect(self.target).to_have_value("pt" if view.get("target") is None else view["target"])
+        return self
+
+    def read(self, text: str = KIDS, **view: Any) -> Self:
+        """Comes by a link to an English text and waits until all of it is shown."""
+        self.open(text=text, source="en", **view)
+        return self.until_shown()
+
+    def until_shown(self) -> Self:
+        """Waits for the heat map."""
+        expect(self.map.locator("svg")).to_be_visible()
+        expect(self.page.locator("#look")).to_have_attribute("aria-busy", "false")
+        return self
+
+    def type(self, text: str) -> Self:
+        """Types into the field, letter by letter."""
+        self.field.press_sequentially(text)
+        return self
+
+    def button(self, name: str, exact: bool = True) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=exact)
+
+    def choose(self, group: str, value: str) -> Self:
+        """Chooses a radio button of a group, by mouse."""
+        self.page.locator(f"#{group} label:has(input[value='{value}'])").click()
+        return self
+
+    def chosen(self, group: str) -> str:
+        """The value of the radio button that is on."""
+        return self.page.locator(f"#{group} input:checked").input_value()
+
+    def cell(self, row: int, column: int) -> Locator:
+        """A cell of the heat map."""
+        return self.map.locator(f"rect[data-row='{row}'][data-column='{column}']")
+
+    def labels(self, side: str) -> list[str]:
+        """The words along a side of the heat map: `row` or `column`."""
+        return self.map.locator(f"text[data-label^='{side}-']").all_text_contents()
+
+    def lit(self, side: str) -> list[str]:
+        """The words that are lit in the text (`mirror`) or in the translation (`output`)."""
+        return self.page.locator(f"#{side} .lit").all_text_contents()
+
+    def word(self, text: str) -> Locator:
+        """A word of the translation."""
+        return self.output.get_by_role("button", name=text, exact=True)
+
+    def command(self, section: str) -> str:
+        """The curl command of a section."""
+        return self.page.locator(f"#{section}-curl code").text_content() or ""
+
+    @property
+    def field(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Text to translate")
+
+    @property
+    def output(self) -> Locator:
+        return self.page.locator("#output")
+
+    @property
+    def source(self) -> Locator:
+        return self.page.get_by_label("Language of the text")
+
+    @property
+    def target(self) -> Locator:
+        return self.page.get_by_label("Language of the translation")
+
+    @property
+    def map(self) -> Locator:
+        return self.page.locator("#map")
+
+    @property
+    def readout(self) -> Locator:
+        return self.page.locator("#readout")
+
+    @property
+    def steps(self) -> Locator:
+        return self.page.locator("#steps")
+
+    def notice(self, section: str = "translate") -> Locator:
+        return self.page.locator(f"#{section}-notice")

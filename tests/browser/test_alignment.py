@@ -1,0 +1,111 @@
+"""Words light those they belong to, on either side."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, TWO, Reader
+
+pytestmark = pytest.mark.browser
+
+
+def pairs_of(api: Api, text: str) -> list[tuple[str, str, list[int]]]:
+    """Words of the translation, the words of the text that they look at, and where those are."""
+    reply: Any = api.translate(text)
+    found = []
+    for sentence in reply["alignment"]:
+        for s, t, _ in sentence["pairs"]:
+            (a, b), (c, d) = sentence["source_words"][s], sentence["target_words"][t]
+            found.append((reply["translatedText"][c:d], text[a:b], [a, b]))
+    return found
+
+
+@pytest.mark.parametrize("text", [KIDS, TWO, "🦁 The lions left. 🦁🦁 The cat slept."])
+def test_word_of_the_translation_lights_what_it_looks_at(
+    reader: Reader, api: Api, text: str
+) -> None:
+    """Also after characters of two UTF-16 units: the API counts code points."""
+    reader.read(text)
+    words = reader.output.get_by_role("button")
+    pairs = pairs_of(api, text)
+    expect(words).to_have_text([written for written, _, _ in pairs])
+    for index, (written, read, _) in enumerate(pairs):
+        words.nth(index).hover()
+        assert reader.lit("mirror") == [read]
+        expect(reader.page.locator("#pairs")).to_contain_text(f"“{written}” looks at “{read}”")
+
+
+def test_word_of_the_text_lights_what_looks_at_it(reader: Reader, api: Api) -> None:
+    reader.read()
+    (sentence,) = api.translate(KIDS)["alignment"]
+    pairs = pairs_of(api, KIDS)
+    spans = reader.page.locator("#mirror span").all()
+    for span, (start, end) in zip(spans, sentence["source_words"], strict=True):
+        box = span.bounding_box()
+        assert box is not None
+        reader.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert reader.lit("output") == [word for word, _, place in pairs if place == [start, end]]
+        told = f"“{KIDS[start:end]}” is looked at by"
+        expect(reader.page.locator("#pairs")).to_contain_text(told)
+
+
+def test_lights_go_out_with_the_pointer(reader: Reader) -> None:
+    reader.read()
+    reader.output.get_by_role("button").first.hover()
+    assert reader.lit("mirror")
+    reader.page.get_by_role("heading", name="Regard").hover()
+    assert not reader.lit("mirror")
+    expect(reader.page.locator("#pairs")).to_be_empty()
+
+
+def test_words_are_reached_by_keyboard(reader: Reader, api: Api) -> None:
+    """One tab stop for all of them."""
+    reader.read()
+    pairs = pairs_of(api, KIDS)
+    keyboard = reader.page.keyboard
+    words = reader.output.get_by_role("button")
+    reader.button("Clear").focus()
+    keyboard.press("Tab")
+    expect(words.first).to_be_focused()
+    assert reader.lit("mirror") == [pairs[0][1]]
+    for key, place in [("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", -1)]:
+        keyboard.press(key)
+        expect(words.nth(place)).to_be_focused()
+        assert reader.lit("mirror") == [pairs[place][1]]
+    keyboard.press("Home")
+    expect(words.first).to_be_focused()
+    keyboard.press("Tab")
+    expect(reader.button("Copy")).to_be_focused()
+    assert not reader.lit("mirror")
+
+
+def test_caret_lights_too(reader: Reader, api: Api) -> None:
+    reader.read()
+    reader.field.focus()
+    reader.page.keyboard.press("Control+End")
+    for _ in range(3):
+        reader.page.keyboard.press("ArrowLeft")  # into "away"
+    written = [written for written, read, _ in pairs_of(api, KIDS) if read == "away"]
+    assert reader.lit("output") == written
+
+
+def test_word_stays_lit_once_it_is_pinned(reader: Reader, api: Api) -> None:
+    reader.read()
+    word = reader.output.get_by_role("button").nth(1)
+    word.click()
+    expect(word).to_have_attribute("aria-pressed", "true")
+    reader.page.get_by_role("heading", name="Regard").hover()
+    assert reader.lit("mirror") == [pairs_of(api, KIDS)[1][1]]
+    word.press("Enter")
+    expect(word).to_have_attribute("aria-pressed", "false")
+
+
+def test_field_and_mirror_have_the_same_lines(reader: Reader) -> None:
+    """Else words would light beside themselves."""
+    text = "\n".join([KIDS, "", KIDS * 3, "x" * 60, " trailing  spaces   "])
+    reader.read(text)
+    sizes = "e => [e.clientWidth, e.scrollHeight]"
+    mirror = reader.page.locator("#mirror").evaluate(sizes)
+    assert reader.field.evaluate(sizes) == mirror

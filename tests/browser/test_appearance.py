@@ -1,0 +1,227 @@
+"""Light and dark, narrow and wide, by ear and by keyboard; and the pictures of the README."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.browser.conftest import Watch
+from tests.browser.reader import KIDS, POOL, Reader
+
+pytestmark = pytest.mark.browser
+
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
+MIN_CONTRAST = 4.5  # WCAG 2.2, success criterion 1.4.3
+WHOLE: dict[str, Any] = {"layer": 1, "head": 0, "query": 2, "vectors": "yes", "others": "yes"}
+
+CONTRAST = """([front, back]) => {
+    const style = getComputedStyle(document.documentElement);
+    const luminance = (name) => {
+        const hex = style.getPropertyValue(name).trim();
+        const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255)
+            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const [low, high] = [luminance(front), luminance(back)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}"""
+
+
+def theme(page: Page) -> str:
+    """What the page is in, by its own word and by its paper."""
+    name: str = page.evaluate("document.documentElement.dataset.theme")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (name == "dark") == (sum(map(int, paper.removeprefix("rgb(")[:-1].split(","))) < 384)
+    return name
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "light"}, {"color_scheme": "dark"}])
+def test_theme_is_that_of_the_system(reader: Reader, page: Page, options: dict[str, str]) -> None:
+    reader.open()
+    assert theme(page) == options["color_scheme"]
+    assert page.locator("#theme input:checked").input_value() == "auto"
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "light"}])
+def test_theme_follows_the_system_while_the_page_is_open(reader: Reader, page: Page) -> None:
+    """Drawings too: they have colours of their own."""
+    reader.read(POOL)
+    before = reader.cell(0, 0).get_attribute("fill")
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert reader.cell(0, 0).get_attribute("fill") != before
+
+
+@pytest.mark.parametrize("options", [{"color_scheme": "light"}])
+def test_theme_is_chosen_and_remembered(reader: Reader, page: Page) -> None:
+    reader.open().choose("theme", "dark")
+    assert theme(page) == "dark"
+    page.reload()
+    assert theme(page) == "dark"
+    assert page.locator("#theme input:checked").input_value() == "dark"
+    reader.choose("theme", "auto")
+    assert theme(page) == "light"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_text_are_readable(reader: Reader, page: Page, scheme: str) -> None:
+    reader.open().choose("theme", scheme)
+    for front in ("--ink", "--muted", "--accent"):
+        for back in ("--paper", "--soft"):
+            assert page.evaluate(CONTRAST, [front, back]) >= MIN_CONTRAST, (front, back)
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
+@pytest.mark.parametrize("text", [KIDS, "x" * 100, f"The {'🦁' * 40} slept."])
+def test_phone_scrolls_in_one_direction_only(reader: Reader, page: Page, text: str) -> None:
+    reader.read(text, **WHOLE)
+    expect(reader.steps).to_be_visible()
+    for fold in page.locator("summary").all():
+        fold.click()
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 375, "height": 800}}])
+def test_phone_shows_translation_below_text(reader: Reader) -> None:
+    reader.read()
+    text, translation = reader.field.bounding_box(), reader.output.bounding_box()
+    assert text is not None
+    assert translation is not None
+    assert translation["y"] >= text["y"] + text["height"]
+
+
+@pytest.mark.parametrize("options", [{"reduced_motion": "reduce"}])
+def test_nothing_moves_for_those_who_ask_for_calm(reader: Reader, page: Page) -> None:
+    reader.read(KIDS, **WHOLE)
+    moving = page.evaluate(
+        """() => [...document.querySelectorAll('*')].filter((node) => {
+            const style = getComputedStyle(node);
+            return style.animationName !== 'none'
+                || (style.transitionDuration !== '0s' && style.transitionProperty !== 'none');
+        }).length"""
+    )
+    assert moving == 0
+
+
+def focusable(context: BrowserContext, page: Page) -> list[dict[str, Any]]:
+    """What a screen reader is told of everything that can have the focus."""
+    tree = context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
+    found = []
+    for node in tree:
+        states = {
+            entry["name"]: entry["value"].get("value") for entry in node.get("properties", [])
+        }
+        if not node["ignored"] and states.get("focusable"):
+            role = node["role"]["value"]
+            found.append({"role": role, "name": node.get("name", {}).get("value", "")})
+    return [node for node in found if node["role"] != "RootWebArea"]
+
+
+def test_every_control_has_a_name(reader: Reader, page: Page, context: BrowserContext) -> None:
+    reader.read(f"{KIDS} It slept.", **WHOLE)
+    expect(reader.steps).to_be_visible()
+    for fold in page.locator("summary").all():
+        fold.click()
+    nodes = focusable(context, page)
+    assert len(nodes) > 40
+    assert not [node for node in nodes if not node["name"].strip() and node["role"] != "main"]
+
+
+def test_page_has_landmarks_and_one_order_of_headings(reader: Reader, page: Page) -> None:
+    reader.read(KIDS, **WHOLE)
+    expect(reader.steps).to_be_visible()
+    for role in ("banner", "main", "contentinfo", "navigation"):
+        expect(page.get_by_role(role)).to_have_count(1)
+    for name in ("Translation", "Where the model looks", "Step by step"):
+        expect(page.get_by_role("region", name=name)).to_be_visible()
+    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(e => Number(e.tagName[1]))")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+
+
+def test_result_is_announced(reader: Reader, page: Page) -> None:
+    """Once the typing has come to rest, in a region that screen readers read out."""
+    reader.read(POOL)
+    said = page.locator("#said")
+    expect(said).to_have_attribute("role", "status")
+    expect(said).to_have_text(f"Portuguese: {reader.output.text_content()}")
+    assert reader.output.get_attribute("lang") == "pt"
+    assert reader.field.get_attribute("lang") == "en"
+
+
+def test_heat_map_tells_what_it_is(reader: Reader) -> None:
+    reader.read(POOL)
+    rows, columns = len(reader.labels("row")), len(reader.labels("column"))
+    name = f"Cross-attention, layer 1, mean of heads: {rows} rows, {columns} columns"
+    expect(reader.page.get_by_role("application", name=name)).to_be_visible()
+
+
+def test_focus_is_seen_wherever_it_is(reader: Reader, page: Page) -> None:
+    """By an outline, or by another look of what the control labels."""
+    reader.read(POOL)
+    look = """() => {
+        const node = document.activeElement;
+        const shown = [node, node.nextElementSibling, node.closest('.field')].filter(Boolean);
+        const styles = shown.flatMap((e) => [getComputedStyle(e), getComputedStyle(e, '::before')]);
+        const isBar = (s) => s.content === '""' && s.width === '2px';
+        return styles.some((s) => s.outlineStyle !== 'none' || isBar(s));
+    }"""
+    page.locator("body").focus()
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        assert page.evaluate(look), page.evaluate("document.activeElement.outerHTML")
+
+
+def test_policy_lets_nothing_else_in(reader: Reader, page: Page, watch: Watch) -> None:
+    """The policy is on: a script of the page's own making does not run."""
+    watch.allow("Content Security Policy")
+    reader.open()
+    ran = page.evaluate(
+        """() => {
+            const script = document.createElement('script');
+            script.textContent = 'window.ran = true';
+            document.body.append(script);
+            return window.ran === true;
+        }"""
+    )
+    assert not ran
+    assert [fault for fault in watch.faults if "Content Security Policy" in fault]
+
+
+def write(name: str, page: Page, **options: Any) -> None:
+    """A picture, kept only where it is asked for: fonts differ between machines."""
+    image = page.screenshot(animations="disabled", **options)
+    assert image[:4] == b"\x89PNG"
+    if os.environ.get("REGARD_WRITE_IMAGES"):
+        IMAGES.mkdir(exist_ok=True)
+        (IMAGES / name).write_bytes(image)
+
+
+def around(part: Locator) -> dict[str, float]:
+    """A part of the page with a margin."""
+    box = part.evaluate(
+        """e => {
+            const box = e.getBoundingClientRect();
+            return { x: 0, y: box.y + scrollY - 24, width: innerWidth, height: box.height + 48 };
+        }"""
+    )
+    return {name: float(value) for name, value in box.items()}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1400}}])
+def test_pictures_of_the_readme(
+    reader: Reader, page: Page, scheme: Literal["light", "dark"]
+) -> None:
+    """REGARD_WRITE_IMAGES=1 python -m pytest tests/browser -k pictures."""
+    page.emulate_media(color_scheme=scheme)
+    reader.read(KIDS, layer=1, head=0)
+    reader.cell(3, 3).hover()
+    reader.output.get_by_role("button").nth(6).press("Enter")
+    page.evaluate("document.activeElement.blur()")
+    write(f"page-{scheme}.png", page)
+    reader.cell(3, 3).click()
+    expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
+    write(f"steps-{scheme}.png", page, full_page=True, clip=around(reader.steps))

@@ -1,0 +1,259 @@
+"""The heat map: every kind, layer and head, by mouse and by keyboard, and as files."""
+
+import io
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Download, Page, expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, POOL, TWO, Reader
+
+pytestmark = pytest.mark.browser
+
+KIND_ORDER = ("cross", "encoder", "decoder")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def values(reader: Reader, row: int, column: int) -> float:
+    """The number that the page tells for a cell."""
+    reader.cell(row, column).hover()
+    return float((reader.readout.text_content() or "").rsplit(": ", 1)[1])
+
+
+def assert_shows(reader: Reader, plane: list[list[float]]) -> None:
+    """The cells of the map are those numbers; a few are looked at."""
+    last_row, last_column = len(plane) - 1, len(plane[0]) - 1
+    expect(reader.map.locator("rect[data-row]")).to_have_count(len(plane) * len(plane[0]))
+    for row, column in ((0, 0), (1, 0), (last_row, last_column)):
+        assert values(reader, row, column) == pytest.approx(plane[row][column], abs=1.1e-4)
+
+
+def test_first_view_is_the_mean_of_the_last_layer(reader: Reader, api: Api) -> None:
+    reader.read()
+    layers = api.shape()["cross"]["layers"]
+    found = api.attention(KIDS, level="word")
+    title = f"Cross-attention, layer {layers - 1}, mean of heads"
+    expect(reader.page.get_by_role("heading", name=title)).to_be_visible()
+    assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    assert reader.labels("row") == [*found["target"]["tokens"][:-1], "⟨end⟩"]
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+@pytest.mark.parametrize("name", ["en-pt", "pt-en"])
+def test_kinds_are_those_of_the_model(reader: Reader, api: Api, name: str) -> None:
+    shape = api.shape(name)
+    source, target = name.split("-")
+    reader.open(text="Oi." if source == "pt" else "Hi.", source=source, target=target)
+    reader.until_shown()
+    offered = reader.page.locator("#kind input").evaluate_all("all => all.map(e => e.value)")
+    assert offered == [kind for kind in KIND_ORDER if kind in shape]
+    for kind in offered:
+        reader.choose("kind", kind).until_shown()
+        expect(reader.page.locator("#layer input[value='0']")).to_have_count(1)
+        layers = reader.page.locator("#layer input").evaluate_all("all => all.map(e => e.value)")
+        merged = ["all"] if kind == "cross" else ["all", "rollout"]
+        assert layers == [*map(str, range(shape[kind]["layers"])), *merged]
+
+
+def test_layer_and_head_are_chosen(reader: Reader, page: Page, api: Api) -> None:
+    """One call serves all heads of a layer."""
+    reader.read().choose("kind", "encoder").choose("layer", "2").until_shown()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    reader.choose("heads", "5")
+    expect(page.get_by_role("heading", name="Encoder, layer 2, head 5")).to_be_visible()
+    found = api.attention(
+        KIDS, kinds=["encoder"], layers=[2], heads=[5], reduce="none", level="word"
+    )
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+    assert not asked
+
+
+def test_every_head_of_a_layer_is_shown_small(reader: Reader, page: Page, api: Api) -> None:
+    heads = api.shape()["cross"]["heads"]
+    reader.read()
+    names = ["Mean", *(f"Head {n}" for n in range(heads))]
+    assert page.locator("#heads .head").all_text_contents() == names
+    draw = "all => all.map(c => [c.width, c.height, c.toDataURL()])"
+    found = api.attention(KIDS, level="word")["attentions"][0]["shape"]
+    drawn = page.locator("#heads canvas").evaluate_all(draw)
+    assert all([height, width] == found[2:] for width, height, _ in drawn)
+    assert len({image for _, _, image in drawn}) == len(names)  # each head is another
+
+
+def test_rollout_is_shown(reader: Reader, page: Page, api: Api) -> None:
+    reader.read().choose("kind", "encoder").choose("layer", "rollout").until_shown()
+    expect(page.get_by_role("heading", name="Encoder, rollout")).to_be_visible()
+    expect(page.locator("#explained")).to_contain_text("Abnar and Zuidema")
+    expect(page.locator("#heads")).to_be_hidden()
+    expect(page.get_by_role("radio", name="Weights × values")).to_be_disabled()
+    found = api.attention(KIDS, kinds=["encoder"], reduce="rollout", level="word")
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_mean_of_all_layers_is_shown(reader: Reader, page: Page, api: Api) -> None:
+    reader.read().choose("layer", "all").until_shown()
+    title = "Cross-attention, mean of all layers and heads"
+    expect(page.get_by_role("heading", name=title)).to_be_visible()
+    found = api.attention(KIDS, layers="all", reduce="mean_layers_heads", level="word")
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_mean_of_heads_is_that_of_the_server(reader: Reader, api: Api) -> None:
+    """The page has all heads and takes the mean itself."""
+    reader.read().choose("kind", "encoder").choose("layer", "0").until_shown()
+    found = api.attention(KIDS, kinds=["encoder"], layers=[0], reduce="mean_heads", level="word")
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_tokens_are_shown_in_place_of_words(reader: Reader, api: Api) -> None:
+    text = "The badminton lions."
+    reader.read(text).choose("level", "token").until_shown()
+    found = api.attention(text)
+    assert reader.labels("column") == [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_weights_are_shown_times_values(reader: Reader, page: Page, api: Api) -> None:
+    reader.read().choose("norm", "value_norms").until_shown()
+    expect(page.locator("#explained")).to_contain_text("Kobayashi")
+    found = api.attention(KIDS, norm="value_norms", level="word")
+    assert_shows(reader, found["attentions"][0]["data"][0][0])
+
+
+def test_sentence_of_a_longer_text_is_chosen(reader: Reader, page: Page, api: Api) -> None:
+    reader.read(TWO)
+    menu = page.get_by_label("Sentence")
+    expect(menu.locator("option")).to_have_text(["1. The cat sat on the mat.", "2. It slept."])
+    menu.select_option("2. It slept.")
+    found = api.attention("It slept.", level="word")
+    expect(reader.map.locator("text[data-label^='column-']")).to_have_text(
+        [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    )
+    assert '"text":"It slept."' in reader.command("look")
+
+
+def test_cursor_moves_by_keyboard(reader: Reader, page: Page, api: Api) -> None:
+    reader.read(POOL)
+    found = api.attention(POOL, level="word")
+    plane = found["attentions"][0]["data"][0][0]
+    rows = [*found["target"]["tokens"][:-1], "⟨end⟩"]
+    columns = [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    last = (len(rows) - 1, len(columns) - 1)
+    reader.map.focus()
+    expect(reader.readout).to_contain_text(f"looks at “{columns[0]}”")
+    moves = [
+        ("ArrowRight", (0, 1)), ("ArrowDown", (1, 1)), ("ArrowLeft", (1, 0)),
+        ("ArrowLeft", (1, 0)), ("End", (1, last[1])), ("PageDown", last), ("ArrowDown", last),
+        ("Home", (last[0], 0)), ("PageUp", (0, 0)), ("ArrowUp", (0, 0)),
+    ]  # fmt: skip
+    for key, (row, column) in moves:
+        page.keyboard.press(key)
+        told = reader.readout.text_content() or ""
+        assert told.startswith(f"“{rows[row]}”")
+        assert f"looks at “{columns[column]}”: {plane[row][column]:.4f}" in told
+
+
+def test_readout_tells_what_was_written_before(reader: Reader) -> None:
+    """A row of cross-attention has two labels: the token put in, and the one predicted."""
+    reader.read(POOL)
+    first, second = reader.labels("row")[:2]
+    reader.cell(1, 0).hover()
+    expect(reader.readout).to_contain_text(f"“{second}”, written after “{first}”, looks at")
+
+
+def test_cursor_stays_while_heads_are_compared(reader: Reader) -> None:
+    reader.read(POOL)
+    reader.cell(1, 2).hover()
+    before = (reader.readout.text_content() or "").rsplit(": ", 1)
+    reader.choose("heads", "3")
+    expect(reader.page.get_by_role("heading", name="head 3")).to_be_visible()
+    after = (reader.readout.text_content() or "").rsplit(": ", 1)
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+def test_numbers_are_also_a_table(reader: Reader, page: Page, api: Api) -> None:
+    reader.read(POOL)
+    page.get_by_text("As a table").click()
+    table = page.locator("#map-table").get_by_role("table")
+    expect(table).to_be_visible()
+    found = api.attention(POOL, level="word")
+    rows = found["attentions"][0]["data"][0][0]
+    expect(table.get_by_role("columnheader")).to_have_text(
+        [*found["source"]["tokens"][:-1], "⟨end⟩"]
+    )
+    expect(table.get_by_role("row")).to_have_count(1 + len(rows))
+    told = [float(text) for text in table.locator("tbody td").all_text_contents()]
+    assert told == pytest.approx([value for row in rows for value in row], abs=6e-4)
+    expect(table.locator("caption")).to_contain_text("mean of heads")
+
+
+@pytest.mark.parametrize("address", ["fake"], indirect=True)
+def test_causal_attention_has_no_future(reader: Reader, api: Api) -> None:
+    """Of the fake, for no built-in model has self-attention in its decoder."""
+    name = next(n for n in ("en-pt", "pt-en") if "decoder" in api.shape(n))
+    source, target = name.split("-")
+    reader.open(text="Os gato sentou.", source=source, target=target, kind="decoder")
+    reader.until_shown()
+    size = len(reader.labels("row"))
+    assert reader.labels("row") == reader.labels("column")
+    assert reader.labels("row")[0] == "⟨start⟩"
+    expect(reader.map.locator("rect[data-row]")).to_have_count(size * (size + 1) // 2)
+    reader.map.focus()
+    reader.page.keyboard.press("End")
+    expect(reader.readout).to_contain_text("“⟨start⟩” looks at “⟨start⟩”: 1.0000")
+
+
+def downloaded(reader: Reader, name: str) -> Download:
+    with reader.page.expect_download() as found:
+        reader.button(f"Download {name}").click()
+    return found.value
+
+
+def test_npz_has_the_numbers(reader: Reader, api: Api) -> None:
+    reader.read(POOL, layer=0, head=2)
+    found = downloaded(reader, "npz")
+    assert found.suggested_filename == "regard-cross-layer0-head2.npz"
+    arrays: Any = np.load(io.BytesIO(Path(found.path()).read_bytes()))
+    expected = api.attention(POOL, layers=[0], reduce="none", level="word")["attentions"][0]
+    np.testing.assert_allclose(arrays["item0.cross"], np.array(expected["data"]), atol=1e-6)
+
+
+def test_svg_is_a_drawing_of_its_own(reader: Reader, api: Api) -> None:
+    reader.read(POOL)
+    found = downloaded(reader, "SVG")
+    assert found.suggested_filename == "regard-cross-layer1.svg"
+    root = ET.fromstring(Path(found.path()).read_text("utf-8"))
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    translated = api.translate(POOL)["translatedText"]
+    for text in (f"{POOL} → {translated}", *reader.labels("row"), *reader.labels("column")):
+        assert text in texts
+    boxes = [node.attrib for node in root.iter(f"{SVG}rect") if "data-row" in node.attrib]
+    assert len(boxes) == len(reader.labels("row")) * len(reader.labels("column"))
+    assert all(box["fill"].startswith("#") for box in boxes)
+
+
+def test_png_is_as_large_as_the_drawing_twice(reader: Reader) -> None:
+    reader.read(POOL)
+    svg = ET.fromstring(Path(downloaded(reader, "SVG").path()).read_text("utf-8"))
+    png = Path(downloaded(reader, "PNG").path()).read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    size = int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
+    assert size == (2 * int(svg.attrib["width"]), 2 * int(svg.attrib["height"]))
+    shown = reader.page.evaluate(
+        """async (bytes) => {
+            const image = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+            const canvas = new OffscreenCanvas(image.width, image.height);
+            const pen = canvas.getContext('2d');
+            pen.drawImage(image, 0, 0);
+            const { data } = pen.getImageData(0, 0, image.width, image.height);
+            return new Set(new Uint32Array(data.buffer)).size;
+        }""",
+        [*png],
+    )
+    assert shown > 20  # colours: it is not an empty sheet

@@ -1,0 +1,211 @@
+"""Typing, detection, swapping, other translations, copying."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Request, Route, expect
+
+from tests.browser.conftest import Api
+from tests.browser.reader import KIDS, POOL, TWO, Reader, posted
+
+pytestmark = pytest.mark.browser
+
+PORTUGUESE = "O gato sentou no tapete."
+
+
+def test_text_is_translated_as_it_is_typed(reader: Reader, api: Api) -> None:
+    reader.open().type("The cat")
+    expect(reader.output).to_have_text(api.translate("The cat", "auto")["translatedText"])
+    reader.type(" sat on the mat.")
+    whole = api.translate("The cat sat on the mat.", "auto")["translatedText"]
+    expect(reader.output).to_have_text(whole)
+
+
+def test_typing_is_not_answered_letter_by_letter(reader: Reader, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.install()
+    reader.open()
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)
+    for letter in "The cat sat.":
+        reader.type(letter)
+        page.clock.run_for(100)
+    assert not [url for url in asked if url.endswith("/translate")]
+    with page.expect_request("**/translate") as only:
+        page.clock.run_for(1000)
+    assert posted(only.value)["q"] == "The cat sat."
+    assert len([url for url in asked if url.endswith("/translate")]) == 1
+
+
+def test_superseded_request_is_aborted(reader: Reader, page: Page, api: Api) -> None:
+    """The first is held back for ever; its answer would be wrong by then."""
+    held: list[Route] = []
+    failed: list[Request] = []
+
+    def hold_first(route: Route) -> None:
+        if held:
+            route.fallback()
+        held.append(route)
+
+    page.route("**/translate", hold_first)
+    page.on("requestfailed", lambda request: failed.append(request))
+    reader.open()
+    with page.expect_request("**/translate"):
+        reader.type("The")
+    expect(reader.output).to_have_attribute("aria-busy", "true")
+    with page.expect_event("requestfailed"):
+        reader.type(" cat")
+    assert [(posted(f)["q"], f.failure) for f in failed] == [("The", "net::ERR_ABORTED")]
+    expect(reader.output).to_have_text(api.translate("The cat", "auto")["translatedText"])
+    expect(reader.notice()).to_be_hidden()
+
+
+def test_control_enter_translates_at_once(reader: Reader, page: Page) -> None:
+    page.clock.install()
+    reader.open()
+    page.clock.pause_at(page.evaluate("Date.now()") + 1000)  # typing never comes to rest
+    reader.type("The cat")
+    with page.expect_request("**/translate"):
+        reader.field.press("Control+Enter")
+
+
+@pytest.mark.parametrize(("text", "name"), [(KIDS, "English"), (PORTUGUESE, "Portuguese")])
+def test_detected_language_is_told(reader: Reader, page: Page, text: str, name: str) -> None:
+    reader.open(target="en" if name == "Portuguese" else "pt").field.fill(text)
+    expect(page.locator("#detected")).to_have_text(f"{name} detected")
+
+
+def test_text_in_the_target_language_is_offered_the_other(reader: Reader, api: Api) -> None:
+    reader.open().field.fill(PORTUGUESE)
+    expect(reader.page.locator("#same")).to_contain_text("This is Portuguese already.")
+    expect(reader.page.locator("#look-empty")).to_contain_text("nothing to look into")
+    reader.button("Translate to English").click()
+    expect(reader.target).to_have_value("en")
+    expect(reader.output).to_have_text(api.translate(PORTUGUESE, "pt", "en")["translatedText"])
+
+
+def test_swapping_takes_the_translation_back(reader: Reader, api: Api) -> None:
+    there = api.translate(KIDS)["translatedText"]
+    back = api.translate(there, "pt", "en")["translatedText"]
+    reader.open().field.fill(KIDS)
+    expect(reader.output).to_have_text(there)
+    reader.button("Swap languages").click()
+    expect(reader.source).to_have_value("pt")
+    expect(reader.target).to_have_value("en")  # what had been detected
+    expect(reader.field).to_have_value(there)
+    expect(reader.output).to_have_text(back)
+
+
+def test_choosing_the_same_language_twice_is_not_possible(reader: Reader) -> None:
+    reader.open()
+    reader.source.select_option("pt")
+    expect(reader.target).to_have_value("en")
+    assert reader.target.locator("option").all_text_contents() == ["English"]
+
+
+@pytest.mark.parametrize("text", [KIDS, POOL, "Hi, How are you?"])
+def test_example_is_one_click_away(reader: Reader, api: Api, text: str) -> None:
+    reader.open().button(text).click()
+    expect(reader.field).to_have_value(text)
+    expect(reader.source).to_have_value("en")
+    expect(reader.output).to_have_text(api.translate(text)["translatedText"])
+    reader.until_shown()
+
+
+def test_clearing_leaves_an_empty_page(reader: Reader, page: Page) -> None:
+    reader.read()
+    reader.button("Clear").click()
+    expect(reader.field).to_be_focused()
+    expect(reader.field).to_have_value("")
+    expect(reader.output).to_be_empty()
+    for part in ("#look-body", "#after", "#translate-curl", "#steps"):
+        expect(page.locator(part)).to_be_hidden()
+
+
+def test_copy_copies_the_translation(reader: Reader, api: Api) -> None:
+    reader.read()
+    reader.button("Copy").click()
+    expect(reader.button("Copied")).to_be_visible()
+    copied = reader.page.evaluate("navigator.clipboard.readText()")
+    assert copied == api.translate(KIDS)["translatedText"]
+
+
+def test_copy_works_without_a_secure_context(reader: Reader, page: Page, api: Api) -> None:
+    """As over plain http on a local network, where there is no navigator.clipboard."""
+    page.add_init_script(
+        "window.clipboard = navigator.clipboard;"
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+    )
+    reader.read()
+    reader.button("Copy").click()
+    expect(reader.button("Copied")).to_be_visible()
+    assert page.evaluate("clipboard.readText()") == api.translate(KIDS)["translatedText"]
+
+
+def test_other_translation_can_be_looked_into(reader: Reader, page: Page, api: Api) -> None:
+    reader.read()
+    own = api.translate(KIDS)["translatedText"]
+    found = api.translate(KIDS, alternatives=3)
+    other = next(t for t in [found["translatedText"], *found["alternatives"]] if t != own)
+    reader.button("Other translations").click()
+    with page.expect_request("**/attention") as asked:
+        reader.button(other).click()
+    assert posted(asked.value)["target_text"] == other
+    expect(reader.output).to_have_text(other)
+    expect(reader.button(other).first).to_have_attribute("aria-pressed", "true")
+    expect(reader.button(other).first).to_be_focused()
+    words = api.attention(KIDS, target_text=other, level="word")["target"]["tokens"]
+    expect(reader.map.locator("text[data-label^='row-']")).to_have_text([*words[:-1], "⟨end⟩"])
+    expect(reader.output.get_by_role("button")).to_have_text(words[:-1])
+    reader.button(own).click()
+    expect(reader.output).to_have_text(own)
+
+
+def test_other_translations_of_several_sentences_are_shown(reader: Reader, api: Api) -> None:
+    found = api.translate(TWO, alternatives=3)
+    reader.read(TWO, others="yes")
+    shown = reader.page.locator("#alternatives li")
+    own = api.translate(TWO)["translatedText"]
+    texts = dict.fromkeys([own, found["translatedText"], *found["alternatives"]])
+    expect(shown).to_have_text([*texts])
+    expect(shown.get_by_role("button")).to_have_count(0)
+
+
+def shell_words(command: str) -> list[str]:
+    """The arguments that a POSIX shell would give to curl."""
+    script = f'curl() {{ printf "%s\\0" "$@"; }}\n{command}'
+    result = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
+    return result.stdout.decode().split("\0")[:-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KIDS,
+        "It's \"5 $HOME\" `ls` $(ls) \\ and !\n\nA second\tline; 100 % 'quoted' '' é 🦁.",
+        "-d @/etc/passwd",
+    ],
+)
+def test_curl_command_repeats_the_request(
+    reader: Reader, page: Page, address: str, text: str
+) -> None:
+    with page.expect_request("**/translate") as asked:
+        reader.open(text=text, source="en")
+    expect(page.locator("#translate-curl")).to_be_visible()
+    url, *options = shell_words(reader.command("translate"))
+    assert url == f"{address}/translate"
+    assert options[:2] == ["-H", "Content-Type: application/json"]
+    body: dict[str, Any] = json.loads(options[3])
+    assert options[2] == "-d"
+    assert body == posted(asked.value)
+    assert body["q"] == text
+
+
+def test_curl_command_is_copied_whole(reader: Reader) -> None:
+    reader.read()
+    reader.page.locator("#translate-curl summary").click()
+    reader.page.locator("#translate-curl").get_by_role("button").click()
+    copied = reader.page.evaluate("navigator.clipboard.readText()")
+    assert copied == reader.command("translate")
