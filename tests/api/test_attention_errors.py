@@ -215,3 +215,13 @@ def test_nothing_is_shown_while_the_models_load(serve: Serve, script: Script) ->
     server = serve(is_ready=False)
     for path, body in (("/attention", asking()), ("/attention/steps", asking(query=0))):
         assert_error(server.post(path, json=body), UnavailableError, "the models are loading")
+
+
+def test_language_that_nothing_is_translated_to_has_no_source(
+    serve: Serve, real_server: Server
+) -> None:
+    """With `auto` there was no language to choose, which was taken for a fault of the server."""
+    folder = real_server.catalog.models["en-pt"].files.weights.parent
+    server = serve(models=(str(folder),))
+    response = server.post("/attention", json=asking(source="auto", target="en"))
+    assert_error(response, UnsupportedLanguageError, "nothing is translated to en")
