@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 
 from model.config import DecoderKind, ModelConfig
 from model.errors import AttentionQueryError, EmptySourceError, UnknownTokenError
+
+SHOWN_VALUES = 8
+SHOWN_CHARS = 20
+"""How much of a caller's numbers a message repeats."""
 
 SLICE_TOKENS = 128
 """About how many tokens a slice of a pass works on, if nothing else is said."""
@@ -319,8 +324,10 @@ def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) 
 
 
 def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
-    """For a message."""
-    return ", ".join(map(str, values)) or "none"
+    """For a message, which a caller's list must not make long."""
+    shown = [str(value)[:SHOWN_CHARS] for value in islice(values, SHOWN_VALUES)]
+    more = len(values) - len(shown)
+    return ", ".join(shown) + f" and {more} more" * (more > 0) or "none"
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:

@@ -25,6 +25,7 @@ class InspectionQueue:
         self.waiting: deque[AttentionTask] = deque()
         self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
         self.running: list[AttentionTask] = []
+        self.given_up: set[int] = set()  # of those
         self.whole: AttentionPass | None = None
         self.stats: list[BatchStats] = []
 
@@ -41,7 +42,8 @@ class InspectionQueue:
             left = [task for task in tasks if task.id not in ids]
             tasks.clear()
             tasks.extend(left)
-        if self.running and all(task.id in ids for task in self.running):
+        self.given_up.update(task.id for task in self.running if task.id in ids)
+        if len(self.given_up) == len(self.running):
             self._end()
 
     def advance(self) -> list[Inspected]:
@@ -57,7 +59,9 @@ class InspectionQueue:
             return []
         results = self.whole.results()
         inspected = [
-            Inspected(task.id, result) for task, result in zip(self.running, results, strict=True)
+            Inspected(task.id, result)
+            for task, result in zip(self.running, results, strict=True)
+            if task.id not in self.given_up
         ]
         tokens = sum(len(task.job.source) + len(task.job.target) for task in self.running)
         self.stats.append(BatchStats("attention", len(self.running), tokens, 0))
@@ -70,9 +74,10 @@ class InspectionQueue:
         Returns:
             The task that was alone in it, and so is what fails; else nothing.
         """
-        tasks = self.running
+        tasks = [task for task in self.running if task.id not in self.given_up]
+        was_alone = len(self.running) == 1
         self._end()
-        if len(tasks) == 1:
+        if was_alone:
             return tasks
         self.alone.extend(tasks)
         return []
@@ -90,4 +95,4 @@ class InspectionQueue:
             self.waiting.clear()
 
     def _end(self) -> None:
-        self.running, self.whole = [], None
+        self.running, self.given_up, self.whole = [], set(), None

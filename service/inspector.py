@@ -32,6 +32,7 @@ from service.errors import (
     NotFoundError,
     RequestTooLargeError,
     UnavailableError,
+    UnsupportedLanguageError,
 )
 from service.fitting import fit_sentences
 from service.inference import TranslatedText, run_sized
@@ -148,8 +149,10 @@ class Inspector:
             ServiceError: The request is refused, late, or failed.
         """
         wanted = await self._wanted(request, [request.text], context)
+        steps_query(wanted.config, request.model_copy(update={"query": 0}), 1, 1)
         with context.stage("tokenize"):
-            sources = self._sources([request.text], wanted, is_split=False)
+            num_chars = len(request.text)
+            sources = await run_sized(num_chars, self._sources, [request.text], wanted, False)
         (pair,) = await self._pairs(wanted, sources, [request.target_text], context)
         query = steps_query(wanted.config, request, *pair.lengths)
         job = AttentionJob(pair.source.ids, pair.target.ids, (query,))
@@ -203,7 +206,7 @@ class Inspector:
             InvalidRequestError: Both languages are the same, or not those of the model.
             UnavailableError: It is not loaded.
         """
-        model = self._model(question, texts)
+        model = await self._model(question, texts)
         context.model, context.num_inputs = model.name, len(texts)
         return await self._loaded(model)
 
@@ -213,7 +216,7 @@ class Inspector:
             raise UnavailableError("the models are loading; try again soon", 1)
         return Wanted(model, resident.config)
 
-    def _model(self, question: AttentionQuestion, texts: list[str]) -> ServedModel:
+    async def _model(self, question: AttentionQuestion, texts: list[str]) -> ServedModel:
         if question.model is not None:
             model = self.catalog.models.get(question.model)
             if model is None:
@@ -222,7 +225,7 @@ class Inspector:
             self._check_languages(question, model)
             return model
         target = self.catalog.language(question.target or "")
-        found = self.catalog.model(self._source(question, target, texts), target)
+        found = self.catalog.model(await self._source(question, target, texts), target)
         if found is None:
             raise InvalidRequestError(
                 f"Invalid request: nothing is translated from {target} to {target}; "
@@ -230,13 +233,18 @@ class Inspector:
             )
         return found
 
-    def _source(self, question: AttentionQuestion, target: str, texts: list[str]) -> str:
+    async def _source(self, question: AttentionQuestion, target: str, texts: list[str]) -> str:
         """The language of the texts, all of which are taken to be in the first one's."""
         code = question.source or "auto"
         if code.strip().lower() != "auto":
             return self.catalog.language(code)
         candidates = [code for code in self.catalog.sources(target) if code != target]
-        detected = self.detector.detect(texts[0], candidates)
+        if not candidates:
+            raise UnsupportedLanguageError(
+                f"nothing is translated to {target}; GET /languages lists what is"
+            )
+        text = texts[0]
+        detected = await run_sized(len(text), self.detector.detect, text, candidates)
         return detected[0].language if detected else candidates[0]
 
     def _check_languages(self, question: AttentionQuestion, model: ServedModel) -> None:
@@ -262,25 +270,22 @@ class Inspector:
                     split_sentences(text, wanted.model.files.source), tokenizer, limit - 1
                 ).segments.sentences
             ]
-        return [self._tokenized(text, tokenizer, limit, "text") for text in sentences]
+        if not sentences:
+            raise nothing_to_read("text")
+        return [
+            tokenize_one(text, tokenizer, limit, item_name("text", number, sentences))
+            for number, text in enumerate(sentences)
+        ]
 
-    def _tokenized(self, text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
-        """A text that is one sequence.
-
-        Raises:
-            InvalidRequestError: It has no tokens.
-            RequestTooLargeError: It has too many.
-        """
-        tokenized = tokenizer.tokenize(text)
-        if len(tokenized.ids) == 1:  # EOS
-            raise InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
-        if len(tokenized.ids) > limit:
-            raise RequestTooLargeError(
-                f"Invalid request: {name} has {len(tokenized.ids)} tokens, and one sequence has "
-                f"{limit} at most. Send sentences, or use split, or raise "
-                "REGARD_MAX_SOURCE_TOKENS."
-            )
-        return tokenized
+    def _targets(self, given: Sequence[str | None], wanted: Wanted) -> list[TokenizedText | None]:
+        tokenizer = wanted.model.vocabularies.target
+        limit = wanted.config.max_target_tokens(self.settings.max_source_tokens)
+        return [
+            None
+            if text is None
+            else tokenize_one(text, tokenizer, limit, item_name("target_text", number, given))
+            for number, text in enumerate(given)
+        ]
 
     def _check_size(
         self, query: AttentionQuery, lengths: list[tuple[int, int]], top_k: int | None
@@ -295,12 +300,9 @@ class Inspector:
         context: RequestContext,
     ) -> list[Pair]:
         """Each source with the translation that was given, or with the model's own."""
-        tokenizer = wanted.model.vocabularies.target
-        limit = wanted.config.max_target_tokens(self.settings.max_source_tokens)
-        targets = [
-            None if text is None else self._tokenized(text, tokenizer, limit, "target_text")
-            for text in given
-        ]
+        num_chars = sum(len(text) for text in given if text is not None)
+        with context.stage("tokenize"):
+            targets = await run_sized(num_chars, self._targets, given, wanted)
         missing = [
             source for source, target in zip(sources, targets, strict=True) if target is None
         ]
@@ -338,3 +340,38 @@ class Inspector:
 
     def _deadline(self, context: RequestContext) -> float:
         return context.started + self.settings.request_timeout_seconds
+
+
+def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
+    """What a message calls one of the texts of a field."""
+    return f"{name}[{number}]" if len(texts) > 1 else name
+
+
+def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
+    """A text that is one sequence.
+
+    Args:
+        text: As the client sent it.
+        tokenizer: Of its language.
+        limit: Tokens of a sequence, EOS included.
+        name: What a message calls the text.
+
+    Raises:
+        InvalidRequestError: It has no tokens.
+        RequestTooLargeError: It has too many.
+    """
+    tokenized = tokenizer.tokenize(text)
+    if len(tokenized.ids) == 1:  # EOS
+        raise nothing_to_read(name)
+    if len(tokenized.ids) > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: {name} has {len(tokenized.ids)} tokens, and one sequence has "
+            f"{limit} at most. Send sentences (/attention takes split for that), or raise "
+            "REGARD_MAX_SOURCE_TOKENS."
+        )
+    return tokenized
+
+
+def nothing_to_read(name: str) -> InvalidRequestError:
+    """The error for a text without tokens."""
+    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")

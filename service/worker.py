@@ -233,11 +233,11 @@ class Worker:
             logger.warning("a pass over %d failed: %s", len(queue.running), type(error).__name__)
             free_memory(queue.model, error)
             for task in queue.isolate():
-                self._fail(task.id, error)
+                self._fail("attention task", task.id, error)
 
-    def _fail(self, work_id: int, error: Exception) -> None:
+    def _fail(self, noun: str, work_id: int, error: Exception) -> None:
         """Gives up what failed alone in its batch."""
-        logger.error("%d cannot be computed", work_id, exc_info=error)
+        logger.error("%s %d cannot be computed", noun, work_id, exc_info=error)
         self.failed.append(Failed(work_id, type(error).__name__, is_out_of_memory(error)))
 
     def _take(self, name: str, engine: Engine) -> None:
@@ -273,7 +273,7 @@ class Worker:
         group = [sequence for sequence in group if sequence.id in self.held[name]]
         if len(group) == 1:
             del self.held[name][group[0].id]
-            self._fail(group[0].id, error)
+            self._fail("sequence", group[0].id, error)
             return []
         middle = len(group) // 2
         return [half for half in (group[middle:], group[:middle]) if half]
@@ -283,7 +283,8 @@ class Worker:
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
         has_figures = any(each.stats for each in self.engines.values())
-        has_figures |= any(each.stats for each in self.inspections.values())
+        # While a long pass is under way too: who says nothing is taken to hang.
+        has_figures |= any(len(each) or each.stats for each in self.inspections.values())
         if not (self._has_results() or (has_figures and is_due)):
             return
         report = Report(self.done, self.failed, inspected=self.inspected)

@@ -32,6 +32,7 @@ from service.middleware import CLIENT_GONE
 from service.parameters import JSON, read_parameters
 from service.replies import ERRORS
 from service.routes.translate import check_number
+from service.schemas import ErrorBody
 from service.steps_reply import steps_body
 
 router = APIRouter(tags=["attention"])
@@ -46,6 +47,9 @@ def body_of(model: type[AttentionRequest | StepsRequest]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {JSON: schema}}}
 
 
+MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
+"""There is no such model."""
+
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -54,6 +58,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
     response_model=AttentionResponse | BertvizResponse,
     responses={
         **ERRORS,
+        **MISSING,
         200: {"content": {MEDIA_TYPES[name]: BINARY for name in ("npz", "safetensors")}},
     },
     openapi_extra=body_of(AttentionRequest),
@@ -99,7 +104,7 @@ async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 @router.post(
     "/attention/steps",
     response_model=StepsResponse,
-    responses=ERRORS,
+    responses={**ERRORS, **MISSING},
     openapi_extra=body_of(StepsRequest),
 )
 async def steps(request: Request, services: ServicesDep, context: ContextDep) -> Response:

@@ -10,7 +10,7 @@ from model.checkpoints.load import ModelFiles
 from model.engine import Engine
 from service.app import create_app
 from service.messages import WorkerConfig
-from service.worker import load_from_files
+from service.worker import LoadEngine, load_from_files
 from tests.api.servers import (
     AnyServer,
     ApartServer,
@@ -111,8 +111,8 @@ def steady_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def real_server() -> Iterator[Server]:
-    """The built-in models, in one worker in a thread; small, so that they load soon."""
+def load_real() -> LoadEngine:
+    """The built-in models, loaded once for all servers, of which one works at a time."""
     engines: dict[str, Engine] = {}
 
     def load(files: ModelFiles, config: WorkerConfig) -> Engine:
@@ -121,6 +121,27 @@ def real_server() -> Iterator[Server]:
             engines[files.name] = load_from_files(files, config)
         return engines[files.name]
 
-    settings = make_settings(device="cpu", dtype="float32", max_rows=8, max_batch_tokens=128)
-    with Server(create_app(settings, Threads(load))) as server:
+    return load
+
+
+REAL = {"device": "cpu", "dtype": "float32", "max_rows": 8, "max_batch_tokens": 128}
+
+
+@pytest.fixture(scope="session")
+def real_server(load_real: LoadEngine) -> Iterator[Server]:
+    """The built-in models, in one worker in a thread; small, so that they load soon."""
+    with Server(create_app(make_settings(**REAL), Threads(load_real))) as server:
         yield server.until_ready()
+
+
+@pytest.fixture
+def serve_real(load_real: LoadEngine) -> Iterator[ServeApart]:
+    """Starts the same behind two front ends; settings by name."""
+    with ExitStack() as opened:
+
+        def start(**settings: Any) -> ApartServer:
+            values = make_settings(http_workers=2, **REAL, **settings)
+            server = opened.enter_context(ApartServer(values, Threads(load_real)))
+            return server.until_ready().until_listening()
+
+        yield start

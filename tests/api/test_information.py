@@ -206,6 +206,8 @@ def openapi() -> dict[str, Any]:
 ROUTES = {
     ("post", "/translate"),
     ("post", "/detect"),
+    ("post", "/attention"),
+    ("post", "/attention/steps"),
     ("get", "/languages"),
     ("get", "/frontend/settings"),
     ("get", "/v1/models"),
@@ -237,6 +239,20 @@ def test_openapi_describes_bodies_and_errors(openapi: dict[str, Any], path: str)
         content = operation["responses"][status]["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
     assert openapi["components"]["schemas"]["ErrorBody"]["example"]["error_type"]
+
+
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+def test_openapi_describes_attention(openapi: dict[str, Any], path: str) -> None:
+    operation = openapi["paths"][path]["post"]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert "text" in schema["required"]
+    assert all(field["description"] for field in schema["properties"].values())
+    replies = operation["responses"]["200"]["content"]
+    assert replies["application/json"]["schema"]
+    assert ("application/x-npz" in replies) == (path == "/attention")
+    for status in ("400", "404", "413", "429", "500", "503", "504"):
+        content = operation["responses"][status]["content"]["application/json"]
+        assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
 
 
 def test_openapi_names_no_error_that_is_never_sent(openapi: dict[str, Any]) -> None:

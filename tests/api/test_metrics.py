@@ -59,12 +59,35 @@ def test_series_exist_at_zero_before_the_first_request(serve: Serve, script: Scr
     assert found["python_info"] == [1]
 
 
+@pytest.mark.parametrize("task", ["translate", "attention"])
 @pytest.mark.parametrize("model", ["en-pt", "pt-en", "none"])
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_every_outcome_has_its_series(steady_server: Server, model: str, outcome: str) -> None:
+def test_every_outcome_has_its_series(
+    steady_server: Server, task: str, model: str, outcome: str
+) -> None:
     for name in ("regard_requests_total", "regard_inputs_total"):
-        labels = {"task": "translate", "model": model, "outcome": outcome}
+        labels = {"task": task, "model": model, "outcome": outcome}
         assert steady_server.sample(name, **labels) >= 0
+
+
+@pytest.mark.parametrize("model", ["en-pt", "pt-en"])
+def test_attention_has_its_series_from_the_start(steady_server: Server, model: str) -> None:
+    """And none of what it has not: tokens that it writes, or lanes of translations."""
+    kind = {"task": "attention", "model": model}
+    for name in ("batches_total", "batch_rows_count", "batch_tokens_count"):
+        assert steady_server.sample(f"regard_{name}", **kind, phase="attention") == 0
+    for name in ("depth", "tokens", "oldest_age_seconds"):
+        assert steady_server.sample(f"regard_queue_{name}", **kind, lane="attention") == 0
+        with pytest.raises(KeyError):
+            steady_server.sample(f"regard_queue_{name}", **kind, lane="bulk")
+    for where in ("queued", "running"):
+        assert steady_server.sample("regard_cancelled_total", **kind, where=where) == 0
+    for stage in STAGES:
+        name = "regard_stage_duration_seconds_count"
+        assert steady_server.sample(name, **kind, stage=stage) == 0
+    assert steady_server.sample("regard_inflight_requests", task="attention") == 0
+    with pytest.raises(KeyError):
+        steady_server.sample("regard_tokens_total", **kind, kind="target")
 
 
 def test_request_is_counted_with_its_texts_tokens_and_stages(server: Server) -> None:

@@ -4,12 +4,23 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
 from service.admission import Admission
-from service.lanes import Translated
-from service.messages import Abort, Done, Failed, Report, ToWorker, Work
+from service.lanes import Shown, Translated
+from service.messages import (
+    Abort,
+    AttentionTask,
+    Done,
+    Failed,
+    Inspect,
+    Inspected,
+    Report,
+    ToWorker,
+    Work,
+)
 from service.metrics import Metrics
-from service.scheduler import Scheduler, Sentence
+from service.scheduler import MAX_TASKS, Inquiry, Scheduler, Sentence
 
 MODELS = ("en-pt", "pt-en")
 FOREVER = float("inf")
@@ -23,6 +34,7 @@ class FakeWorker:
         self.name = name
         self.rows = rows
         self.held: dict[int, Sequence] = {}
+        self.tasks: dict[int, AttentionTask] = {}
         self.models: dict[int, str] = {}
         self.given: list[int] = []
         scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
@@ -35,9 +47,17 @@ class FakeWorker:
                     self.held[sequence.id] = sequence
                     self.models[sequence.id] = model
                     self.given.append(sequence.id)
+        elif isinstance(message, Inspect):
+            for model, tasks in message.tasks.items():
+                for task in tasks:
+                    assert task.id not in self.tasks
+                    self.tasks[task.id] = task
+                    self.models[task.id] = model
+                    self.given.append(task.id)
+            assert len(self.tasks) <= MAX_TASKS
         elif isinstance(message, Abort):
-            for sequence_id in message.ids:
-                del self.held[sequence_id]
+            for work_id in message.ids:
+                assert (self.held if work_id in self.held else self.tasks).pop(work_id)
         for model in MODELS:
             assert self.rows_used(model) <= self.rows
 
@@ -50,9 +70,14 @@ class FakeWorker:
         done = [Done(i, [Hypothesis(self.held.pop(i).source)]) for i in ids]
         self.scheduler.report(self, Report(done=done))
 
+    def show(self, *ids: int) -> None:
+        """Reports tasks, each with its source for a result."""
+        inspected = [Inspected(i, [self.tasks.pop(i).job.source]) for i in ids]
+        self.scheduler.report(self, Report(inspected=inspected))
+
     def fail(self, *ids: int, is_out_of_memory: bool = False) -> None:
-        for sequence_id in ids:
-            del self.held[sequence_id]
+        for work_id in ids:
+            assert (self.held if work_id in self.held else self.tasks).pop(work_id)
         failed = [Failed(i, "RuntimeError", is_out_of_memory) for i in ids]
         self.scheduler.report(self, Report(failed=failed))
 
@@ -87,6 +112,19 @@ def begin(
     return asyncio.create_task(scheduler.run(wanted, is_bulk, deadline))
 
 
+def inquiries(count: int, model: str = "en-pt", first: int = 2) -> list[Inquiry]:
+    """Inquiries that can be told apart, of three tokens each."""
+    numbers = range(first, first + count)
+    return [Inquiry(model, AttentionJob([number, 0], [0], ())) for number in numbers]
+
+
+def begin_inquiry(
+    scheduler: Scheduler, wanted: list[Inquiry], seconds: float = FOREVER
+) -> "asyncio.Task[list[Shown]]":
+    deadline = time.perf_counter() + min(seconds, 1000)
+    return asyncio.create_task(scheduler.inspect(wanted, deadline))
+
+
 async def settle() -> None:
     """Lets every task run until it waits."""
     for _ in range(5):
@@ -95,6 +133,10 @@ async def settle() -> None:
 
 def first_tokens(results: list[Translated]) -> list[int]:
     return [result.hypotheses[0].tokens[0] for result in results]
+
+
+def shown_tokens(results: list[Shown]) -> list[int]:
+    return [result.results[0][0] for result in results]
 
 
 def assert_idle(scheduler: Scheduler) -> None:

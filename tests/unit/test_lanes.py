@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.lanes import BULK_SHARE, LOOK_AHEAD, Job, Lane, ModelQueue
+from service.messages import AttentionTask
 
 LOOP = asyncio.new_event_loop()  # never runs: a job only has to have a future
 
@@ -35,6 +37,30 @@ def ids(jobs: list[Job]) -> list[int]:
 
 def rows(jobs: list[Job]) -> int:
     return sum(each.rows for each in jobs)
+
+
+def test_first_is_the_oldest_or_who_came_back() -> None:
+    jobs = [job(1), job(2, length=9, beam=3), job(3)]
+    lane = lane_of(*jobs)
+    assert lane.take_first() is jobs[0]
+    assert (len(lane), lane.tokens, lane.rows) == (2, 14, 4)
+    lane.add(jobs[0], is_first=True)
+    assert [lane.take_first() for _ in jobs] == jobs
+    assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
+
+
+def test_attention_waits_in_a_lane_of_its_own_and_takes_no_rows() -> None:
+    task = AttentionTask(1, AttentionJob([5, 6, 0], [7, 0], ()))
+    asked = Job("en-pt", task, False, LOOP.create_future())
+    queue = ModelQueue()
+    assert queue.lane(asked) is queue.attention
+    assert queue.lane(job(2)) is queue.interactive
+    assert queue.lane(job(3, is_bulk=True)) is queue.bulk
+    queue.attention.add(asked)
+    assert (asked.id, asked.task, asked.tokens, asked.rows) == (1, "attention", 5, 0)
+    assert (queue.rows, queue.next_rows) == (0, 0)
+    assert queue.take(8) == []
+    assert len(queue.attention) == 1
 
 
 JOBS = st.lists(st.tuples(st.integers(1, 100), st.integers(1, 8)), min_size=1, max_size=40)

@@ -252,7 +252,7 @@ def test_culprits_are_found_and_the_others_translated(
     assert talk.done.keys() == {*range(16)} - {3, 10}
     assert talk.total("splits") == 7  # 16, two of 8, two of 4, two of 2
     assert talk.total("out_of_memory") == 0
-    assert "sequence 3 cannot be translated" in caplog.text
+    assert "sequence 3 cannot be computed" in caplog.text
     talk.send(Work({"en-pt": sequences(20)}))
     talk.hear(17)
     assert 20 in talk.done

@@ -1,0 +1,170 @@
+"""Clients of attention beside others: those that translate, and those that go.
+
+A worker's slices wait for the test, so that what runs is known.
+"""
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from model.attention_pass import AttentionPass
+from service import inspection_queue
+from service.app import create_app
+from service.errors import DeadlineExceededError, OverloadedError
+from service.scheduler import MAX_TASKS
+from service.worker import LoadEngine
+from tests.api.conftest import REAL, ServeApart
+from tests.api.servers import (
+    LiveServer,
+    Server,
+    SocketServer,
+    assert_error,
+    make_settings,
+)
+from tests.api.test_attention import CAT, asking
+from tests.workers import PULSE_SECONDS, Threads, opened, until
+
+pytestmark = pytest.mark.checkpoint
+
+
+class Gate:
+    """Holds attention back in the workers of this process.
+
+    Attributes:
+        may_advance: Until it is set, slices take a moment and change nothing.
+        begun: Jobs of each pass that was begun.
+    """
+
+    def __init__(self) -> None:
+        self.may_advance = opened()
+        self.begun: list[int] = []
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    found = Gate()
+
+    class GatedPass(AttentionPass):
+        is_begun = False
+
+        def advance(self) -> bool:
+            if not self.is_begun:
+                self.is_begun = True
+                found.begun.append(len(self.recorded))
+            return not found.may_advance.wait(PULSE_SECONDS) or super().advance()
+
+    monkeypatch.setattr(inspection_queue, "AttentionPass", GatedPass)
+    yield found
+    found.may_advance.set()
+
+
+def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socket:
+    """The connection of a client that has sent a whole request."""
+    fields: dict[str, Any] = {"query": 0} if path.endswith("steps") else {}
+    if path == "/translate":
+        fields = {"q": text, "return_alignment": True}
+    body = json.dumps({**asking(text), **fields}).encode()
+    connection = server.connect()
+    connection.sendall(
+        b"POST %b HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
+    )
+    return connection
+
+
+@pytest.fixture(params=["live", "apart"])
+def server(
+    request: pytest.FixtureRequest, load_real: LoadEngine, gate: Gate
+) -> Iterator[SocketServer]:
+    """The built-in models where there are connections, with one HTTP process and with two."""
+    if request.param == "apart":
+        yield request.getfixturevalue("serve_real")()
+        return
+    with LiveServer(create_app(make_settings(**REAL), Threads(load_real))) as live:
+        yield live
+
+
+def cancelled(server: SocketServer, where: str) -> float:
+    labels = {"task": "attention", "model": "en-pt", "where": where}
+    return server.sample("regard_cancelled_total", **labels)
+
+
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps", "/translate"])
+def test_client_that_goes_frees_its_task(server: SocketServer, gate: Gate, path: str) -> None:
+    gate.may_advance.clear()
+    with send(server, path, CAT):
+        until(lambda: gate.begun)
+    until(lambda: cancelled(server, "running") == 1)
+    task = "translate" if path == "/translate" else "attention"
+    labels = {"task": task, "model": "en-pt", "outcome": "cancelled"}
+    until(lambda: server.sample("regard_requests_total", **labels) == 1)
+    assert server.core.admission.tokens == server.core.admission.requests == 0
+    gate.may_advance.set()
+    with send(server, "/attention", CAT) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 200"
+    assert gate.begun == [1, 1]
+
+
+def test_client_that_goes_leaves_the_lane(server: SocketServer, gate: Gate) -> None:
+    """Those that wait are dropped, and those that run aborted; who stays is answered."""
+    gate.may_advance.clear()
+    labels = {"task": "attention", "model": "en-pt", "lane": "attention"}
+    with send(server, "/attention", [f"Cat {n}." for n in range(MAX_TASKS + 3)]):
+        until(lambda: server.sample("regard_queue_depth", **labels) == 3)
+        staying = send(server, "/attention", CAT)
+        until(lambda: server.sample("regard_queue_depth", **labels) == 4)
+    until(lambda: cancelled(server, "queued") == 3)
+    assert cancelled(server, "running") == MAX_TASKS
+    gate.may_advance.set()
+    with staying:
+        assert staying.recv(12) == b"HTTP/1.1 200"
+    assert server.sample("regard_queue_depth", **labels) == 0
+
+
+def test_translations_are_answered_while_attention_waits(server: SocketServer, gate: Gate) -> None:
+    gate.may_advance.clear()
+    with send(server, "/attention", CAT) as connection:
+        until(lambda: gate.begun)
+        for number in range(5):
+            assert server.translate(f"It is {number}.").status_code == 200
+        gate.may_advance.set()
+        assert connection.recv(12) == b"HTTP/1.1 200"
+
+
+def test_attention_is_answered_while_translations_run(real_server: Server) -> None:
+    """Of both many at once, all right."""
+    texts = [f"The {number} cats sat on the mat and looked." for number in range(12)]
+    expected = real_server.post("/attention", json=asking(texts[0])).json()
+    translating = [real_server.begin_translate(texts) for _ in range(6)]
+    asked = [
+        real_server.begin("POST", "/attention", json=asking(texts[0], kinds=["encoder", "cross"]))
+        for _ in range(6)
+    ]
+    for each in asked:
+        (found,) = each.result().json()["items"]
+        assert found["alignment"] == expected["items"][0]["alignment"]
+        assert found["attentions"][1] == expected["items"][0]["attentions"][0]
+    replies = {tuple(each.result().json()["translatedText"]) for each in translating}
+    assert len(replies) == 1
+
+
+def test_request_that_takes_too_long_is_told_so(serve_real: ServeApart, gate: Gate) -> None:
+    server = serve_real(request_timeout_seconds=1.0)
+    gate.may_advance.clear()
+    response = server.post("/attention", json=asking())
+    assert_error(response, DeadlineExceededError, "0 of 1 sentences were done")
+    assert cancelled(server, "running") == 1
+
+
+def test_attention_counts_among_the_admitted(serve_real: ServeApart, gate: Gate) -> None:
+    server = serve_real(max_pending_requests=2)
+    gate.may_advance.clear()
+    waiting = [server.begin("POST", "/attention", json=asking()) for _ in range(2)]
+    until(lambda: sum(gate.begun) == 2 or server.core.admission.requests == 2)
+    server.until_admitted(2)
+    assert_error(server.post("/attention", json=asking()), OverloadedError)
+    gate.may_advance.set()
+    assert [each.result().status_code for each in waiting] == [200, 200]

@@ -1,0 +1,227 @@
+"""What the routes of attention refuse, in which words, and that nothing is computed for it."""
+
+from typing import Any
+
+import pytest
+
+from service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    RequestTooLargeError,
+    ServiceError,
+    UnavailableError,
+    UnsupportedLanguageError,
+)
+from tests.api.conftest import Serve, ServeApart
+from tests.api.servers import AnyServer, Server, assert_error
+from tests.api.test_attention import CAT, asking
+from tests.workers import Script
+
+pytestmark = pytest.mark.checkpoint
+
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"text": ""}, "missing text parameter"),
+    ({"text": []}, "missing text parameter"),
+    ({"text": " \n"}, "text has nothing to read"),
+    ({"text": ["Yes.", " "]}, "text[1] has nothing to read"),
+    ({"text": " \n", "split": True}, "text has nothing to read"),
+    ({"text": [" ", ""], "split": True}, "text has nothing to read"),
+    ({"text": None}, "missing text parameter"),
+    ({"text": 7}, "text parameter: Input should be a valid string (it is int)"),
+    ({"target_text": " "}, "target_text has nothing to read"),
+    ({"text": ["a", "b"], "target_text": ["a"]}, "target_text is a list of 1 and text is a list"),
+    ({"text": ["a"], "target_text": "a"}, "target_text is one text and text is a list of 1"),
+    ({"text": ["a", "b"], "target_text": [None, ""]}, "target_text[1] has nothing to read"),
+    ({"target_text": "a", "split": True}, "target_text cannot be split"),
+    ({"source": None}, "missing source parameter"),
+    ({"target": ""}, "missing target parameter"),
+    ({"target": "en"}, "nothing is translated from en to en"),
+    ({"model": "pt-en"}, "source en is not that of pt-en, pt; leave source or model out"),
+    ({"model": "en-pt", "target": "en"}, "target en is not that of en-pt, pt"),
+    ({"kinds": ["decoder"]}, "decoder has an SSRU in place of self-attention: ask for encoder"),
+    ({"kinds": []}, "kinds parameter is an empty list"),
+    ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice"),
+    ({"kinds": ["self"]}, "self kinds[0] is not supported; use encoder, decoder or cross"),
+    ({"layers": [2]}, "layer 2 is not there: the decoder has layers 0 to 1, or -2 to -1"),
+    (
+        {"layers": [-7], "kinds": ["encoder"]},
+        "layer -7 is not there: the encoder has layers 0",
+    ),
+    ({"layers": [1, -1]}, "layers 1, -1 name one twice"),
+    ({"layers": ["0"]}, 'layers parameter must be "all" or a list of numbers'),
+    ({"layers": [True]}, 'layers parameter must be "all" or a list of numbers'),
+    ({"heads": [8]}, "head 8 is not there: a layer has heads 0 to 7, or -8 to -1 from the end"),
+    ({"heads": []}, "heads parameter is an empty list"),
+    ({"reduce": "rollout", "kinds": ["cross"]}, "leave cross out of kinds"),
+    ({"reduce": "rollout", "norm": "value_norms"}, "rollout is of weights, not of value_norms"),
+    ({"reduce": "rollout", "heads": [0]}, "rollout is over all heads, not [0]"),
+    ({"format": "bertviz", "reduce": "mean_heads"}, "bertviz shows every head, not mean_heads"),
+    ({"format": "bertviz", "top_k": 2}, "bertviz needs whole rows, not top_k 2"),
+    ({"format": "bertviz", "kinds": ["encoder", "cross"]}, "not 6 of encoder, 2 of cross"),
+    ({"format": "xml"}, "xml format is not supported; use json, npz, safetensors or bertviz"),
+    ({"task": "embed"}, "embed task is not supported; use translate"),
+    ({"top_k": 0}, "top_k parameter must be >= 1, not 0"),
+    ({"decimals": 10}, "decimals parameter must be <= 9, not 10"),
+    ({"alignment_layer": 2}, "layer 2 is not there"),
+    ({"alignment_head": "max"}, 'alignment_head parameter must be a number or "mean"'),
+    ({"alignment_head": 8}, "head 8 is not there"),
+    ({"alignment_shift": 2}, "2 alignment_shift is not supported; use 0 or 1"),
+    ({"layer": 1}, "there is no layer parameter; /docs lists all"),
+]
+
+
+def assert_refused(
+    server: AnyServer,
+    path: str,
+    body: dict[str, Any],
+    kind: type[ServiceError],
+    *words: str,
+) -> None:
+    """Without any call of a model."""
+    phases = [("attention", "attention"), ("translate", "encode"), ("translate", "decode")]
+
+    def calls() -> list[float]:
+        name, model = "regard_batches_total", "en-pt"
+        return [server.sample(name, task=t, model=model, phase=p) for t, p in phases]
+
+    before = calls()
+    assert_error(server.post(path, json=body), kind, *words)
+    assert calls() == before
+
+
+@pytest.mark.parametrize(("fields", "words"), INVALID)
+def test_request_is_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
+    assert_refused(real_server, "/attention", asking(**fields), InvalidRequestError, words)
+
+
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+def test_model_and_languages_have_to_be_served(real_server: Server, path: str) -> None:
+    body = asking() if path == "/attention" else asking(query=0)
+    unknown = {**body, "model": "en-xx"}
+    assert_refused(
+        real_server, path, unknown, NotFoundError, "no model en-xx; there are en-pt, pt-en"
+    )
+    for field in ("source", "target"):
+        wrong = {**body, field: "zz"}
+        assert_refused(real_server, path, wrong, UnsupportedLanguageError, "zz", "en, pt")
+
+
+STEPS: list[tuple[dict[str, Any], str]] = [
+    ({}, "missing query parameter"),
+    ({"query": "0"}, "query parameter is not a number"),
+    ({"query": True}, "query parameter is not a number"),
+    ({"query": 0, "layer": 2}, "layer 2 is not there: the decoder has layers 0 to 1"),
+    ({"query": 0, "head": -9}, "head -9 is not there: a layer has heads 0 to 7"),
+    ({"query": 0, "kind": "decoder"}, "this model's decoder has an SSRU"),
+    ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
+    ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
+    ({"query": 0, "text": ""}, "missing text parameter"),
+    ({"query": 0, "text": " "}, "text has nothing to read"),
+    ({"query": 0, "target_text": ""}, "target_text has nothing to read"),
+    ({"query": 0, "include": ["vectors", "vectors"]}, "include parameter has vectors twice"),
+    ({"query": 0, "include": ["all"]}, "all include[0] is not supported; use vectors, output"),
+    ({"query": 0, "layers": [0]}, "there is no layers parameter"),
+    ({"query": 0, "target": "en"}, "nothing is translated from en to en"),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), STEPS)
+def test_steps_are_refused(real_server: Server, fields: dict[str, Any], words: str) -> None:
+    """Before the text is translated, for what needs no translation to be known."""
+    assert_refused(real_server, "/attention/steps", asking(**fields), InvalidRequestError, words)
+
+
+@pytest.mark.parametrize("query", [99, -99])
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+def test_steps_of_no_token_are_refused(real_server: Server, query: int, kind: str) -> None:
+    response = real_server.post("/attention/steps", json=asking(query=query, kind=kind))
+    assert_error(response, InvalidRequestError, f"token {query} is not there: the", "has tokens 0")
+
+
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+@pytest.mark.parametrize(("field", "limit"), [("text", 128), ("target_text", 320)])
+def test_text_too_long_for_one_sequence_is_refused(
+    real_server: Server, path: str, field: str, limit: int
+) -> None:
+    body = asking() if path == "/attention" else asking(query=0)
+    words = f"{field} has 501 tokens, and one sequence has {limit} at most"
+    long = {**body, field: "cat " * 500 if field == "text" else "gato " * 500}
+    assert_refused(real_server, path, long, RequestTooLargeError, words, "MAX_SOURCE_TOKENS")
+
+
+def test_more_values_than_allowed_are_refused_before_any_is_computed(
+    serve_real: ServeApart,
+) -> None:
+    """Counted on the source alone where that is enough; else when the translation is there."""
+    server = serve_real(max_attention_values=300, max_inputs=8)
+    size = 8  # tokens of CAT
+    whole = {"kinds": ["encoder"], "layers": "all", "reduce": "none"}
+    cases: list[tuple[dict[str, Any], int, int]] = [
+        (whole, 48 * size * size, 300),
+        ({**whole, "layers": [0]}, 8 * size * size, 300),
+        ({**whole, "text": [CAT] * 5, "reduce": "mean_layers_heads"}, 5 * size * size, 300),
+        ({**whole, "top_k": 1}, 48 * size, 300),
+        ({**whole, "text": [CAT] * 5, "layers": [0], "top_k": 1}, 40 * size, 300),
+    ]
+    for fields, count, limit in cases:
+        words = f"{count} attention values exceed the limit of {limit}:"
+        assert_refused(server, "/attention", asking(**fields), RequestTooLargeError, words)
+    given = {"target_text": "O gato sentou-se no tapete.", "layers": "all", "reduce": "none"}
+    words = f"{16 * size * 10} attention values exceed the limit of 300"
+    assert_refused(server, "/attention", asking(**given), RequestTooLargeError, words)
+    assert server.post("/attention", json=asking()).status_code == 200
+
+
+def test_values_computed_for_the_largest_are_limited_too(serve_real: ServeApart) -> None:
+    server = serve_real(max_attention_values=300)
+    body = asking([CAT] * 4, kinds=["encoder"], layers=[0], reduce="none", heads=[0], top_k=1)
+    assert server.post("/attention", json=body).status_code == 200
+    text = "The cat sat on the mat and the dog sat on the cat."
+    many = asking([text] * 4, kinds=["encoder"], layers=[0, 1, 2, 3], reduce="none", top_k=1)
+    many |= {"heads": [0]}
+    assert_refused(server, "/attention", many, RequestTooLargeError, "exceed the limit of 2400")
+
+
+def test_long_lists_do_not_come_back_in_messages(real_server: Server) -> None:
+    body = asking(layers=list(range(50_000)))
+    response = real_server.post("/attention", json=body)
+    assert_error(response, InvalidRequestError, "layer 2, 3, 4", "more is not there")
+    assert len(response.content) < 1000
+
+
+def test_too_many_texts_are_refused(serve_real: ServeApart) -> None:
+    server = serve_real(max_inputs=2)
+    words = "request (3) exceeds text limit (2)"
+    assert_refused(server, "/attention", asking(["a"] * 3), RequestTooLargeError, words)
+
+
+@pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{", "Invalid JSON format"),
+        (b"[]", "must be an object"),
+        (b'{"text": "\\ud800"}', "surrogate"),
+        (b'{"text": ' + b"[" * 5000, "depth limit"),
+    ],
+)
+def test_broken_json_is_refused(real_server: Server, path: str, content: bytes, words: str) -> None:
+    response = real_server.post(path, content=content, headers={"content-type": "application/json"})
+    assert_error(response, InvalidRequestError, words)
+
+
+def test_nothing_is_shown_while_the_models_load(serve: Serve, script: Script) -> None:
+    script.may_load.clear()
+    server = serve(is_ready=False)
+    for path, body in (("/attention", asking()), ("/attention/steps", asking(query=0))):
+        assert_error(server.post(path, json=body), UnavailableError, "the models are loading")
+
+
+def test_language_that_nothing_is_translated_to_has_no_source(
+    serve: Serve, real_server: Server
+) -> None:
+    """With `auto` there was no language to choose, which was taken for a fault of the server."""
+    folder = real_server.catalog.models["en-pt"].files.weights.parent
+    server = serve(models=(str(folder),))
+    response = server.post("/attention", json=asking(source="auto", target="en"))
+    assert_error(response, UnsupportedLanguageError, "nothing is translated to en")

@@ -1,0 +1,105 @@
+"""POST /attention/steps with the built-in models: whoever computes it again gets the same."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.servers import Server
+from tests.api.test_attention import CAT, asking, data, item
+
+pytestmark = pytest.mark.checkpoint
+
+
+def steps(server: Server, **fields: Any) -> dict[str, Any]:
+    response = server.post("/attention/steps", json=asking(**fields))
+    assert response.status_code == 200, response.text
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def column(body: dict[str, Any], name: str) -> Any:
+    return np.array([row[name] for row in body["rows"]])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+@pytest.mark.parametrize(("layer", "head", "query"), [(0, 0, 0), (-1, 5, 3), (1, -1, -1)])
+def test_numbers_follow_from_the_vectors(
+    real_server: Server, kind: str, layer: int, head: int, query: int
+) -> None:
+    """In float64, from q, k and v to z, and on to the output."""
+    include = ["vectors", "output", "output_weight"]
+    place = {"kind": kind, "layer": layer, "head": head, "query": query}
+    body = steps(real_server, **place, include=include)
+    q, k, v = (np.array(body["vectors"][name]) for name in "qkv")
+    assert body["head_dim"] == len(q) == 32
+    assert body["scale"] == pytest.approx(32**-0.5)
+    scores = k @ q
+    scaled = scores / np.sqrt(32)
+    weights = np.exp(scaled - scaled.max())
+    weights /= weights.sum()
+    weighted = weights[:, None] * v
+    np.testing.assert_allclose(column(body, "score"), scores, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(column(body, "scaled"), scaled, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(column(body, "weight"), weights, atol=1e-5)
+    np.testing.assert_allclose(column(body, "value"), weighted[:, :8], atol=1e-5)
+    norms = np.linalg.norm(weighted, axis=-1)
+    np.testing.assert_allclose(column(body, "value_norm"), norms, atol=1e-5)
+    np.testing.assert_allclose(body["z"], weighted.sum(0), atol=1e-5)
+    output = {name: np.array(values) for name, values in body["output"].items()}
+    own = slice(32 * body["head"], 32 * body["head"] + 32)
+    np.testing.assert_allclose(output["concatenated"][own], body["z"], atol=1e-6)
+    result = output["weight"] @ output["concatenated"] + output["bias"]
+    np.testing.assert_allclose(output["result"], result, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+def test_weights_are_those_of_attention(real_server: Server, kind: str) -> None:
+    whole = item(real_server, kinds=[kind], layers="all", reduce="none")
+    for layer, head, query in ((0, 3, 2), (-1, -1, -1)):
+        body = steps(real_server, kind=kind, layer=layer, head=head, query=query)
+        row = data(whole, kind)[layer, head, query]
+        np.testing.assert_allclose(column(body, "weight"), row, atol=1e-5)
+        shape = data(whole, kind).shape
+        assert body["layer"] == layer % shape[0]
+        assert body["head"] == head % 8
+        assert body["query"]["index"] == query % shape[2]
+        for side in ("source", "target"):
+            assert body[side] == whole[side]
+
+
+def test_tokens_are_named(real_server: Server) -> None:
+    body = steps(real_server, query=1)
+    source, target = body["source"], body["target"]
+    assert (body["model"], body["kind"], body["layer"], body["head"]) == ("en-pt", "cross", 1, 0)
+    assert body["query"] == {
+        "index": 1,
+        "token": target["tokens"][0],
+        "predicted": target["tokens"][1],
+    }
+    assert [row["token"] for row in body["rows"]] == source["tokens"]
+    assert [row["key"] for row in body["rows"]] == list(range(len(source["tokens"])))
+    assert "vectors" not in body
+    assert "output" not in body
+    first = steps(real_server, query=0)["query"]
+    assert first == {"index": 0, "token": "", "predicted": target["tokens"][0]}
+    encoder = steps(real_server, query=-1, kind="encoder")["query"]
+    assert encoder == {"index": len(source["tokens"]) - 1, "token": "</s>", "predicted": None}
+
+
+def test_only_what_is_asked_for_is_included(real_server: Server) -> None:
+    assert steps(real_server, query=0, include=["vectors"])["vectors"].keys() == {"q", "k", "v"}
+    parts = {"concatenated", "bias", "result"}
+    assert steps(real_server, query=0, include=["output"])["output"].keys() == parts
+    both = steps(real_server, query=0, include=["output", "output_weight"])["output"]
+    alone = steps(real_server, query=0, include=["output_weight"])["output"]
+    assert both == alone
+    assert both.keys() == {*parts, "weight"}
+
+
+def test_given_translation_and_model_are_taken(real_server: Server) -> None:
+    fields = {"source": None, "target": None, "model": "pt-en", "text": "O gato."}
+    body = steps(real_server, **fields, target_text="A cat.", query=-1)
+    assert (body["model"], body["target"]["text"]) == ("pt-en", "A cat.")
+    assert body["query"]["predicted"] == "</s>"
+    assert steps(real_server, query=0, text=CAT)["source"]["text"] == CAT

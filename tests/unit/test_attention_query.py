@@ -1,0 +1,152 @@
+"""What a request means for a model, and which attention aligns."""
+
+from typing import Any
+
+import pytest
+
+from model.config import DecoderKind
+from model.inspection import AttentionKind, AttentionQuery, Reduction, resolve_query
+from service.attention_query import (
+    COMPUTED_PER_SHOWN,
+    Aligner,
+    aligner_of,
+    attention_query,
+    check_size,
+    start_token,
+    steps_query,
+)
+from service.attention_schemas import AttentionRequest, StepsRequest
+from service.errors import InvalidRequestError, RequestTooLargeError
+from tests.tiny import tiny_config
+
+UNTRAINED = tiny_config()
+TRAINED = tiny_config(alignment_layer=1, alignment_head=0)
+
+
+def request(**fields: Any) -> AttentionRequest:
+    return AttentionRequest(text="x", model="en-pt", **fields)
+
+
+def cross(aligner: Aligner) -> tuple[int, ...]:
+    return aligner.query.layers[AttentionKind.CROSS]
+
+
+def told(aligner: Aligner) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Layers, heads, shift."""
+    return cross(aligner), aligner.query.heads, aligner.shift
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ((1,), (0,), 0)),
+        ({"layer": 1}, ((1,), (0,), 0)),
+        ({"layer": -1}, ((1,), (0,), 0)),
+        ({"layer": 0}, ((0,), (0,), 1)),
+        ({"layer": -2}, ((0,), (0,), 1)),
+        ({"head": 1}, ((1,), (1,), 0)),
+        ({"head": "mean"}, ((1,), (0, 1), 0)),
+        ({"shift": 1}, ((1,), (0,), 1)),
+        ({"layer": 0, "head": -1, "shift": 0}, ((0,), (1,), 0)),
+    ],
+)
+def test_model_trained_to_align_does_so_by_its_own_head(
+    given: dict[str, Any], expected: object
+) -> None:
+    """Another of its layers attends for what is put in."""
+    assert told(aligner_of(TRAINED, **given)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ((0,), (0, 1), 1)),
+        ({"layer": -1}, ((1,), (0, 1), 1)),
+        ({"head": 0}, ((0,), (0,), 1)),
+        ({"shift": 0}, ((0,), (0, 1), 0)),
+    ],
+)
+def test_model_that_was_not_is_aligned_by_its_first_layer(
+    given: dict[str, Any], expected: object
+) -> None:
+    aligner = aligner_of(UNTRAINED, **given)
+    assert told(aligner) == expected
+    assert aligner.query.reduce is Reduction.MEAN_HEADS
+    assert aligner.query.shape(AttentionKind.CROSS, 5, 7) == (1, 1, 7, 5)
+
+
+@pytest.mark.parametrize("given", [{"layer": 2}, {"layer": -3}, {"head": 2}])
+def test_layer_or_head_that_is_not_there_cannot_align(given: dict[str, int]) -> None:
+    with pytest.raises(InvalidRequestError, match="is not there"):
+        aligner_of(TRAINED, **given)
+
+
+def test_default_is_the_last_layer_of_cross_attention() -> None:
+    query = attention_query(UNTRAINED, request())
+    assert query == AttentionQuery({AttentionKind.CROSS: (1,)}, (0, 1), Reduction.MEAN_HEADS)
+
+
+def test_layers_are_looked_up_for_each_kind() -> None:
+    config = tiny_config(encoder_layers=5)
+    query = attention_query(config, request(kinds=["cross", "encoder"], layers=[-1, 0], heads=[-1]))
+    assert query.layers == {AttentionKind.CROSS: (1, 0), AttentionKind.ENCODER: (4, 0)}
+    assert query.heads == (1,)
+    everything = attention_query(config, request(kinds=["encoder"], layers="all"))
+    assert everything.layers == {AttentionKind.ENCODER: (0, 1, 2, 3, 4)}
+
+
+def test_fault_of_the_model_package_becomes_the_clients() -> None:
+    config = tiny_config(decoder=DecoderKind.SSRU)
+    with pytest.raises(InvalidRequestError, match="^Invalid request: this model's decoder has an"):
+        attention_query(config, request(kinds=["decoder"]))
+
+
+def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
+    config = tiny_config(encoder_layers=5)
+    with pytest.raises(InvalidRequestError, match="5 of encoder, 2 of cross"):
+        attention_query(config, request(kinds=["encoder", "cross"], format="bertviz"))
+    attention_query(config, request(kinds=["encoder", "cross"], layers=[0], format="bertviz"))
+
+
+def test_steps_are_counted_from_the_front() -> None:
+    fields = {"text": "x", "model": "m", "layer": -1, "head": -2, "query": -3}
+    wanted = StepsRequest.model_validate(fields)
+    query = steps_query(UNTRAINED, wanted, 9, 7)
+    assert (query.kind, query.layer, query.head, query.query) == (AttentionKind.CROSS, 1, 0, 4)
+    with pytest.raises(InvalidRequestError, match="token -3 is not there"):
+        steps_query(UNTRAINED, wanted, 9, 2)
+
+
+SOME = resolve_query(UNTRAINED, [AttentionKind.ENCODER, AttentionKind.CROSS], [0])
+"""Two heads of one layer: 2 S² + 2 S T values."""
+
+
+@pytest.mark.parametrize(
+    ("top_k", "shown"), [(None, 2 * (25 + 35)), (9, 2 * (25 + 35)), (2, 2 * 2 * (5 + 7))]
+)
+def test_values_are_counted_as_they_will_be_shown(top_k: int | None, shown: int) -> None:
+    lengths = [(5, 7)] * 3
+    check_size(SOME, lengths, top_k, 3 * shown)
+    with pytest.raises(RequestTooLargeError, match=f"{3 * shown} .* limit of {3 * shown - 1}:"):
+        check_size(SOME, lengths, top_k, 3 * shown - 1)
+
+
+def test_values_that_are_computed_to_be_cut_are_limited_too() -> None:
+    """One a row is shown, but whole rows are computed."""
+    size = 8 * COMPUTED_PER_SHOWN
+    query = resolve_query(UNTRAINED, [AttentionKind.ENCODER], [0], [0])
+    limit = size * size // COMPUTED_PER_SHOWN
+    check_size(query, [(size, 1)], 1, limit)
+    words = f"^Invalid request: {size * size} .* limit of {size * size - COMPUTED_PER_SHOWN}:"
+    with pytest.raises(RequestTooLargeError, match=words):
+        check_size(query, [(size, 1)], 1, limit - 1)
+
+
+def test_decoder_starts_from_zeros_or_from_a_token() -> None:
+    class Spelling:
+        def pieces(self, ids: list[int]) -> list[str]:
+            return [f"<{i}>" for i in ids]
+
+    spelling: Any = Spelling()
+    assert start_token(UNTRAINED, spelling) == ""
+    assert start_token(tiny_config(start_id=5), spelling) == "<5>"

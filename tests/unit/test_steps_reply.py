@@ -1,0 +1,108 @@
+"""The reply of /attention/steps, from made-up numbers."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from model.checkpoints.load import ModelFiles
+from model.inspection import AttentionKind, StepsQuery
+from model.steps import attention_steps
+from model.tokenization import Tokenizer
+from service.attention_formats import json_chunks
+from service.attention_schemas import Include, StepsResponse
+from service.inspector import SteppedThrough
+from service.pairs import Pair
+from service.steps_reply import SHOWN_VALUES, shortest, steps_body
+from tests.attention import sides
+
+HEADS, SIZE = 2, 16
+
+
+@pytest.fixture(scope="module")
+def pair(built_in: ModelFiles) -> Pair:
+    return Pair(*sides(Tokenizer(built_in.source_vocab)))
+
+
+def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
+    """With a start token, and as many keys as there are."""
+    generator = np.random.default_rng(1)
+    target = kind is AttentionKind.DECODER
+    num_keys = query + 1 if target else len(pair.source.ids)
+
+    def noise(*shape: int) -> Any:
+        return generator.standard_normal(shape, dtype=np.float32)
+
+    width = HEADS * SIZE
+    steps = attention_steps(
+        noise(HEADS, SIZE),
+        noise(HEADS, num_keys, SIZE),
+        noise(HEADS, num_keys, SIZE),
+        1,
+        noise(width, width),
+        noise(width),
+    )
+    return SteppedThrough("en-pt", StepsQuery(kind, 0, 1, query), pair, "<s>", steps)
+
+
+def reply(stepped: SteppedThrough, *include: Include) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(b"".join(json_chunks(steps_body(stepped, include))))
+    StepsResponse.model_validate(body)
+    return body
+
+
+def test_numbers_are_those_of_the_steps(pair: Pair) -> None:
+    stepped = found(pair, AttentionKind.CROSS, 2)
+    body = reply(stepped, "vectors", "output", "output_weight")
+    steps = stepped.steps
+    assert (body["model"], body["head_dim"], body["scale"]) == ("en-pt", SIZE, 0.25)
+    for name, values in (("score", steps.scores), ("scaled", steps.scaled)):
+        written = np.array([row[name] for row in body["rows"]], np.float32)
+        np.testing.assert_array_equal(written, values)
+    for row, weight, weighted in zip(body["rows"], steps.weights, steps.weighted, strict=True):
+        assert np.float32(row["weight"]) == weight
+        assert row["value_norm"] == pytest.approx(np.linalg.norm(weighted), rel=1e-6)
+        np.testing.assert_array_equal(np.array(row["value"], np.float32), weighted[:SHOWN_VALUES])
+    vectors = {"q": steps.query, "k": steps.key, "v": steps.value}
+    output = {
+        "concatenated": steps.concatenated,
+        "bias": steps.output_bias,
+        "result": steps.result,
+        "weight": steps.output_weight,
+    }
+    for part, expected in ((body["vectors"], vectors), (body["output"], output)):
+        assert part.keys() == expected.keys()
+        for name, values in expected.items():
+            np.testing.assert_array_equal(np.array(part[name], np.float32), values)
+
+
+def test_tokens_depend_on_the_kind(pair: Pair) -> None:
+    source, target = pair.source.pieces, pair.target.pieces
+    inputs = ["<s>", *target[:-1]]
+    encoder = reply(found(pair, AttentionKind.ENCODER, 1))
+    assert encoder["query"] == {"index": 1, "token": source[1], "predicted": None}
+    assert [row["token"] for row in encoder["rows"]] == source
+    cross = reply(found(pair, AttentionKind.CROSS, 2))
+    assert cross["query"] == {"index": 2, "token": inputs[2], "predicted": target[2]}
+    assert [row["token"] for row in cross["rows"]] == source
+    decoder = reply(found(pair, AttentionKind.DECODER, 2))
+    assert decoder["query"] == {"index": 2, "token": inputs[2], "predicted": target[2]}
+    assert [row["token"] for row in decoder["rows"]] == inputs[:3]
+    assert decoder["target"]["input_tokens"] == inputs
+    assert "input_tokens" not in decoder["source"]
+
+
+def test_only_what_is_asked_for_is_there(pair: Pair) -> None:
+    stepped = found(pair, AttentionKind.CROSS, 0)
+    assert {"vectors", "output"}.isdisjoint(reply(stepped))
+    assert "output" not in reply(stepped, "vectors")
+    assert "weight" not in reply(stepped, "output")["output"]
+
+
+@pytest.mark.parametrize("value", [0.1, 1e-30, 3.4e38, -2.5, 1 / 3, 0.0])
+def test_number_is_the_shortest_that_is_that_float(value: float) -> None:
+    single = np.float32(value)
+    assert np.float32(shortest(single)) == single
+    assert len(repr(shortest(single))) <= len(repr(float(single)))
+    assert shortest(np.float32(0.1)) == 0.1
