@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -36,9 +37,6 @@ from service.schemas import ErrorBody
 from service.steps_reply import steps_body
 
 router = APIRouter(tags=["attention"])
-
-INLINE_VALUES = 4096
-"""Replies with more values are written in chunks, between which other requests are served."""
 
 
 def body_of(model: type[AttentionRequest | StepsRequest]) -> dict[str, Any]:
@@ -82,16 +80,22 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
 async def written(inspection: Inspection, chosen: Format, decimals: int | None) -> Response:
     """The reply in the format that was chosen."""
     items = inspection.items
-    media_type = MEDIA_TYPES[chosen]
     body = json_body(inspection.model, items, decimals)
-    size = body["usage"]["attention_values"]
     if chosen in ("npz", "safetensors"):
         write = npz_bytes if chosen == "npz" else safetensors_bytes
-        return Response(await run_sized(size, write, body, items), media_type=media_type)
-    chunks = json_chunks(bertviz_body(items) if chosen == "bertviz" else body)
-    if size <= INLINE_VALUES:
-        return Response(b"".join(chunks), media_type=media_type)
-    return StreamingResponse(one_by_one(chunks), media_type=media_type)
+        size = body["usage"]["attention_values"]
+        content = await run_sized(size, write, body, items)
+        return Response(content, media_type=MEDIA_TYPES[chosen])
+    return json_response(bertviz_body(items) if chosen == "bertviz" else body)
+
+
+def json_response(body: dict[str, Any]) -> Response:
+    """JSON of a body with arrays in it; between its chunks other requests are served."""
+    chunks = json_chunks(body)
+    first, second = next(chunks), next(chunks, None)
+    if second is None:
+        return Response(first, media_type=JSON)
+    return StreamingResponse(one_by_one(chain([first, second], chunks)), media_type=JSON)
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -117,5 +121,4 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
         context.outcome = "cancelled"
         return Response(status_code=CLIENT_GONE)
     with context.stage("serialize"):
-        chunks = json_chunks(steps_body(found, wanted.include))
-        return Response(b"".join(chunks), media_type=JSON)
+        return json_response(steps_body(found, wanted.include))
