@@ -198,7 +198,7 @@ class Inspector:
             UnavailableError: It is not loaded.
         """
         model = await self._model(question, texts)
-        context.model, context.num_inputs = model.name, len(texts)
+        context.model = model.name
         return await self._loaded(model)
 
     async def _loaded(self, model: ServedModel) -> Wanted:

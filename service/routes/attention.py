@@ -66,6 +66,7 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
     with context.stage("validate"):
         wanted = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
+        context.num_inputs = len(texts)
         check_number(texts, services.settings)
     chosen = choose_format(wanted.format, request.headers.get("accept", ""))
     try:
@@ -115,6 +116,7 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
     """The attention of one token in one head, computed step by step."""
     with context.stage("validate"):
         wanted = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
+        context.num_inputs = 1
     try:
         found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
     except ClientDisconnectedError:
