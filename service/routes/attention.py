@@ -26,10 +26,9 @@ from service.attention_schemas import (
     StepsResponse,
 )
 from service.dependencies import ContextDep, ServicesDep
-from service.disconnect import ClientDisconnectedError, unless_disconnected
+from service.disconnect import unless_disconnected
 from service.inference import run_sized
 from service.inspector import Inspection
-from service.middleware import CLIENT_GONE
 from service.parameters import JSON, read_parameters
 from service.replies import ERRORS
 from service.routes.translate import check_number
@@ -69,11 +68,7 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
         context.num_inputs = len(texts)
         check_number(texts, services.settings)
     chosen = choose_format(wanted.format, request.headers.get("accept", ""))
-    try:
-        inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+    inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
     with context.stage("serialize"):
         return await written(inspection, chosen, wanted.decimals)
 
@@ -117,10 +112,6 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
     with context.stage("validate"):
         wanted = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
         context.num_inputs = 1
-    try:
-        found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+    found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
     with context.stage("serialize"):
         return json_response(steps_body(found, wanted.include))

@@ -17,10 +17,9 @@ from service.dependencies import (
     get_services,
 )
 from service.detection import Detection
-from service.disconnect import ClientDisconnectedError, unless_disconnected
+from service.disconnect import unless_disconnected
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.inference import TranslatedText, TranslationRequest, run_sized
-from service.middleware import CLIENT_GONE
 from service.parameters import FORM, JSON, read_parameters
 from service.replies import ERRORS, JSONReply
 from service.schemas import (
@@ -53,16 +52,12 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts(body.q, services.settings, context)
         wanted = resolve(body, texts, services)
-    try:
-        if body.return_alignment:
-            work = aligned(services, wanted, context)
-            results, alignments = await unless_disconnected(request, work)
-        else:
-            translation = services.translator.translate(wanted, context)
-            results, alignments = await unless_disconnected(request, translation), []
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+    if body.return_alignment:
+        work = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work)
+    else:
+        translation = services.translator.translate(wanted, context)
+        results, alignments = await unless_disconnected(request, translation), []
     start = time.perf_counter()
     response = JSONReply(translate_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
