@@ -101,7 +101,7 @@ class Worker:
         self.load = load
         self.engines: dict[str, Engine] = {}
         self.inspections: dict[str, InspectionQueue] = {}
-        self.attention_share = 0.5
+        self.attention_share = 0.0  # until it is told
         self.credit = 0.0  # seconds that attention may take
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
