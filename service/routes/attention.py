@@ -29,9 +29,8 @@ from service.dependencies import ContextDep, ServicesDep
 from service.disconnect import unless_disconnected
 from service.inference import run_sized
 from service.inspector import Inspection
-from service.parameters import JSON, read_parameters
+from service.parameters import JSON, check_number, read_parameters
 from service.replies import ERRORS
-from service.routes.translate import check_number
 from service.schemas import ErrorBody
 from service.steps_reply import steps_body
 
@@ -66,7 +65,7 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
         wanted = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
         context.num_inputs = len(texts)
-        check_number(texts, services.settings)
+        check_number(texts, services.settings.max_inputs)
     chosen = choose_format(wanted.format, request.headers.get("accept", ""))
     inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
     with context.stage("serialize"):

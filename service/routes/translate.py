@@ -18,9 +18,9 @@ from service.dependencies import (
 )
 from service.detection import Detection
 from service.disconnect import unless_disconnected
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import InvalidRequestError
 from service.inference import TranslatedText, TranslationRequest, run_sized
-from service.parameters import FORM, JSON, read_parameters
+from service.parameters import FORM, JSON, check_number, read_parameters
 from service.replies import ERRORS, JSONReply
 from service.schemas import (
     DetectedLanguage,
@@ -98,21 +98,8 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
     context.num_inputs = len(texts)
     if not q:
         raise InvalidRequestError("Invalid request: missing q parameter")
-    check_number(texts, settings)
+    check_number(texts, settings.max_inputs)
     return texts
-
-
-def check_number(texts: list[str], settings: Settings) -> None:
-    """Refuses too many texts.
-
-    Raises:
-        RequestTooLargeError: There are.
-    """
-    if len(texts) > settings.max_inputs:
-        raise RequestTooLargeError(
-            f"Invalid request: request ({len(texts)}) exceeds text limit ({settings.max_inputs}). "
-            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
-        )
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
