@@ -1,7 +1,7 @@
 """Attention beside translation: in a worker, the tasks of one engine's model, slice by slice.
 
 Translations that run get most of the time: a slice is computed when enough of it has gone to them
-since the last one. A slice takes one to three milliseconds, so that they hardly notice.
+since the last one. A slice takes one to five milliseconds (docs/architecture.md).
 """
 
 from collections import deque

@@ -213,7 +213,7 @@ class Worker:
         self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def _inspect(self) -> None:
-        """Computes slices of attention: one of each model, or for its share beside translations."""
+        """Computes slices of attention: one of each model, or its share beside translations."""
         if not self.is_translating:
             self.credit = 0.0
             for name in self._inspected_models():
