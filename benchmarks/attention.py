@@ -10,6 +10,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,12 +106,12 @@ def in_batches(pairs: Pairs) -> Iterator[Pairs]:
 
 def answers(
     model: EncoderDecoder, pairs: Pairs, queries: tuple[AttentionQuery | StepsQuery, ...]
-) -> list[list]:  # type: ignore[type-arg]
-    """What one pass gives."""
-    whole = AttentionPass(model, [AttentionJob(*pair, queries) for pair in pairs])
-    while whole.advance():
+) -> list[list[Any]]:
+    """What one pass gives: for each pair, AttentionMaps or AttentionSteps for each query."""
+    attention_pass = AttentionPass(model, [AttentionJob(*pair, queries) for pair in pairs])
+    while attention_pass.advance():
         pass
-    return whole.results()
+    return attention_pass.results()
 
 
 def plain_rollout(weights: Array) -> Array:
@@ -125,7 +126,7 @@ def plain_rollout(weights: Array) -> Array:
 def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) -> Array:
     """Of the last layer's first head, for the token in the middle of the target."""
     query = StepsQuery(AttentionKind.CROSS, model.config.decoder_layers - 1, 0, len(pair[1]) // 2)
-    (((steps),),) = answers(model, [pair], (query,))
+    ((steps,),) = answers(model, [pair], (query,))
     assert isinstance(steps, AttentionSteps)
     q, k, v = (x.astype(np.float64) for x in (steps.query, steps.key, steps.value))
     scores = k @ q / np.sqrt(len(q))

@@ -22,7 +22,7 @@ Files, each importing only from those above it:
     transformer    Encoder, Decoder, EncoderDecoder
     shortlist      which target ids a source sentence may lead to
     output         hidden states -> logits, over all ids or those of the shortlists
-    inspection     which attention is asked for, resolved and counted (no torch)
+    inspection     which attention is asked for, resolved (no torch)
     steps          one token's attention in one head, number by number (no torch)
     recording      what is kept of a pass for one job: maps of weights, or steps
     sequence       what goes into an engine and what comes out (no torch)

@@ -1,9 +1,9 @@
 """A pass over given translations that shows its attention, computed in slices.
 
 A slice is about half a layer of a batch: between two of them a worker goes on translating.
-Sentences of a batch lie side by side, without padding, and attend within themselves. So nothing
-is computed for nobody, what a sentence gets does not depend on the others, and in int8, whose
-products are exact, that holds to the bit.
+Sentences of a batch lie side by side, without padding, and attend within themselves: what a
+sentence gets does not depend on the others, and in int8, whose products are exact, that holds to
+the bit. Only the cells of an SSRU, which cost no products, are padded.
 
 Hidden states come from the fused kernel throughout. Weights are computed beside it, of the layers
 and heads that are asked for, from the same queries and keys.
@@ -18,11 +18,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.attention import MultiHeadAttention, attention, mask_bias
-from model.inspection import SLICE_TOKENS, AttentionJob, AttentionKind, check_job
+from model.inspection import AttentionJob, AttentionKind, check_job
 from model.layers import SSRU, DecoderLayer, EncoderLayer, Residual
 from model.recording import Place, Projected, Recorder, Result, Slices, new_recorders
 from model.transfer import upload
 from model.transformer import Embedding, EncoderDecoder
+
+SLICE_TOKENS = 128
+"""About how many tokens a slice works on, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)

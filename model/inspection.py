@@ -9,7 +9,6 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,6 @@ from model.errors import AttentionQueryError, EmptySourceError, UnknownTokenErro
 SHOWN_VALUES = 8
 SHOWN_CHARS = 20
 """How much of a caller's numbers a message repeats."""
-
-SLICE_TOKENS = 128
-"""About how many tokens a slice of a pass works on, if nothing else is said."""
 
 
 class AttentionKind(StrEnum):
@@ -142,19 +138,6 @@ class AttentionJob:
         return any(kind is not AttentionKind.ENCODER for kind in self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class ValueCount:
-    """How many attention values a query takes.
-
-    Attributes:
-        reply: In the answer.
-        peak: Held at once while it is computed, those of the answer included.
-    """
-
-    reply: int
-    peak: int
-
-
 def attention_layers(config: ModelConfig) -> dict[AttentionKind, int]:
     """The kinds of attention that a model has, and in how many layers; an SSRU is none."""
     layers = {
@@ -172,48 +155,6 @@ def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[
     rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
     columns = target_tokens if kind is AttentionKind.DECODER else source_tokens
     return rows, columns
-
-
-def count_values(
-    config: ModelConfig,
-    query: AttentionQuery | StepsQuery,
-    source_tokens: int,
-    target_tokens: int,
-    slice_tokens: int = SLICE_TOKENS,
-) -> ValueCount:
-    """What a query will take, known as soon as the lengths are.
-
-    Args:
-        config: The model's sizes.
-        query: What is asked.
-        source_tokens: EOS included.
-        target_tokens: EOS included.
-        slice_tokens: Of the pass that will compute it.
-    """
-    planes = {kind: plane(kind, source_tokens, target_tokens) for kind in query.kinds}
-    if isinstance(query, StepsQuery):
-        _, columns = planes[query.kind]
-        return ValueCount(columns, config.d_model * (2 * columns + 1 + config.d_model))
-    reply = sum(prod(query.shape(kind, source_tokens, target_tokens)) for kind in query.kinds)
-    making = (_in_the_making(config, query, *size, slice_tokens) for size in planes.values())
-    return ValueCount(reply, reply + max(making))
-
-
-def _in_the_making(
-    config: ModelConfig, query: AttentionQuery, rows: int, columns: int, slice_tokens: int
-) -> int:
-    """Values beside the answer, of one layer, at most.
-
-    For each head that goes in, some rows' scores, the same with the future masked, and their
-    softmax; the vectors whose norms are wanted; a layer's mean, and what rollout makes of it.
-    """
-    heads = len(query.heads)
-    making = 3 * heads * min(rows, slice_tokens) * columns
-    if query.norm is AttentionNorm.VALUE_NORMS:
-        making += heads * columns * config.d_model
-    if query.reduce is Reduction.ROLLOUT:
-        making += 4 * rows * columns
-    return making
 
 
 def resolve_query(

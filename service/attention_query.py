@@ -77,13 +77,12 @@ def aligner_of(
     Raises:
         InvalidRequestError: The model has no such layer or head.
     """
-    is_trained = config.alignment_layer is not None and layer is None
     if layer is None:
         layer = config.alignment_layer or 0
     if head is None:
         head = config.alignment_head if config.alignment_layer is not None else "mean"
     if shift is None:
-        shift = 0 if is_trained else default_shift(config, layer)
+        shift = default_shift(config, layer)
     heads = None if head == "mean" else [head]
     query = resolved(
         lambda: resolve_query(config, [AttentionKind.CROSS], [layer], heads, Reduction.MEAN_HEADS)

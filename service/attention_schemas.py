@@ -330,7 +330,7 @@ class BertvizResponse(BaseModel):
     items: list[BertvizItem]
 
 
-class StepsQuery(BaseModel):
+class StepsToken(BaseModel):
     """The token that attends."""
 
     index: int
@@ -378,7 +378,7 @@ class StepsResponse(BaseModel):
     scale: float = Field(description="1 / sqrt(head_dim)")
     source: LabelsBody
     target: TargetLabelsBody
-    query: StepsQuery
+    query: StepsToken
     rows: list[StepsRow]
     z: list[float] = Field(description="Sum of weight × v.")
     vectors: StepsVectors | None = None

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from model.tokenization import TokenizedText
 from service.alignment import Alignment
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import RequestTooLargeError
 from service.labels import Labels, token_labels, word_labels
-from service.parameters import SHOWN_CHARS
 from service.words import input_spans, merge, word_spans
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -131,34 +130,6 @@ def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float
     if decimals is None:
         return data
     return np.round(data.astype(np.float64), decimals).astype(np.float32)
-
-
-def pick(name: str, wanted: Literal["all"] | Sequence[int], available: int) -> list[int]:
-    """The layers or heads that a client means, counted from 0, in the order asked for.
-
-    Args:
-        name: `layers` or `heads`, of what: for messages.
-        wanted: Numbers, negative ones from the end, or `all`.
-        available: How many there are.
-
-    Raises:
-        InvalidRequestError: A number is too large, or two mean the same.
-    """
-    if wanted == "all":
-        return list(range(available))
-    for number in wanted:
-        if not -available <= number < available:
-            raise InvalidRequestError(
-                f"Invalid request: {name}: there is no {number}; "
-                f"use 0 to {available - 1}, or -{available} to -1 from the end"
-            )
-    picked = [number % available for number in wanted]
-    if len(set(picked)) < len(picked):
-        shown = str(list(wanted))[:SHOWN_CHARS]
-        raise InvalidRequestError(
-            f"Invalid request: {name}: {shown} names one of {available} twice; name each once"
-        )
-    return picked
 
 
 def check_values(count: int, limit: int) -> None:

@@ -4,13 +4,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 T = TypeVar("T")
-
-
-class ClientDisconnectedError(Exception):
-    """The client closed the connection before the answer."""
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -20,7 +16,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
     that the client has disconnected.
 
     Raises:
-        ClientDisconnectedError: It did.
+        ClientDisconnect: It did; `RequestMiddleware` counts the request as cancelled.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -38,7 +34,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
         return await work
     except asyncio.CancelledError:
         if is_gone and task.uncancel() == 0:  # nobody else wants the end of this task
-            raise ClientDisconnectedError from None
+            raise ClientDisconnect from None
         raise
     finally:
         is_over = True

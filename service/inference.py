@@ -12,7 +12,7 @@ from service.catalog import Catalog, ServedModel
 from service.context import RequestContext
 from service.detection import Detection, LanguageDetector
 from service.fitting import fit_sentences
-from service.lanes import Translated
+from service.lanes import Shown, Translated
 from service.metrics import NO_MODEL
 from service.scheduler import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
@@ -152,8 +152,7 @@ class Translator:
             ]
             is_bulk = len(sentences) > self.settings.bulk_sentences
             results = await place.run(sentences, is_bulk, deadline)
-            context.add("queue", max((result.queue_seconds for result in results), default=0.0))
-            context.add("device", max((result.device_seconds for result in results), default=0.0))
+            add_times(results, context)
             with context.stage("detokenize"):
                 return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -209,6 +208,12 @@ class Translator:
         return TranslatedText(
             best, others, text.detected, list(filter(None, scores)), text, targets
         )
+
+
+def add_times(results: Sequence[Translated] | Sequence[Shown], context: RequestContext) -> None:
+    """Tells a request's context of the longest wait and the longest computation of its parts."""
+    context.add("queue", max((result.queue_seconds for result in results), default=0.0))
+    context.add("device", max((result.device_seconds for result in results), default=0.0))
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:

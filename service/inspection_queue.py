@@ -1,7 +1,7 @@
 """Attention beside translation: in a worker, the tasks of one engine's model, slice by slice.
 
 Translations that run get most of the time: a slice is computed when enough of it has gone to them
-since the last one. A slice takes one to three milliseconds, so that they hardly notice.
+since the last one. A slice takes one to five milliseconds (docs/architecture.md).
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class InspectionQueue:
         self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
         self.running: list[AttentionTask] = []
         self.given_up: set[int] = set()  # of those
-        self.whole: AttentionPass | None = None
+        self.attention_pass: AttentionPass | None = None
         self.stats: list[BatchStats] = []
 
     def __len__(self) -> int:
@@ -52,12 +52,12 @@ class InspectionQueue:
         Raises:
             Exception: The pass has failed; `isolate` is the way on.
         """
-        if self.whole is None:
+        if self.attention_pass is None:
             self._choose()
-            self.whole = AttentionPass(self.model, [task.job for task in self.running])
-        if self.whole.advance():
+            self.attention_pass = AttentionPass(self.model, [task.job for task in self.running])
+        if self.attention_pass.advance():
             return []
-        results = self.whole.results()
+        results = self.attention_pass.results()
         inspected = [
             Inspected(task.id, result)
             for task, result in zip(self.running, results, strict=True)
@@ -95,4 +95,4 @@ class InspectionQueue:
             self.waiting.clear()
 
     def _end(self) -> None:
-        self.running, self.given_up, self.whole = [], set(), None
+        self.running, self.given_up, self.attention_pass = [], set(), None

@@ -35,7 +35,7 @@ from service.errors import (
     UnsupportedLanguageError,
 )
 from service.fitting import fit_sentences
-from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, run_sized
+from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, add_times, run_sized
 from service.lanes import Shown
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
 from service.scheduler import Inquiry, Sentence
@@ -198,7 +198,7 @@ class Inspector:
             UnavailableError: It is not loaded.
         """
         model = await self._model(question, texts)
-        context.model, context.num_inputs = model.name, len(texts)
+        context.model = model.name
         return await self._loaded(model)
 
     async def _loaded(self, model: ServedModel) -> Wanted:
@@ -327,8 +327,7 @@ class Inspector:
         async with self.backend.admit(tokens, at_once=False) as place:
             is_bulk = len(sentences) > self.settings.bulk_sentences
             results = await place.run(sentences, is_bulk, self._deadline(context))
-        for name in ("queue_seconds", "device_seconds"):
-            context.add(name.split("_")[0], max(getattr(result, name) for result in results))
+        add_times(results, context)
         tokenizer = wanted.model.vocabularies.target
         return [tokenizer.detokenize(result.hypotheses[0].tokens) for result in results]
 
@@ -336,8 +335,7 @@ class Inspector:
         tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
         async with self.backend.admit(tokens, at_once=False) as place:
             shown = await place.inspect(inquiries, self._deadline(context))
-        for name in ("queue_seconds", "device_seconds"):
-            context.add(name.split("_")[0], max((getattr(s, name) for s in shown), default=0.0))
+        add_times(shown, context)
         return shown
 
     def _deadline(self, context: RequestContext) -> float:

@@ -33,7 +33,7 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits
     threads: int
-    attention_share: float = 0.1
+    attention_share: float
 
 
 @dataclass(frozen=True, slots=True)

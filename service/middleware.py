@@ -69,7 +69,7 @@ class RequestMiddleware:
             self.recorder.begin(context.task)
         try:
             await self.app(scope, receive, reply)
-        except ClientDisconnect:  # while it sent its body
+        except ClientDisconnect:  # while it sent its body, or waited for the answer
             context.outcome = "cancelled"
         except asyncio.CancelledError:  # it took longer than a stopping server waits
             await reply.fail(UnavailableError("the server is stopping; try again", 1))

@@ -1,7 +1,7 @@
 """Request bodies as parameters: JSON, form, multipart or query, within a limit."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
@@ -98,6 +98,19 @@ def too_large(size: int, limit: int) -> RequestTooLargeError:
         f"the body has {size} bytes or more; the limit is {limit}. "
         "Send it in parts, or raise REGARD_MAX_BODY_BYTES."
     )
+
+
+def check_number(texts: Sequence[str], limit: int) -> None:
+    """Refuses more texts than one request may bring.
+
+    Raises:
+        RequestTooLargeError: There are.
+    """
+    if len(texts) > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: request ({len(texts)}) exceeds text limit ({limit}). "
+            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
+        )
 
 
 def parse_json(body: bytes) -> dict[str, Any]:

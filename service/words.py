@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model.tokenization import WORD_START, Span, TokenizedText
 
 
-class Kind(Enum):
+class TokenClass(Enum):
     """What a token is to the words around it."""
 
     BLANK = auto()
@@ -73,17 +73,17 @@ def text_span(side: TokenizedText, word: Span) -> Span:
 
 
 def _word_starts(side: TokenizedText) -> Iterator[int]:
-    word, word_end = Kind.BLANK, 0
+    word, word_end = TokenClass.BLANK, 0
     for at, (piece, (start, end)) in enumerate(zip(side.pieces, side.offsets, strict=True)):
         kind = _kind(side.text[start:end])
         is_new = piece.startswith(WORD_START) or (
-            kind is not Kind.BLANK and Kind.MARK in (kind, word)
+            kind is not TokenClass.BLANK and TokenClass.MARK in (kind, word)
         )
         is_apart = start >= word_end  # tokens that share a character are one word
-        if _is_alone(side, at) or (word is not Kind.BLANK and is_new and is_apart):
+        if _is_alone(side, at) or (word is not TokenClass.BLANK and is_new and is_apart):
             yield at
-            word = Kind.BLANK
-        word = word if kind is Kind.BLANK else kind
+            word = TokenClass.BLANK
+        word = word if kind is TokenClass.BLANK else kind
         word_end = end
 
 
@@ -93,8 +93,12 @@ def _is_alone(side: TokenizedText, at: int) -> bool:
     return is_outer or side.special[at] or side.special[at - 1]
 
 
-def _kind(text: str) -> Kind:
+def _kind(text: str) -> TokenClass:
     if not text:
-        return Kind.BLANK
+        return TokenClass.BLANK
     categories = {unicodedata.category(char)[0] for char in text}
-    return Kind.MARK if categories & {"P", "S"} and not categories & {"L", "N"} else Kind.WRITTEN
+    return (
+        TokenClass.MARK
+        if categories & {"P", "S"} and not categories & {"L", "N"}
+        else TokenClass.WRITTEN
+    )

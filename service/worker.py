@@ -101,7 +101,7 @@ class Worker:
         self.load = load
         self.engines: dict[str, Engine] = {}
         self.inspections: dict[str, InspectionQueue] = {}
-        self.attention_share = 0.5
+        self.attention_share = 0.0  # until it is told
         self.credit = 0.0  # seconds that attention may take
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
@@ -213,23 +213,29 @@ class Worker:
         self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def _inspect(self) -> None:
-        """Computes slices of attention: one while nothing is translated, else for its share."""
-        waiting = [queue for queue in self.inspections.values() if len(queue)]
+        """Computes slices of attention: one of each model, or its share beside translations."""
         if not self.is_translating:
             self.credit = 0.0
-            for queue in waiting:
-                self._advance(queue)
+            for name in self._inspected_models():
+                self._advance(name)
             return
-        while self.credit > 0 and waiting:
+        while self.credit > 0 and (names := self._inspected_models()):
+            # Its turn ends here: credit is often for one slice, and the first would get them all.
+            self.inspections[names[0]] = self.inspections.pop(names[0])
             start = time.perf_counter()
-            self._advance(waiting[0])
+            self._advance(names[0])
             self.credit -= time.perf_counter() - start
-            waiting = [queue for queue in waiting if len(queue)]
 
-    def _advance(self, queue: InspectionQueue) -> None:
+    def _inspected_models(self) -> list[str]:
+        """Models that attention is asked of, whose turn is next first."""
+        return [name for name, queue in self.inspections.items() if len(queue)]
+
+    def _advance(self, name: str) -> None:
+        queue = self.inspections[name]
         try:
             self.inspected += queue.advance()
         except Exception as error:
+            self.out_of_memory[name] += is_out_of_memory(error)
             logger.warning("a pass over %d failed: %s", len(queue.running), type(error).__name__)
             free_memory(queue.model, error)
             for task in queue.isolate():

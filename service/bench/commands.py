@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.bench.alignment import MIN_LETTERS, AlignmentReport, run_alignment
-from service.bench.attention import AttentionReport, run_attention
+from service.bench.attention import WARMUP_SECONDS, AttentionReport, run_attention
 from service.bench.client import Address, BenchError
 from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
 from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
@@ -226,7 +226,7 @@ def _attention_table(report: AttentionReport) -> Table:
             median(getattr(run, figure) for run in runs)
             for figure in ("p50_ms", "p99_ms", "sentences_per_second")
         ]
-        seconds = sum(run.seconds + 1.0 for run in runs)  # the warm-up counts
+        seconds = sum(run.seconds + WARMUP_SECONDS for run in runs)
         replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
         table.add_row(name, *map(_figure, medians), _figure(replies / seconds))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -25,20 +26,15 @@ from service.attention_schemas import (
     StepsResponse,
 )
 from service.dependencies import ContextDep, ServicesDep
-from service.disconnect import ClientDisconnectedError, unless_disconnected
+from service.disconnect import unless_disconnected
 from service.inference import run_sized
 from service.inspector import Inspection
-from service.middleware import CLIENT_GONE
-from service.parameters import JSON, read_parameters
+from service.parameters import JSON, check_number, read_parameters
 from service.replies import ERRORS
-from service.routes.translate import check_number
 from service.schemas import ErrorBody
 from service.steps_reply import steps_body
 
 router = APIRouter(tags=["attention"])
-
-INLINE_VALUES = 4096
-"""Replies with more values are written in chunks, between which other requests are served."""
 
 
 def body_of(model: type[AttentionRequest | StepsRequest]) -> dict[str, Any]:
@@ -68,13 +64,10 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
     with context.stage("validate"):
         wanted = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
         texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
-        check_number(texts, services.settings)
+        context.num_inputs = len(texts)
+        check_number(texts, services.settings.max_inputs)
     chosen = choose_format(wanted.format, request.headers.get("accept", ""))
-    try:
-        inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+    inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
     with context.stage("serialize"):
         return await written(inspection, chosen, wanted.decimals)
 
@@ -82,16 +75,22 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
 async def written(inspection: Inspection, chosen: Format, decimals: int | None) -> Response:
     """The reply in the format that was chosen."""
     items = inspection.items
-    media_type = MEDIA_TYPES[chosen]
     body = json_body(inspection.model, items, decimals)
-    size = body["usage"]["attention_values"]
     if chosen in ("npz", "safetensors"):
         write = npz_bytes if chosen == "npz" else safetensors_bytes
-        return Response(await run_sized(size, write, body, items), media_type=media_type)
-    chunks = json_chunks(bertviz_body(items) if chosen == "bertviz" else body)
-    if size <= INLINE_VALUES:
-        return Response(b"".join(chunks), media_type=media_type)
-    return StreamingResponse(one_by_one(chunks), media_type=media_type)
+        size = body["usage"]["attention_values"]
+        content = await run_sized(size, write, body, items)
+        return Response(content, media_type=MEDIA_TYPES[chosen])
+    return json_response(bertviz_body(items) if chosen == "bertviz" else body)
+
+
+def json_response(body: dict[str, Any]) -> Response:
+    """JSON of a body with arrays in it; between its chunks other requests are served."""
+    chunks = json_chunks(body)
+    first, second = next(chunks), next(chunks, None)
+    if second is None:
+        return Response(first, media_type=JSON)
+    return StreamingResponse(one_by_one(chain([first, second], chunks)), media_type=JSON)
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -111,11 +110,7 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
     """The attention of one token in one head, computed step by step."""
     with context.stage("validate"):
         wanted = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
-    try:
-        found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+        context.num_inputs = 1
+    found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
     with context.stage("serialize"):
-        chunks = json_chunks(steps_body(found, wanted.include))
-        return Response(b"".join(chunks), media_type=JSON)
+        return json_response(steps_body(found, wanted.include))

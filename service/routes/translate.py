@@ -17,11 +17,10 @@ from service.dependencies import (
     get_services,
 )
 from service.detection import Detection
-from service.disconnect import ClientDisconnectedError, unless_disconnected
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.disconnect import unless_disconnected
+from service.errors import InvalidRequestError
 from service.inference import TranslatedText, TranslationRequest, run_sized
-from service.middleware import CLIENT_GONE
-from service.parameters import FORM, JSON, read_parameters
+from service.parameters import FORM, JSON, check_number, read_parameters
 from service.replies import ERRORS, JSONReply
 from service.schemas import (
     DetectedLanguage,
@@ -53,16 +52,12 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts(body.q, services.settings, context)
         wanted = resolve(body, texts, services)
-    try:
-        if body.return_alignment:
-            work = aligned(services, wanted, context)
-            results, alignments = await unless_disconnected(request, work)
-        else:
-            translation = services.translator.translate(wanted, context)
-            results, alignments = await unless_disconnected(request, translation), []
-    except ClientDisconnectedError:
-        context.outcome = "cancelled"
-        return Response(status_code=CLIENT_GONE)
+    if body.return_alignment:
+        work = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work)
+    else:
+        translation = services.translator.translate(wanted, context)
+        results, alignments = await unless_disconnected(request, translation), []
     start = time.perf_counter()
     response = JSONReply(translate_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
@@ -103,21 +98,8 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
     context.num_inputs = len(texts)
     if not q:
         raise InvalidRequestError("Invalid request: missing q parameter")
-    check_number(texts, settings)
+    check_number(texts, settings.max_inputs)
     return texts
-
-
-def check_number(texts: list[str], settings: Settings) -> None:
-    """Refuses too many texts.
-
-    Raises:
-        RequestTooLargeError: There are.
-    """
-    if len(texts) > settings.max_inputs:
-        raise RequestTooLargeError(
-            f"Invalid request: request ({len(texts)}) exceeds text limit ({settings.max_inputs}). "
-            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
-        )
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:

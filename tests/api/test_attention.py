@@ -320,11 +320,13 @@ def test_requests_are_counted_as_attention(serve_real: ServeApart) -> None:
     server = serve_real()
     ask(server, [CAT, "It is cold."])
     server.post("/attention", json=asking(""))
+    server.post("/attention", json=asking([CAT, CAT], target="en"))
     ok = {"task": "attention", "model": "en-pt", "outcome": "ok"}
     invalid = {"task": "attention", "model": "none", "outcome": "invalid"}
     assert server.sample("regard_requests_total", **ok) == 1
     assert server.sample("regard_inputs_total", **ok) == 2
-    assert server.sample("regard_requests_total", **invalid) == 1
+    assert server.sample("regard_requests_total", **invalid) == 2
+    assert server.sample("regard_inputs_total", **invalid) == 2
     batches = {"task": "attention", "model": "en-pt", "phase": "attention"}
     assert server.sample("regard_batch_rows_sum", **batches) == 2
     for stage in ("validate", "tokenize", "queue", "device", "detokenize", "serialize"):

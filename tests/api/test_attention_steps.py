@@ -97,6 +97,14 @@ def test_only_what_is_asked_for_is_included(real_server: Server) -> None:
     assert both.keys() == {*parts, "weight"}
 
 
+def test_matrix_is_written_in_chunks(real_server: Server) -> None:
+    """W_O was written in one go, in which nobody else was served."""
+    for include, is_whole in (["output"], True), (["output_weight"], False):
+        response = real_server.post("/attention/steps", json=asking(query=0, include=include))
+        assert response.json()["output"]
+        assert ("content-length" in response.headers) is is_whole
+
+
 def test_given_translation_and_model_are_taken(real_server: Server) -> None:
     fields = {"source": None, "target": None, "model": "pt-en", "text": "O gato."}
     body = steps(real_server, **fields, target_text="A cat.", query=-1)

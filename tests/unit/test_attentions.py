@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization import Tokenizer
-from service.attentions import Kind, check_values, largest, pick, rounded
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.attentions import Kind, check_values, largest, rounded
+from service.errors import RequestTooLargeError
 from tests.attention import SOURCE, TARGET, made_up_item
 
 FLOATS = st.floats(0, 100, width=32)
@@ -112,28 +112,6 @@ def test_rounded_values_have_no_more_decimals(data: np.ndarray, decimals: int) -
 def test_values_are_left_as_they_are_by_default() -> None:
     data = np.array([[0.1234567]], dtype=np.float32)
     assert rounded(data, None) is data
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [("all", [0, 1, 2]), ([-1], [2]), ([2, 0], [2, 0]), ([-3, 1], [0, 1])],
-)
-def test_numbers_are_counted_from_both_ends(wanted: list[int], expected: list[int]) -> None:
-    assert pick("layers", wanted, 3) == expected
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        ([3], "layers: there is no 3; use 0 to 2, or -3 to -1 from the end"),
-        ([0, -4], "layers: there is no -4; use 0 to 2"),
-        ([2, -1], "layers: [2, -1] names one of 3 twice; name each once"),
-    ],
-)
-def test_number_that_is_not_there_is_refused(wanted: list[int], message: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        pick("layers", wanted, 3)
-    assert message in refused.value.message
 
 
 def test_too_many_values_are_refused() -> None:

@@ -2,10 +2,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from service.disconnect import ClientDisconnectedError, unless_disconnected
+from service.disconnect import unless_disconnected
 from tests.unit.scheduling import settle
 
 
@@ -77,7 +77,7 @@ def test_work_ends_before_its_caller_is_told_that_the_client_has_gone(
         await settle()
         assert not waiting.done()
         client.go()
-        with pytest.raises(ClientDisconnectedError):
+        with pytest.raises(ClientDisconnect):
             await waiting
         assert ended == ["cancelled"]
 
@@ -110,7 +110,7 @@ def test_client_that_goes_as_the_work_ends_ends_nothing_else(num_turns: int) -> 
 
         try:
             assert await unless_disconnected(client.request, answer()) == "done"
-        except ClientDisconnectedError:
+        except ClientDisconnect:
             assert num_turns > 0
         await settle()
         task = asyncio.current_task()

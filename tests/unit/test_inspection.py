@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,10 +18,8 @@ from model.inspection import (
     AttentionQuery,
     Reduction,
     StepsQuery,
-    ValueCount,
     attention_layers,
     check_job,
-    count_values,
     resolve_query,
     resolve_steps,
 )
@@ -115,45 +112,6 @@ def test_steps_that_are_not_there_are_refused(steps: StepsQuery, message: str) -
 def test_a_target_without_tokens_has_no_steps() -> None:
     with pytest.raises(AttentionQueryError, match="the target has no tokens"):
         resolve_steps(SSRU, StepsQuery(CROSS, 0, 0, 0), 9, 0)
-
-
-HEADS = (0, 1, 2, 3)
-
-
-def of_encoder(
-    reduce: Reduction, norm: AttentionNorm = AttentionNorm.WEIGHTS
-) -> Callable[[], AttentionQuery]:
-    return lambda: AttentionQuery({ENCODER: (0, 1, 2)}, HEADS, reduce, norm)
-
-
-@pytest.mark.parametrize(
-    ("query", "reply", "beside"),
-    [
-        (of_encoder(Reduction.NONE), 3 * 4 * 100, 3 * 4 * 100),
-        (of_encoder(Reduction.MEAN_HEADS), 3 * 100, 3 * 4 * 100),
-        (of_encoder(Reduction.MAX_HEADS), 3 * 100, 3 * 4 * 100),
-        (of_encoder(Reduction.MEAN_LAYERS_HEADS), 100, 3 * 4 * 100),
-        (of_encoder(Reduction.ROLLOUT), 100, 3 * 4 * 100 + 4 * 100),
-        (of_encoder(Reduction.NONE, VALUE_NORMS), 3 * 4 * 100, 3 * 4 * 100 + 4 * 10 * 16),
-        (lambda: AttentionQuery({CROSS: (1,)}, (2,)), 70, 3 * 70),
-        (lambda: AttentionQuery({DECODER: (1,), CROSS: (0,)}, (2,)), 49 + 70, 3 * 70),
-    ],
-)
-def test_values_are_counted_before_they_are_computed(
-    query: Callable[[], AttentionQuery], reply: int, beside: int
-) -> None:
-    assert count_values(SSRU, query(), 10, 7) == ValueCount(reply, reply + beside)
-
-
-def test_a_long_sentence_is_made_some_rows_after_the_other() -> None:
-    query = AttentionQuery({ENCODER: (0,)}, (0,))
-    assert count_values(SSRU, query, 500, 0) == ValueCount(250_000, 250_000 + 3 * 128 * 500)
-    assert count_values(SSRU, query, 500, 0, slice_tokens=20).peak == 250_000 + 3 * 20 * 500
-
-
-def test_steps_hold_the_vectors_of_all_heads_and_one_matrix() -> None:
-    count = count_values(SSRU, StepsQuery(CROSS, 0, 0, 3), 10, 7)
-    assert count == ValueCount(10, 16 * 10 + 16 * 10 + 16 + 16 * 16)
 
 
 def job(source: list[int], target: list[int], *kinds: AttentionKind) -> AttentionJob:

@@ -131,8 +131,8 @@ def test_fault_in_the_middle_of_a_pass_is_isolated_too(
     def fail() -> bool:
         raise RuntimeError("a fault of the device")
 
-    assert queue.whole is not None
-    monkeypatch.setattr(queue.whole, "advance", fail)
+    assert queue.attention_pass is not None
+    monkeypatch.setattr(queue.attention_pass, "advance", fail)
     queue.add([task(2)])
     inspected, failed = finish(queue)
     assert (ids(inspected), failed) == ([0, 1, 2], [])

@@ -22,7 +22,9 @@ from tests.unit.scheduling import begin, sentences, settle
 
 ANY = Path(__file__)  # no worker reads it
 FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
-CONFIG = WorkerConfig((FILES,), "cpu", "float32", "auto", EngineLimits(), threads=1)
+CONFIG = WorkerConfig(
+    (FILES,), "cpu", "float32", "auto", EngineLimits(), threads=1, attention_share=0.1
+)
 
 
 class DeafProcess:

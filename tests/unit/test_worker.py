@@ -56,7 +56,7 @@ def files(source: str, target: str) -> ModelFiles:
 def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:
     limits = EngineLimits(max_rows=max_rows, max_source_tokens=128)
     models = tuple(files(*pair.split("-")) for pair in pairs or ("en-pt",))
-    return WorkerConfig(models, "cpu", "float32", "auto", limits, threads=1)
+    return WorkerConfig(models, "cpu", "float32", "auto", limits, threads=1, attention_share=0.1)
 
 
 class Talk:
@@ -425,7 +425,9 @@ def test_cpu_decides_rows_and_shortlist(
     built_in: ModelFiles, shortlist: str, is_used: bool
 ) -> None:
     limits = EngineLimits(max_rows=0, max_source_tokens=32, max_batch_tokens=64)
-    wanted = WorkerConfig((built_in,), "cpu", "float32", shortlist, limits, threads=1)
+    wanted = WorkerConfig(
+        (built_in,), "cpu", "float32", shortlist, limits, threads=1, attention_share=0.1
+    )
     engine = load_from_files(built_in, wanted)
     assert engine.limits.max_rows == CPU_ROWS
     assert (torch_runtime(engine).shortlist is not None) == is_used

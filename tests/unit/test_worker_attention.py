@@ -184,6 +184,20 @@ def test_models_take_turns(start: Start) -> None:
     assert sorted(bench.inspected) == [1, 2]
 
 
+def test_models_share_what_there_is_beside_translations(start: Start) -> None:
+    """Where a turn was one slice, the first model got them all for as long as it had tasks."""
+    bench = start(0.1)
+    other = CountingQueue(bench.queue.model, bench.clock)
+    bench.worker.engines["pt-en"] = cast("Engine", FakeEngine(bench.clock, other.model))
+    bench.worker.inspections["pt-en"] = other
+    bench.engine.num_rows, bench.engine.step_seconds = 4, 0.002
+    for queue in (bench.queue, other):
+        queue.alone.extend(task(number) for number in range(100))
+    while bench.queue.slices + other.slices < 40:
+        bench.loop()
+    assert bench.queue.slices == other.slices == 20
+
+
 def test_results_are_sent_at_once(start: Start) -> None:
     """Beside a full batch too, where results of translations wait for others."""
     bench = start(0.5)
@@ -276,4 +290,5 @@ def test_lack_of_memory_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -
     bench.loop()
     (failed,) = [each for report in bench.sent for each in report.failed]
     assert failed.is_out_of_memory
+    assert [report.out_of_memory for report in bench.sent if report.out_of_memory] == [{"en-pt": 1}]
     assert bench.worker.is_idle
