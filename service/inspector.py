@@ -4,7 +4,7 @@ A sentence is translated first, as /translate does it, and then read once more t
 translation: one pass, the same for a translation that the client brings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -177,11 +177,14 @@ class Inspector:
             for name in [model_name(translation)]
             for pair in found
         ]
-        shown = iter(await self._compute(inquiries, context) if inquiries else [])
+        shown: list[Shown] = []
+        for some in in_parts(inquiries, self.settings.max_attention_values):
+            shown += await self._compute(some, context)
+        answers = iter(shown)
         return await run_sized(
             num_chars,
             lambda: [
-                align_text(translation, found, shown, aligners.get(model_name(translation)))
+                align_text(translation, found, answers, aligners.get(model_name(translation)))
                 for translation, found in zip(translations, pairs, strict=True)
             ],
         )
@@ -375,3 +378,18 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
 def nothing_to_read(name: str) -> InvalidRequestError:
     """The error for a text without tokens."""
     return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
+
+
+def in_parts(inquiries: Sequence[Inquiry], max_values: int) -> Iterator[list[Inquiry]]:
+    """Parts of a request, each of which has so many weights of one head at most, or one inquiry."""
+    part: list[Inquiry] = []
+    total = 0
+    for inquiry in inquiries:
+        size = len(inquiry.job.source) * len(inquiry.job.target)
+        if part and total + size > max_values:
+            yield part
+            part, total = [], 0
+        part.append(inquiry)
+        total += size
+    if part:
+        yield part

@@ -80,6 +80,7 @@ export class StepsPanel {
   }
 
   #go(by) {
+    if (!this.#reply) return;
     this.store.set({ query: this.#reply.query.index + by });
   }
 
