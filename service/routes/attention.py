@@ -1,11 +1,9 @@
 """POST /attention and POST /attention/steps."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from service.attention_formats import (
     MEDIA_TYPES,
@@ -13,7 +11,6 @@ from service.attention_formats import (
     bertviz_body,
     choose_format,
     json_body,
-    json_chunks,
     npz_bytes,
     safetensors_bytes,
 )
@@ -24,6 +21,7 @@ from service.attention_schemas import (
     StepsRequest,
     StepsResponse,
 )
+from service.chunks import json_chunks, json_response
 from service.dependencies import ContextDep, ServicesDep
 from service.disconnect import ClientDisconnectedError, unless_disconnected
 from service.inference import run_sized
@@ -36,9 +34,6 @@ from service.schemas import ErrorBody
 from service.steps_reply import steps_body
 
 router = APIRouter(tags=["attention"])
-
-INLINE_VALUES = 4096
-"""Replies with more values are written in chunks, between which other requests are served."""
 
 
 def body_of(model: type[AttentionRequest | StepsRequest]) -> dict[str, Any]:
@@ -89,16 +84,7 @@ async def written(inspection: Inspection, chosen: Format, decimals: int | None) 
         write = npz_bytes if chosen == "npz" else safetensors_bytes
         return Response(await run_sized(size, write, body, items), media_type=media_type)
     chunks = json_chunks(bertviz_body(items) if chosen == "bertviz" else body)
-    if size <= INLINE_VALUES:
-        return Response(b"".join(chunks), media_type=media_type)
-    return StreamingResponse(one_by_one(chunks), media_type=media_type)
-
-
-async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Chunks, with a turn of the loop for everyone else before each."""
-    for chunk in chunks:
-        await asyncio.sleep(0)
-        yield chunk
+    return json_response(chunks, size)
 
 
 @router.post(
