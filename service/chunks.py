@@ -47,8 +47,17 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
     Args:
         body: Arrays may stand in objects, and in lists of nothing but objects or arrays.
     """
+    return gather(_parts(body))
+
+
+def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Joins parts to chunks of CHUNK_BYTES or a little more.
+
+    Args:
+        parts: Small ones, each made when it is asked for.
+    """
     chunk = bytearray()
-    for part in _parts(body):
+    for part in parts:
         chunk += part
         if len(chunk) >= CHUNK_BYTES:
             yield bytes(chunk)
