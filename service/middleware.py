@@ -21,6 +21,7 @@ from service.backend import Recorder
 from service.context import RequestContext
 from service.errors import InternalError, ServiceError, UnavailableError
 from service.metrics import Ended
+from service.openai_errors import OPENAI_PREFIX
 from service.replies import error_response, handle_service_error
 
 logger = logging.getLogger("regard.http")
@@ -62,7 +63,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        context = RequestContext(request_id(scope), task=TASKS.get(scope["path"]))
+        path = scope["path"]
+        context = RequestContext(
+            request_id(scope), task=TASKS.get(path), is_openai=path.startswith(OPENAI_PREFIX)
+        )
         scope.setdefault("state", {})["context"] = context
         reply = Reply(send, context)
         if context.task:

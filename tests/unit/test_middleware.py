@@ -15,7 +15,9 @@ from service.middleware import RequestMiddleware, log_fault
 from service.replies import handle_http_exception
 
 
-def call(app: ASGIApp, metrics: Metrics, kind: str = "http") -> list[Message]:
+def call(
+    app: ASGIApp, metrics: Metrics, kind: str = "http", path: str = "/translate"
+) -> list[Message]:
     """What is sent in answer to a request."""
     sent: list[Message] = []
 
@@ -25,7 +27,7 @@ def call(app: ASGIApp, metrics: Metrics, kind: str = "http") -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": kind, "path": "/translate", "method": "POST", "headers": []}
+    scope = {"type": kind, "path": path, "method": "POST", "headers": []}
     asyncio.run(RequestMiddleware(app, metrics)(scope, receive, send))
     return sent
 
@@ -100,3 +102,14 @@ def test_other_refusal_of_the_framework_has_our_shape() -> None:
         "error_type": "invalid_request",
         "request_id": "some-id",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "is_openai"), [("/v1/embeddings", True), ("/v1/", True), ("/v12", False)]
+)
+def test_fault_has_openais_shape_under_v1(path: str, is_openai: bool) -> None:
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise RuntimeError
+
+    _, body = call(app, Metrics(), path=path)
+    assert isinstance(json.loads(body["body"])["error"], dict) == is_openai
