@@ -40,7 +40,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
 OPEN_TO_PAGES = (
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"Retry-After, Server-Timing, X-Request-Id"),
+    (
+        b"access-control-expose-headers",
+        b"Retry-After, Server-Timing, X-Request-Id, X-Truncated-Inputs",
+    ),
 )
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.context import RequestContext
+from service.embed_formats import TRUNCATED_HEADER
 from service.metrics import Metrics
 from service.middleware import RequestMiddleware, log_fault
 from service.replies import handle_http_exception
@@ -113,3 +114,14 @@ def test_fault_has_openais_shape_under_v1(path: str, is_openai: bool) -> None:
 
     _, body = call(app, Metrics(), path=path)
     assert isinstance(json.loads(body["body"])["error"], dict) == is_openai
+
+
+def test_pages_from_elsewhere_may_read_what_was_cut() -> None:
+    """A browser hides from them every header of ours that is not named here."""
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    start, *_ = call(app, Metrics())
+    exposed = dict(start["headers"])[b"access-control-expose-headers"].decode()
+    assert {TRUNCATED_HEADER, "Retry-After", "X-Request-Id"} <= set(exposed.split(", "))
