@@ -13,7 +13,7 @@ from model.inspection import AttentionJob, AttentionQuery, StepsQuery
 from model.sequence import DecodingOptions
 from model.steps import AttentionSteps
 from model.tokenization import TokenizedText, Tokenizer
-from service.alignment import Alignment, in_text
+from service.alignment import Alignment
 from service.attention_query import (
     aligner_of,
     attention_query,
@@ -35,9 +35,9 @@ from service.errors import (
     UnsupportedLanguageError,
 )
 from service.fitting import fit_sentences
-from service.inference import TranslatedText, run_sized
+from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, run_sized
 from service.lanes import Shown
-from service.pairs import Pair, aligned, assemble, maps_size
+from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
 from service.scheduler import Inquiry, Sentence
 from service.segmentation import split_sentences
 from service.settings import Settings
@@ -123,9 +123,7 @@ class Inspector:
         aligner = aligner_of(
             wanted.config, request.alignment_layer, request.alignment_head, request.alignment_shift
         )
-        with context.stage("tokenize"):
-            num_chars = sum(map(len, texts))
-            sources = await run_sized(num_chars, self._sources, texts, wanted, request.split)
+        sources = await self._tokenize(texts, wanted, request.split, context)
         self._check_size(query, [(len(source.ids), 1) for source in sources], request.top_k)
         given = request.target_text
         targets = [given] if given is None or isinstance(given, str) else given
@@ -133,14 +131,15 @@ class Inspector:
             targets = [None] * len(sources)
         pairs = await self._pairs(wanted, sources, targets, context)
         self._check_size(query, [pair.lengths for pair in pairs], request.top_k)
-        jobs = [AttentionJob(p.source.ids, p.target.ids, (query, aligner.query)) for p in pairs]
-        shown = await self._compute(wanted, jobs, context)
+        name, queries = wanted.model.name, (query, aligner.query)
+        inquiries = [Inquiry(name, AttentionJob(*pair.ids, queries)) for pair in pairs]
+        shown = await self._compute(inquiries, context)
         with context.stage("detokenize"):
             items = await run_sized(
                 sum(maps_size(each) for each in shown),
                 assemble, pairs, shown, (query, aligner), wanted.start, request.view,
             )  # fmt: skip
-        return Inspection(wanted.model.name, items)
+        return Inspection(name, items)
 
     async def step_through(self, request: StepsRequest, context: RequestContext) -> SteppedThrough:
         """The computation of one token's attention.
@@ -150,13 +149,11 @@ class Inspector:
         """
         wanted = await self._wanted(request, [request.text], context)
         steps_query(wanted.config, request.model_copy(update={"query": 0}), 1, 1)
-        with context.stage("tokenize"):
-            num_chars = len(request.text)
-            sources = await run_sized(num_chars, self._sources, [request.text], wanted, False)
+        sources = await self._tokenize([request.text], wanted, False, context)
         (pair,) = await self._pairs(wanted, sources, [request.target_text], context)
         query = steps_query(wanted.config, request, *pair.lengths)
-        job = AttentionJob(pair.source.ids, pair.target.ids, (query,))
-        (shown,) = await self._compute(wanted, [job], context)
+        inquiry = Inquiry(wanted.model.name, AttentionJob(*pair.ids, (query,)))
+        (shown,) = await self._compute([inquiry], context)
         steps = cast("AttentionSteps", shown.results[0])
         return SteppedThrough(wanted.model.name, query, pair, wanted.start, steps)
 
@@ -168,32 +165,26 @@ class Inspector:
         Raises:
             ServiceError: It is refused, late, or failed.
         """
-        return [await self._align_text(translation, context) for translation in translations]
-
-    async def _align_text(
-        self, translation: TranslatedText, context: RequestContext
-    ) -> list[Alignment]:
-        model, segments = translation.prepared.model, translation.prepared.segments
-        if model is None or not segments.sentences:
-            return []
-        wanted = await self._loaded(model)
-        aligner = aligner_of(wanted.config)
-        source, target = model.vocabularies.source, model.vocabularies.target
-        pairs = [
-            Pair(source.tokenize(sentence), target.detokenize(ids))
-            for sentence, ids in zip(segments.sentences, translation.targets, strict=True)
+        models = {t.prepared.model.name: t.prepared.model for t in translations if t.prepared.model}
+        aligners = {
+            name: aligner_of((await self._loaded(model)).config) for name, model in models.items()
+        }
+        num_chars = sum(len(translation.text) for translation in translations)
+        pairs = await run_sized(num_chars, lambda: list(map(pairs_of, translations)))
+        inquiries = [
+            Inquiry(name, AttentionJob(*pair.ids, (aligners[name].query,)))
+            for translation, found in zip(translations, pairs, strict=True)
+            for name in [model_name(translation)]
+            for pair in found
         ]
-        jobs = [AttentionJob(p.source.ids, p.target.ids, (aligner.query,)) for p in pairs]
-        shown = await self._compute(wanted, jobs, context)
-        starts = zip(
-            segments.starts(segments.sentences),
-            segments.starts([pair.target.text for pair in pairs]),
-            strict=True,
+        shown = iter(await self._compute(inquiries, context) if inquiries else [])
+        return await run_sized(
+            num_chars,
+            lambda: [
+                align_text(translation, found, shown, aligners.get(model_name(translation)))
+                for translation, found in zip(translations, pairs, strict=True)
+            ],
         )
-        return [
-            in_text(aligned(pair, each.results[0], aligner), pair.source, pair.target, start)
-            for pair, each, start in zip(pairs, shown, starts, strict=True)
-        ]
 
     async def _wanted(
         self, question: AttentionQuestion, texts: list[str], context: RequestContext
@@ -257,6 +248,20 @@ class Inspector:
                     f"Invalid request: {name} {code[:35]} is not that of {model.name}, "
                     f"{expected}; leave {name} or model out"
                 )
+
+    async def _tokenize(
+        self, texts: list[str], wanted: Wanted, is_split: bool, context: RequestContext
+    ) -> list[TokenizedText]:
+        """Texts or their sentences; a place is taken meanwhile, so that only so much is admitted.
+
+        Raises:
+            ServiceError: There is no room, or a text is not one that can be read.
+        """
+        num_chars = sum(map(len, texts))
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS):
+            with context.stage("tokenize"):
+                return await run_sized(num_chars, self._sources, texts, wanted, is_split)
 
     def _sources(self, texts: list[str], wanted: Wanted, is_split: bool) -> list[TokenizedText]:
         tokenizer = wanted.model.vocabularies.source
@@ -327,11 +332,8 @@ class Inspector:
         tokenizer = wanted.model.vocabularies.target
         return [tokenizer.detokenize(result.hypotheses[0].tokens) for result in results]
 
-    async def _compute(
-        self, wanted: Wanted, jobs: list[AttentionJob], context: RequestContext
-    ) -> list[Shown]:
-        inquiries = [Inquiry(wanted.model.name, job) for job in jobs]
-        tokens = sum(len(job.source) + len(job.target) for job in jobs)
+    async def _compute(self, inquiries: list[Inquiry], context: RequestContext) -> list[Shown]:
+        tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
         async with self.backend.admit(tokens, at_once=False) as place:
             shown = await place.inspect(inquiries, self._deadline(context))
         for name in ("queue_seconds", "device_seconds"):

@@ -1,13 +1,15 @@
 """Sentences beside their translations, and what a worker has found out about them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
 from model.inspection import AttentionMaps, AttentionQuery, Reduction
 from model.tokenization import TokenizedText
-from service.alignment import Alignment, align
+from service.alignment import Alignment, align, in_text
 from service.attention_query import Aligner
 from service.attentions import Attention, AttentionItem, View, show
+from service.inference import TranslatedText
 from service.lanes import Shown
 
 HEADS = {
@@ -25,6 +27,11 @@ class Pair:
 
     source: TokenizedText
     target: TokenizedText
+
+    @property
+    def ids(self) -> tuple[list[int], list[int]]:
+        """Of both."""
+        return self.source.ids, self.target.ids
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -82,4 +89,47 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
             data=values,
         )
         for kind, values in maps.items()
+    ]
+
+
+def model_name(translation: TranslatedText) -> str:
+    """Of the model that translated; "" where there was nothing to do."""
+    model = translation.prepared.model
+    return model.name if model else ""
+
+
+def pairs_of(translation: TranslatedText) -> list[Pair]:
+    """The sentences of a text beside their translations."""
+    model, sentences = translation.prepared.model, translation.prepared.segments.sentences
+    if model is None:
+        return []
+    source, target = model.vocabularies.source, model.vocabularies.target
+    return [
+        Pair(source.tokenize(sentence), target.detokenize(ids))
+        for sentence, ids in zip(sentences, translation.targets, strict=True)
+    ]
+
+
+def align_text(
+    translation: TranslatedText, pairs: list[Pair], shown: Iterator[Shown], aligner: Aligner | None
+) -> list[Alignment]:
+    """The alignment of each sentence, with words in code points of both texts.
+
+    Args:
+        translation: The text.
+        pairs: Its sentences, from `pairs_of`.
+        shown: The answers about them, and whatever follows.
+        aligner: What was asked; None where there are no pairs.
+    """
+    if aligner is None:
+        return []
+    segments = translation.prepared.segments
+    starts = zip(
+        segments.starts(segments.sentences),
+        segments.starts([pair.target.text for pair in pairs]),
+        strict=True,
+    )
+    return [
+        in_text(aligned(pair, next(shown).results[0], aligner), pair.source, pair.target, start)
+        for pair, start in zip(pairs, starts, strict=True)
     ]
