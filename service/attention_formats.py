@@ -5,7 +5,7 @@ that float32 and to no other, so that reading it as float32 gives back its bits.
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -25,12 +25,6 @@ MEDIA_TYPES: dict[Format, str] = {
     "safetensors": "application/x-safetensors",
     "bertviz": "application/json",
 }
-
-CHUNK_BYTES = 128 * 1024
-"""A chunk of JSON ends when it has this size."""
-
-PART_VALUES = 16 * 1024
-"""So many numbers at most, or one row, are written in one go: some 0.5 ms."""
 
 
 def choose_format(wanted: Format | None, accept: str) -> Format:
@@ -124,56 +118,6 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
         "data": attention.data,
     }
     return body if attention.indices is None else {**body, "indices": attention.indices}
-
-
-def json_chunks(body: Mapping[str, Any]) -> Iterator[bytes]:
-    """JSON of a body with arrays in it, in chunks that take a millisecond or so each.
-
-    One process answers all clients: it must not write a large matrix in one go.
-
-    Args:
-        body: Arrays may stand in objects, and in lists of nothing but objects or arrays.
-    """
-    chunk = bytearray()
-    for part in _parts(body):
-        chunk += part
-        if len(chunk) >= CHUNK_BYTES:
-            yield bytes(chunk)
-            chunk.clear()
-    if chunk:
-        yield bytes(chunk)
-
-
-def _parts(value: Any) -> Iterator[bytes]:
-    if isinstance(value, np.ndarray):
-        yield from _array_parts(value)
-    elif isinstance(value, Mapping):
-        mark = b"{"
-        for name, member in value.items():
-            yield mark + orjson.dumps(name) + b":"
-            yield from _parts(member)
-            mark = b","
-        yield b"}" if value else b"{}"
-    elif isinstance(value, list) and value and isinstance(value[0], (Mapping, np.ndarray)):
-        yield from _list_parts(value)
-    else:
-        yield orjson.dumps(value)
-
-
-def _list_parts(values: Sequence[Any] | NDArray[Any]) -> Iterator[bytes]:
-    mark = b"["
-    for value in values:
-        yield mark
-        yield from _parts(value)
-        mark = b","
-    yield b"]"
-
-
-def _array_parts(array: NDArray[Any]) -> Iterator[bytes]:
-    if array.size > PART_VALUES and array.ndim > 1:
-        yield from _list_parts(array)
-    else:
-        yield orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def arrays(items: Sequence[AttentionItem]) -> dict[str, NDArray[Any]]:

@@ -24,11 +24,15 @@ class ServiceError(Exception):
     Args:
         message: What happened, with the value, the limit and the way out.
         retry_after_seconds: When it is worth asking again; None where it is not.
+        param: The parameter at fault, where it is one.
     """
 
-    def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after_seconds: int | None = None, param: str | None = None
+    ) -> None:
         self.message = message
         self.retry_after_seconds = retry_after_seconds
+        self.param = param
         super().__init__(message)
 
 

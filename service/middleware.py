@@ -21,6 +21,7 @@ from service.backend import Recorder
 from service.context import RequestContext
 from service.errors import InternalError, ServiceError, UnavailableError
 from service.metrics import Ended
+from service.openai_errors import OPENAI_PREFIX
 from service.replies import error_response, handle_service_error
 
 logger = logging.getLogger("regard.http")
@@ -39,7 +40,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
 OPEN_TO_PAGES = (
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", b"Retry-After, Server-Timing, X-Request-Id"),
+    (
+        b"access-control-expose-headers",
+        b"Retry-After, Server-Timing, X-Request-Id, X-Truncated-Inputs",
+    ),
 )
 
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -62,7 +66,10 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        context = RequestContext(request_id(scope), task=TASKS.get(scope["path"]))
+        path = scope["path"]
+        context = RequestContext(
+            request_id(scope), task=TASKS.get(path), is_openai=path.startswith(OPENAI_PREFIX)
+        )
         scope.setdefault("state", {})["context"] = context
         reply = Reply(send, context)
         if context.task:

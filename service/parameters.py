@@ -61,7 +61,7 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         return model.model_validate(fields)
     except ValidationError as error:
         hint = _json_hint(content_type, body)
-        raise InvalidRequestError(describe(error) + hint) from None
+        raise InvalidRequestError(describe(error) + hint, param=first_fault(error)[1]) from None
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
@@ -185,6 +185,12 @@ def _json_hint(content_type: str, body: bytes) -> str:
 
 def describe(error: ValidationError) -> str:
     """The first fault of a request, in LibreTranslate's words where it has some."""
+    fault, name, where = first_fault(error)
+    return _message(fault, name or "body", where)
+
+
+def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
+    """The first fault of a request, its parameter where it is one's, and the place in that."""
     faults = error.errors(include_url=False)
     # A union lists a fault for each of its members; the one that got furthest says most.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
@@ -192,9 +198,9 @@ def describe(error: ValidationError) -> str:
     # Inside a union the kind of its member stands in the place: q, list[str], 1.
     kinds = re.compile(r"\[|^(str|int|constrained-int)$")
     place = [part for part in fault["loc"] if not kinds.search(str(part))]
-    name = str(place[0]) if place else "body"
-    where = name + "".join(f"[{part}]" for part in place[1:])
-    return _message(fault, name, where)
+    name = str(place[0]) if place else None
+    where = (name or "body") + "".join(f"[{part}]" for part in place[1:])
+    return fault, name, where
 
 
 def _message(fault: ErrorDetails, name: str, where: str) -> str:
@@ -202,7 +208,7 @@ def _message(fault: ErrorDetails, name: str, where: str) -> str:
     if kind == REFUSED:
         return f"Invalid request: {fault['msg']}"
     if kind == "missing":
-        return f"Invalid request: missing {name} parameter"
+        return f"Invalid request: missing {where} parameter"
     if kind == "extra_forbidden":
         return f"Invalid request: there is no {name[:SHOWN_CHARS]} parameter; /docs lists all"
     if kind == "literal_error":

@@ -1,4 +1,4 @@
-"""Responses: JSON by orjson, and the one body of every error."""
+"""Responses: JSON by orjson, and the body of every error: OpenAI's under /v1/, else our own."""
 
 from typing import Any
 
@@ -17,12 +17,18 @@ from service.errors import (
     ServiceError,
     outcome,
 )
+from service.openai_errors import OpenAIErrorBody, openai_body
 from service.schemas import ErrorBody
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
 }
 """What most routes may answer, for OpenAPI."""
+
+OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIErrorBody} for status in (400, 404, 413, 429, 500, 503, 504)
+}
+"""What routes in OpenAI's shape may answer."""
 
 
 class JSONReply(Response):
@@ -39,15 +45,20 @@ def error_response(error: ServiceError, context: RequestContext) -> Response:
     """The response for an error, which also becomes the request's outcome."""
     kind = KINDS[type(error)]
     context.outcome = outcome(error)
-    body = {
-        "error": error.message,
-        "error_type": kind.error_type,
-        "request_id": context.request_id,
-    }
+    body = openai_body(error) if context.is_openai else own_body(error, context)
     headers = {}
     if error.retry_after_seconds is not None:
         headers["Retry-After"] = str(error.retry_after_seconds)
     return JSONReply(body, kind.status, headers)
+
+
+def own_body(error: ServiceError, context: RequestContext) -> dict[str, Any]:
+    """An error as an ErrorBody."""
+    return {
+        "error": error.message,
+        "error_type": KINDS[type(error)].error_type,
+        "request_id": context.request_id,
+    }
 
 
 async def handle_service_error(request: Request, error: Exception) -> Response:

@@ -1,12 +1,9 @@
 """POST /attention and POST /attention/steps."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from service.attention_formats import (
     MEDIA_TYPES,
@@ -14,7 +11,6 @@ from service.attention_formats import (
     bertviz_body,
     choose_format,
     json_body,
-    json_chunks,
     npz_bytes,
     safetensors_bytes,
 )
@@ -25,6 +21,7 @@ from service.attention_schemas import (
     StepsRequest,
     StepsResponse,
 )
+from service.chunks import json_chunks, json_response
 from service.dependencies import ContextDep, ServicesDep
 from service.disconnect import unless_disconnected
 from service.inference import run_sized
@@ -81,23 +78,7 @@ async def written(inspection: Inspection, chosen: Format, decimals: int | None) 
         size = body["usage"]["attention_values"]
         content = await run_sized(size, write, body, items)
         return Response(content, media_type=MEDIA_TYPES[chosen])
-    return json_response(bertviz_body(items) if chosen == "bertviz" else body)
-
-
-def json_response(body: dict[str, Any]) -> Response:
-    """JSON of a body with arrays in it; between its chunks other requests are served."""
-    chunks = json_chunks(body)
-    first, second = next(chunks), next(chunks, None)
-    if second is None:
-        return Response(first, media_type=JSON)
-    return StreamingResponse(one_by_one(chain([first, second], chunks)), media_type=JSON)
-
-
-async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Chunks, with a turn of the loop for everyone else before each."""
-    for chunk in chunks:
-        await asyncio.sleep(0)
-        yield chunk
+    return json_response(json_chunks(bertviz_body(items) if chosen == "bertviz" else body))
 
 
 @router.post(
@@ -113,4 +94,4 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
         context.num_inputs = 1
     found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
     with context.stage("serialize"):
-        return json_response(steps_body(found, wanted.include))
+        return json_response(json_chunks(steps_body(found, wanted.include)))

@@ -39,10 +39,13 @@ async function send(path, options, read) {
 
 async function refusal(response) {
   const body = await response.json().catch(() => ({})); // a proxy may answer with a page
+  const openai = { message: body.error?.message, type: body.error?.code }; // under v1/
+  const own = { message: body.error, type: body.error_type };
+  const { message, type } = typeof body.error === 'object' ? openai : own;
   const seconds = Number.parseInt(response.headers.get('Retry-After') ?? '', 10);
-  return new ApiError(typeof body.error === 'string' ? body.error : '', {
+  return new ApiError(typeof message === 'string' ? message : '', {
     status: response.status,
-    type: body.error_type ?? 'unknown',
+    type: type ?? 'unknown',
     retryAfter: Number.isFinite(seconds) ? seconds : null,
     requestId: body.request_id ?? response.headers.get('X-Request-Id'),
   });

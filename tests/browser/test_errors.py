@@ -123,6 +123,15 @@ def test_page_that_comes_before_its_server_waits_for_it(reader: Reader, page: Pa
     expect(reader.target).to_have_value("pt")
 
 
+def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page) -> None:
+    """It is OpenAI's; which address answers so does not matter to the page."""
+    inside = {"message": "it is so", "type": "server_error", "param": None, "code": "internal"}
+    body = json.dumps({"error": inside})
+    page.route("**/translate", lambda route: route.fulfill(status=500, body=body))
+    reader.open(text=POOL, source="en")
+    expect(reader.notice().get_by_role("alert")).to_contain_text("The server made a mistake.")
+
+
 def test_page_of_a_proxy_is_not_shown(reader: Reader, page: Page) -> None:
     """An error in another shape than ours."""
     body = "<html><body><h1>502 Bad Gateway</h1></body></html>"

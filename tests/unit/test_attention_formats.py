@@ -6,7 +6,6 @@ from typing import Any
 
 import bertviz
 import numpy as np
-import orjson
 import pytest
 import safetensors
 import safetensors.numpy
@@ -19,19 +18,17 @@ from numpy.typing import NDArray
 from model.checkpoints.load import ModelFiles
 from model.tokenization import Tokenizer
 from service.attention_formats import (
-    CHUNK_BYTES,
-    PART_VALUES,
     Format,
     bertviz_body,
     check_bertviz,
     choose_format,
     json_body,
-    json_chunks,
     npz_bytes,
     safetensors_bytes,
 )
 from service.attention_schemas import AttentionResponse, BertvizResponse
 from service.attentions import AttentionItem
+from service.chunks import json_chunks
 from service.errors import InvalidRequestError
 from tests.attention import made_up_item
 
@@ -105,32 +102,6 @@ def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
     numbers = [n for head in written["attentions"][0]["data"][0] for row in head for n in row]
     assert max(map(len, numbers)) == 4
     assert all(len(weight) <= 4 for _, _, weight in written["alignment"]["pairs"])
-
-
-@pytest.mark.parametrize(
-    "shape", [(1,), (3, 2), (1, 1, 1, 1), (2, 3, 150, 120), (1, 1, 1, 40_000), (2, 40_000)]
-)
-def test_large_matrix_is_written_in_small_parts(shape: tuple[int, ...]) -> None:
-    """No chunk is more than one part, of at most PART_VALUES or a row, beyond the limit."""
-    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    chunks = list(json_chunks({"a": [1, "b"], "items": [{"data": values}, {}], "c": None}))
-    expected = {"a": [1, "b"], "items": [{"data": values.tolist()}, {}], "c": None}
-    assert json.loads(b"".join(chunks)) == expected
-    assert all(CHUNK_BYTES <= len(chunk) for chunk in chunks[:-1])
-    longest = max(PART_VALUES, shape[-1]) * len("123456.0,")
-    assert all(len(chunk) < CHUNK_BYTES + longest for chunk in chunks)
-    assert (len(chunks) > 1) == (values.size > 30_000)
-
-
-def test_transposed_matrix_is_written_as_it_reads() -> None:
-    values = np.arange(6, dtype=np.float32).reshape(2, 3).T
-    assert read({"data": values}) == {"data": values.tolist()}
-
-
-@pytest.mark.parametrize("body", [{}, {"a": []}, {"a": [[]], "b": {}}, {'\u00e9"': [np.zeros(2)]}])
-def test_small_body_is_one_chunk(body: dict[str, Any]) -> None:
-    (chunk,) = json_chunks(body)
-    assert chunk == orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def test_numpy_reads_npz_without_pickles(items: list[AttentionItem]) -> None:

@@ -10,12 +10,15 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.context import RequestContext
+from service.embed_formats import TRUNCATED_HEADER
 from service.metrics import Metrics
 from service.middleware import RequestMiddleware, log_fault
 from service.replies import handle_http_exception
 
 
-def call(app: ASGIApp, metrics: Metrics, kind: str = "http") -> list[Message]:
+def call(
+    app: ASGIApp, metrics: Metrics, kind: str = "http", path: str = "/translate"
+) -> list[Message]:
     """What is sent in answer to a request."""
     sent: list[Message] = []
 
@@ -25,7 +28,7 @@ def call(app: ASGIApp, metrics: Metrics, kind: str = "http") -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": kind, "path": "/translate", "method": "POST", "headers": []}
+    scope = {"type": kind, "path": path, "method": "POST", "headers": []}
     asyncio.run(RequestMiddleware(app, metrics)(scope, receive, send))
     return sent
 
@@ -100,3 +103,25 @@ def test_other_refusal_of_the_framework_has_our_shape() -> None:
         "error_type": "invalid_request",
         "request_id": "some-id",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "is_openai"), [("/v1/embeddings", True), ("/v1/", True), ("/v12", False)]
+)
+def test_fault_has_openais_shape_under_v1(path: str, is_openai: bool) -> None:
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise RuntimeError
+
+    _, body = call(app, Metrics(), path=path)
+    assert isinstance(json.loads(body["body"])["error"], dict) == is_openai
+
+
+def test_pages_from_elsewhere_may_read_what_was_cut() -> None:
+    """A browser hides from them every header of ours that is not named here."""
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    start, *_ = call(app, Metrics())
+    exposed = dict(start["headers"])[b"access-control-expose-headers"].decode()
+    assert {TRUNCATED_HEADER, "Retry-After", "X-Request-Id"} <= set(exposed.split(", "))

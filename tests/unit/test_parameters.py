@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import pickle
+import re
 import secrets
 from typing import Any
 
@@ -129,3 +131,29 @@ def test_value_at_fault_is_not_repeated() -> None:
         TranslateRequest.model_validate({"q": ["fine", {"secret": "text"}]})
     assert "secret" not in describe(told.value)
     assert "text" not in describe(told.value)
+
+
+class Inside(BaseModel):
+    b: int
+
+
+class Outside(BaseModel):
+    """As requests with objects in them are."""
+
+    a: Inside
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "words"),
+    [
+        (b"{}", "a", "missing a parameter"),
+        (b'{"a": {}}', "a", "missing a[b] parameter"),
+        (b'{"a": {"b": "x"}}', "a", "a parameter is not a number"),
+        (b"[]", None, "must be an object"),
+    ],
+)
+def test_error_knows_the_parameter_at_fault(body: bytes, param: str | None, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=re.escape(words)) as refused:
+        asyncio.run(read_parameters(request(body, content_type="application/json"), Outside, 99))
+    assert refused.value.param == param
+    assert pickle.loads(pickle.dumps(refused.value)).param == param

@@ -10,8 +10,8 @@ from model.checkpoints.load import ModelFiles
 from model.inspection import AttentionKind, StepsQuery
 from model.steps import attention_steps
 from model.tokenization import Tokenizer
-from service.attention_formats import json_chunks
 from service.attention_schemas import Include, StepsResponse
+from service.chunks import json_chunks
 from service.inspector import SteppedThrough
 from service.pairs import Pair
 from service.steps_reply import SHOWN_VALUES, shortest, steps_body

@@ -1,0 +1,221 @@
+"""What clients of embeddings send and get, in the shapes of TEI and of OpenAI.
+
+Fields that those servers do not know are ignored, as they do. What takes a model to be refused,
+such as a length or a name of a prompt, is refused in `embed_limits`.
+
+Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
+https://platform.openai.com/docs/api-reference/embeddings.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    model_validator,
+)
+
+from service.parameters import refuse
+
+Input = str | list[int]
+"""A text, or the ids of its tokens."""
+
+Direction = Literal["left", "right"]
+EncodingFormat = Literal["float", "base64"]
+
+
+def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
+    """A list of one input or several; by hand, for a union would look at each id twice."""
+    name = str(info.field_name)
+    if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
+        return [_check_input(value, name)]
+    if value == []:
+        refuse(f"{name} parameter is an empty list; send one text or more")
+    if not isinstance(value, list):
+        refuse(f"{name} parameter must be a text, a list of token ids, or a list of such")
+    return [_check_input(member, f"{name}[{place}]") for place, member in enumerate(value)]
+
+
+def _check_input(value: Any, where: str) -> Input:
+    if value in ("", []):
+        refuse(f"{where} parameter is empty; send a text, or leave it out")
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or set(map(type, value)) != {int}:
+        refuse(f"{where} parameter must be a text or a list of token ids")
+    if min(value) < 0:
+        refuse(f"{where} parameter has the token id {min(value)}; ids begin at 0")
+    return value
+
+
+def check_text(value: Any, info: ValidationInfo) -> Any:
+    """Refuses a text, or a list with a text, that is empty."""
+    if value == []:
+        refuse(f"{info.field_name} parameter is an empty list; send one text or more")
+    if value == "":
+        refuse(f"{info.field_name} parameter is empty; send a text")
+    if isinstance(value, list) and "" in value:
+        where = f"{info.field_name}[{value.index('')}]"
+        refuse(f"{where} parameter is empty; send a text, or leave it out")
+    return value
+
+
+def lower(value: Any) -> Any:
+    """Right and right are the same: older clients of TEI write it so."""
+    return value.lower() if isinstance(value, str) else value
+
+
+Inputs = Annotated[
+    list[Input], PlainValidator(as_inputs, json_schema_input_type=Input | list[Input])
+]
+
+
+class EmbedParameters(BaseModel):
+    """How inputs are read; null is as good as nothing."""
+
+    truncate: bool = Field(
+        True,
+        description="Cut what is longer than the model takes, and say so in X-Truncated-Inputs; "
+        "false refuses it.",
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="Which end is cut off."
+    )
+    prompt_name: str | None = Field(
+        None, description="Which of the model's prompts is put before each text."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if isinstance(fields, dict):
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
+
+
+class EmbedAllRequest(EmbedParameters):
+    """`POST /embed_all`, in TEI's shape: a vector for each token, as it leaves the model."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat on the mat."}})
+
+    inputs: Inputs = Field(description="Text, or list of token ids, or list of such.")
+    model: str | None = Field(
+        None, description="Name as in /v1/models; by default the first that embeds."
+    )
+
+
+class EmbedRequest(EmbedAllRequest):
+    """`POST /embed`, in TEI's shape: a vector for each input."""
+
+    normalize: bool = Field(True, description="Scale each vector to length 1.")
+    dimensions: int | None = Field(
+        None, ge=1, description="Only so many numbers of each vector, the first."
+    )
+
+
+class SimilarityInputs(BaseModel):
+    """What is compared to what."""
+
+    source_sentence: Annotated[str, BeforeValidator(check_text)]
+    sentences: Annotated[list[str], BeforeValidator(check_text)]
+
+
+class SimilarityRequest(BaseModel):
+    """`POST /similarity`, in TEI's shape."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "inputs": {
+                    "source_sentence": "The cat sat on the mat.",
+                    "sentences": ["A cat is sitting.", "The train is late."],
+                }
+            }
+        }
+    )
+
+    inputs: SimilarityInputs
+    parameters: EmbedParameters | None = None
+    model: str | None = Field(
+        None, description="Name as in /v1/models; by default the first that embeds."
+    )
+
+    @property
+    def reading(self) -> EmbedParameters:
+        """How the sentences are read."""
+        return self.parameters or EmbedParameters.model_validate({})
+
+    @property
+    def texts(self) -> list[Input]:
+        """The source sentence, and then the others."""
+        return [self.inputs.source_sentence, *self.inputs.sentences]
+
+
+class EmbeddingsRequest(EmbedParameters):
+    """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI beside.
+
+    Too long an input is refused unless `truncate` says otherwise: OpenAI refuses it too, and the
+    libraries that send this show nobody a header or a field that they do not know.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"input": ["The cat sat on the mat.", "A cat is sitting."]}}
+    )
+
+    input: Inputs = Field(description="Text, or list of token ids, or list of such.")
+    model: str | None = Field(
+        None, description="Name as in /v1/models; by default the first that embeds."
+    )
+    encoding_format: EncodingFormat = Field(
+        "float", description="`base64` is that of little-endian float32."
+    )
+    dimensions: int | None = Field(
+        None, ge=1, description="Only so many numbers of each vector, the first."
+    )
+    user: Any = Field(None, description="Accepted, and not looked at.")
+    truncate: bool = Field(
+        False,
+        description="Cut what is longer than the model takes, and say so in `truncated` and "
+        "X-Truncated-Inputs; false refuses it.",
+    )
+
+
+EmbedResponse = list[list[float]]
+"""[input][number]"""
+
+EmbedAllResponse = list[list[list[float]]]
+"""[input][token][number]"""
+
+SimilarityResponse = list[float]
+"""The cosine with each of `sentences`."""
+
+
+class EmbeddingBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="Which input.")
+    embedding: list[float] | str = Field(description="Numbers, or base64.")
+    truncated: Literal[True] | None = Field(
+        None, description="Only there where the input was longer than the model takes."
+    )
+
+
+class EmbeddingsUsage(BaseModel):
+    """What was read: tokens of the model, special ones and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """One vector for each input, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str
+    usage: EmbeddingsUsage

@@ -1,0 +1,64 @@
+"""Every error has OpenAI's shape under /v1/, and nowhere else."""
+
+import json
+from typing import Any
+
+import pytest
+
+from service.context import RequestContext
+from service.errors import (
+    KINDS,
+    DeadlineExceededError,
+    InternalError,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnavailableError,
+    UnsupportedLanguageError,
+)
+from service.openai_errors import OPENAI_KINDS, OpenAIErrorBody, openai_body
+from service.replies import error_response
+
+ERRORS: list[tuple[ServiceError, str, str | None]] = [
+    (InvalidRequestError("m"), "invalid_request_error", None),
+    (UnsupportedLanguageError("m"), "invalid_request_error", None),
+    (NotFoundError("m"), "invalid_request_error", "unknown_url"),
+    (NotFoundError("m", param="model"), "invalid_request_error", "model_not_found"),
+    (MethodNotAllowedError("m"), "invalid_request_error", "method_not_allowed"),
+    (RequestTooLargeError("m", param="input"), "invalid_request_error", "too_large"),
+    (OverloadedError("m", 7, "requests"), "requests", "rate_limit_exceeded"),
+    (OverloadedError("m", 7, "tokens"), "tokens", "rate_limit_exceeded"),
+    (UnavailableError("m", 1), "server_error", "unavailable"),
+    (DeadlineExceededError("m"), "server_error", "deadline_exceeded"),
+    (InternalError("m"), "server_error", "internal"),
+]
+
+
+def test_every_kind_of_error_is_here() -> None:
+    assert {type(error) for error, *_ in ERRORS} == set(KINDS)
+    assert {kind.status for kind in KINDS.values()} | {401} == set(OPENAI_KINDS)
+    assert OPENAI_KINDS[401].code == "invalid_api_key"
+
+
+@pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
+def test_body_is_openais(error: ServiceError, error_type: str, code: str | None) -> None:
+    body = openai_body(error)
+    assert OpenAIErrorBody.model_validate(body).model_dump() == body
+    expected = {"message": "m", "type": error_type, "param": error.param, "code": code}
+    assert body == {"error": expected}
+
+
+@pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
+def test_status_and_headers_are_those_of_every_shape(
+    error: ServiceError, error_type: str, code: str | None
+) -> None:
+    own = error_response(error, RequestContext("id"))
+    openais = error_response(error, RequestContext("id", is_openai=True))
+    assert openais.status_code == own.status_code == KINDS[type(error)].status
+    assert openais.headers.get("retry-after") == own.headers.get("retry-after")
+    inside: dict[str, Any] = json.loads(bytes(openais.body))["error"]
+    assert (inside["type"], inside["code"]) == (error_type, code)
+    assert json.loads(bytes(own.body))["error"] == "m"
