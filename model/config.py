@@ -63,6 +63,9 @@ class ModelConfig:
             only what asks: keys and values are of the stream as it is.
         activation: Nonlinearity of the feed-forward layers.
         sinusoids: Which position table.
+        position_offset: The row of that table for the first token.
+        scales_embeddings: Whether a token's vector is multiplied by sqrt(D).
+        has_output_bias: Whether something is added to the logits.
         layer_norm_eps: Added to the variance.
         max_length_factor: A target ends at this many times its source's tokens.
         alignment_layer: The decoder layer, from 0, whose cross-attention the checkpoint says was
@@ -88,6 +91,9 @@ class ModelConfig:
     norms_keys: bool = True
     activation: Activation = Activation.RELU
     sinusoids: Sinusoids = Sinusoids.MARIAN
+    position_offset: int = 0
+    scales_embeddings: bool = True
+    has_output_bias: bool = True
     layer_norm_eps: float = 1e-6
     max_length_factor: float = 3.0
     alignment_layer: int | None = None

@@ -3,6 +3,10 @@
 names          rename and account for every tensor
 marian_format  Marian's .bin container -> named arrays
 marian         what Marian's options and parameter names mean
+shards         which files hold the tensors of a Hugging Face model (no torch)
+tensor_files   safetensors and PyTorch's pickles -> named arrays
+hf_config      a Hugging Face config.json -> ModelConfig (no torch)
+hf_weights     what its parameter names mean
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
 """

@@ -18,18 +18,20 @@ class Name:
 
     Attributes:
         parameter: The model's name, with `{i}` for a layer counted from 0.
-        tensor: The file's name, with `{i}` for the same layer counted from 1.
+        tensor: The file's name, with `{i}` for the same layer.
+        first: What the file calls the first layer.
     """
 
     parameter: str
     tensor: str
+    first: int = 1
 
     def expand(self, layers: int) -> list[tuple[str, str]]:
         """(parameter, tensor) for each layer, or once where there is no `{i}`."""
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
         return [
-            (self.parameter.format(i=layer), self.tensor.format(i=layer + 1))
+            (self.parameter.format(i=layer), self.tensor.format(i=layer + self.first))
             for layer in range(layers)
         ]
 
