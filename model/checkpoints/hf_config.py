@@ -43,6 +43,7 @@ REQUIRED: dict[str, Any] = {
     "normalize_embedding": False,
     "add_bias_logits": False,
     "static_position_embeddings": True,
+    "tie_word_embeddings": True,
     "quantization_config": None,
 }
 
@@ -89,7 +90,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointFormatError(f"{path} is not JSON: {error}") from error
+        raise CheckpointFormatError(f"{path} is not JSON: {error!r}") from error
     if not isinstance(content, dict):
         raise CheckpointFormatError(f"{path} is not a mapping")
     return content
@@ -146,7 +147,6 @@ def _config(options: Mapping[str, Any], family: Family, unk_id: int) -> ModelCon
         pad_id=options["pad_token_id"],
         start_id=options["decoder_start_token_id"],
         shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
-        tied_output=bool(options.get("tie_word_embeddings", True)),
         decoder=DecoderKind.SELF_ATTENTION,
         norm=family.norm,
         activation=ACTIVATIONS[options["activation_function"]],
@@ -167,10 +167,9 @@ def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
         if options.get(name, value) != value
     ]
     activation = options.get("activation_function")
-    if activation not in ACTIVATIONS:
-        reasons.append(
-            f"activation_function is {activation!r}, supported: {', '.join(ACTIVATIONS)}"
-        )
+    if str(activation) not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        reasons.append(f"activation_function is {activation!r}, supported: {known}")
     for part in ("attention_heads", "ffn_dim"):
         one, other = (options.get(f"{side}_{part}") for side in ("encoder", "decoder"))
         if one != other:

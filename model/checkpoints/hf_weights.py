@@ -5,9 +5,11 @@ from pathlib import Path
 
 import torch
 
+from model.checkpoints.marian import matrices_of, quantize
 from model.checkpoints.names import Name, fill
 from model.checkpoints.tensor_files import merge_copies, read_tensors
 from model.config import ModelConfig, NormPosition
+from model.quantization import quantize_matrix
 from model.transformer import EncoderDecoder
 
 # Positions are computed here; files of old versions carry the tables.
@@ -40,12 +42,13 @@ DECODER = {
 }
 
 
-def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
-    """A model of that config, filled from the file or its shards, in float32 on the CPU.
+def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False) -> EncoderDecoder:
+    """A model of that config, filled from the file or its shards, on the CPU.
 
     Args:
         weights: A file of tensors, or the index of shards.
         config: From `hf_config.read_config`.
+        is_quantized: Whether matrices are rounded to int8; everything is float32 otherwise.
 
     Raises:
         CheckpointError: A file is damaged, or tensors and parameters do not pair up.
@@ -53,7 +56,11 @@ def load_weights(weights: Path, config: ModelConfig) -> EncoderDecoder:
     with torch.device("meta"):  # parameters come from the file, not from a random start
         model = EncoderDecoder(config)
     arrays = merge_copies(read_tensors(weights), _copies(config), weights)
-    fill(model, arrays, name_pairs(config), IGNORED)
+    pairs = name_pairs(config)
+    fill(model, arrays, pairs, IGNORED, weights.name)
+    if is_quantized:
+        wanted = matrices_of(model, pairs)
+        quantize(model, {name: quantize_matrix(arrays[tensor]) for name, tensor in wanted.items()})
     return model.eval()
 
 
@@ -80,8 +87,6 @@ def _outer_names(config: ModelConfig) -> list[Name]:
     names = [Name("encoder.embedding.weight", SHARED if shared else SOURCE)]
     if not shared:
         names.append(Name("decoder.embedding.weight", TARGET))
-    if not config.tied_output:
-        names.append(Name("decoder.untied_weight", OUTPUT))
     if config.has_output_bias:
         names.append(Name("decoder.output_bias", "final_logits_bias"))
     if config.norm is NormPosition.PRE:
@@ -95,7 +100,6 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Tables that a file may hold under more names than one, by the name in `name_pairs`."""
-    output = (OUTPUT,) if config.tied_output else ()
     if config.shared_embeddings:
-        return {SHARED: (SOURCE, TARGET, *output)}
-    return {TARGET: output}
+        return {SHARED: (SOURCE, TARGET, OUTPUT)}
+    return {TARGET: (OUTPUT,)}

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import yaml
 
+from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR
+from model.checkpoints.hf_folder import is_translation_model, read_parts, read_tokenizer
+from model.checkpoints.shards import weight_files
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization import Tokenizer
@@ -18,6 +22,8 @@ PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
+BLOCK_BYTES = 1 << 20
+MARIAN_WEIGHTS = "model.*.bin"
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,15 @@ class ModelFiles:
     Attributes:
         source: Language code of what it reads.
         target: Language code of what it writes.
-        weights: The `.bin` file.
+        weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
         target_vocab: The same file where the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
         max_length_factor: From the settings beside the weights.
+        source_ids: The `vocab.json` that numbers the pieces of the source, in Hugging Face's
+            folders; None where the `.spm` file does that too.
+        target_ids: The same for the target.
+        target_token: What tells a model of many targets which is wanted; empty where nothing does.
     """
 
     source: str
@@ -41,6 +51,9 @@ class ModelFiles:
     target_vocab: Path
     shortlist: Path | None
     max_length_factor: float
+    source_ids: Path | None = None
+    target_ids: Path | None = None
+    target_token: str = ""
 
     @property
     def name(self) -> str:
@@ -54,8 +67,18 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """The first 12 digits of the sha256 sum of the weights."""
-        return hashlib.sha256(self.weights.read_bytes()).hexdigest()[:12]
+        """The first 12 digits of the sha256 sum of the weights, of all shards in their order."""
+        digest = hashlib.sha256()
+        for path in weight_files(self.weights):
+            with path.open("rb") as file:
+                while block := file.read(BLOCK_BYTES):
+                    digest.update(block)
+        return digest.hexdigest()[:12]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the weights."""
+        return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
 def find_models(reference: str) -> list[ModelFiles]:
@@ -76,7 +99,8 @@ def find_models(reference: str) -> list[ModelFiles]:
     )
     if not folders:
         raise CheckpointNotFoundError(
-            f"{reference} holds no model: no file named model.*.bin was found in it"
+            f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, "
+            f"and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
         )
     return [read_folder(folder) for folder in folders]
 
@@ -88,22 +112,48 @@ def _package_folders(name: str) -> list[Path]:
         raise CheckpointNotFoundError(
             f"the package {name} is not installed; install it, or name a folder"
         ) from error
-    found = {Path(str(f.locate())).parent for f in files if f.match("model.*.bin")}
-    return sorted(found)
+    paths = [Path(str(f.locate())) for f in files if f.match(MARIAN_WEIGHTS) or f.match(CONFIG)]
+    return _model_folders(paths)
 
 
 def _folders(root: Path) -> list[Path]:
     if not root.is_dir():
         raise CheckpointNotFoundError(f"{root} is not a folder")
-    return sorted({path.parent for path in root.rglob("model.*.bin")})
+    return _model_folders([*root.rglob(MARIAN_WEIGHTS), *root.rglob(CONFIG)])
+
+
+def _model_folders(paths: Iterable[Path]) -> list[Path]:
+    """Folders of files that only models have, or that a model of a family that is served has."""
+    return sorted(
+        {path.parent for path in paths if path.name != CONFIG or is_translation_model(path.parent)}
+    )
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """The one model in a folder laid out as Firefox/Bergamot models are.
+    """The one model in a folder laid out as Firefox/Bergamot or as Hugging Face models are.
 
     Raises:
         CheckpointFormatError: With every part that is missing or there twice.
+        UnsupportedModelError: Its languages are not said.
     """
+    if any(folder.glob(MARIAN_WEIGHTS)) or not (folder / CONFIG).is_file():
+        return _read_marian(folder)
+    parts = read_parts(folder)
+    return ModelFiles(
+        parts.source,
+        parts.target,
+        parts.weights,
+        parts.source_pieces,
+        parts.target_pieces,
+        None,
+        MAX_LENGTH_FACTOR,
+        parts.source_ids,
+        parts.target_ids,
+        parts.target_token,
+    )
+
+
+def _read_marian(folder: Path) -> ModelFiles:
     reasons = []
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
@@ -112,7 +162,7 @@ def read_folder(folder: Path) -> ModelFiles:
             reasons.append(f"{len(found)} files {pattern}")
         return found[0] if found else None
 
-    weights = one("model.*.bin")
+    weights = one(MARIAN_WEIGHTS)
     is_split = any(folder.glob("srcvocab.*.spm"))
     source_vocab = one("srcvocab.*.spm" if is_split else "vocab.*.spm")
     target_vocab = one("trgvocab.*.spm") if is_split else source_vocab
@@ -155,13 +205,18 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     Raises:
         CheckpointFormatError: A file is damaged.
     """
+    if files.source_ids is not None and files.target_ids is not None:
+        return Vocabularies(
+            read_tokenizer(files.source_vocab, files.source_ids, files.target_token),
+            read_tokenizer(files.target_vocab, files.target_ids),
+        )
     source = Tokenizer(files.source_vocab)
     target = source if files.has_shared_vocab else Tokenizer(files.target_vocab)
     return Vocabularies(source, target)
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: str) -> None:
-    """Compares the sizes in the weights with those of the tokenizers.
+    """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
 
     Raises:
         CheckpointError: They differ.
@@ -171,4 +226,10 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: st
         raise CheckpointError(
             f"{name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; the weights are for "
             f"{config.source_vocab_size} and {config.target_vocab_size}"
+        )
+    ends = vocabularies.source.eos_id, vocabularies.target.eos_id
+    if set(ends) != {config.eos_id}:
+        raise CheckpointError(
+            f"{name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
+            f"in {config.eos_id} by the config"
         )

@@ -41,6 +41,7 @@ def fill(
     arrays: Mapping[str, NDArray[Any]],
     pairs: Sequence[tuple[str, str]],
     ignored: re.Pattern[str],
+    name: str = "",
 ) -> None:
     """Makes every array its parameter, each used once and each filled once.
 
@@ -49,6 +50,7 @@ def fill(
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
         ignored: Tensors that have no place in this model, by name, for a stated reason.
+        name: Of the file, for the message.
 
     Raises:
         WeightMismatchError: Something is missing, left over or of another shape.
@@ -57,9 +59,7 @@ def fill(
     wanted = dict(pairs)
     missing = [t for t in wanted.values() if t not in arrays]
     missing += [p for p in parameters if p not in wanted]
-    unexpected = [
-        name for name in arrays if name not in wanted.values() and not ignored.search(name)
-    ]
+    unexpected = [t for t in arrays if t not in wanted.values() and not ignored.search(t)]
     shapes = []
     for parameter, tensor in wanted.items():
         if tensor not in arrays:
@@ -68,8 +68,8 @@ def fill(
         if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
             shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")
             continue
-        owner, _, name = parameter.rpartition(".")
+        owner, _, attribute = parameter.rpartition(".")
         values = torch.from_numpy(array).reshape(place.shape)
-        setattr(module.get_submodule(owner), name, nn.Parameter(values, requires_grad=False))
+        setattr(module.get_submodule(owner), attribute, nn.Parameter(values, requires_grad=False))
     if missing or unexpected or shapes:
-        raise WeightMismatchError(missing, unexpected, shapes)
+        raise WeightMismatchError(missing, unexpected, shapes, name)
