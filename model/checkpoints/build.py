@@ -5,8 +5,15 @@ from dataclasses import replace
 import torch
 
 from model.checkpoints import hf_config, hf_weights, marian
-from model.checkpoints.load import ModelFiles, Vocabularies, check_vocabularies, load_vocabularies
+from model.checkpoints.load import (
+    NPZ,
+    ModelFiles,
+    Vocabularies,
+    check_vocabularies,
+    load_vocabularies,
+)
 from model.checkpoints.marian_format import MarianFile
+from model.checkpoints.marian_npz import MarianNpz
 from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
 from model.engine import Engine
@@ -31,7 +38,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
         CheckpointError: The files are damaged, unsupported, or do not fit each other.
         DeviceError: The device does not compute in that precision.
     """
-    load = _load_marian if files.source_ids is None else _load_hugging_face
+    load = _load_marian if files.is_marian else _load_hugging_face
     model = load(files, load_vocabularies(files), device, dtype)
     return model.to(device, model.precision.dtype)
 
@@ -39,7 +46,7 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
 def _load_marian(
     files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
 ) -> EncoderDecoder:
-    file = MarianFile(files.weights)
+    file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files.name)
