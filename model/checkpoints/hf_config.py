@@ -78,6 +78,14 @@ FAMILIES = {
         scales_embeddings=False,
         required={"normalize_before": False, "add_final_layer_norm": False},
     ),
+    "m2m_100": Family(
+        NormPosition.PRE,
+        Sinusoids.MARIAN,
+        position_offset=2,
+        has_output_bias=False,
+        scales_embeddings=True,
+        required={"pad_token_id": 1},  # positions count on from it
+    ),
 }
 
 

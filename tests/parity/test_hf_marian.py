@@ -210,6 +210,7 @@ def test_beams_are_the_same(models: Models) -> None:
             suppress_tokens=[1, PAD],
             length_penalty=1.0,
             early_stopping=False,
+            renormalize_logits=True,
         )
         expected = output[0, 1:].tolist()
         while expected[-1] == PAD:
