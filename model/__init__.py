@@ -37,5 +37,6 @@ Files, each importing only from those above it:
     native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
+    mapped_tokenization  the same where another vocabulary numbers the pieces
     checkpoints/   files on disk -> ModelConfig and filled EncoderDecoder
 """

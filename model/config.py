@@ -55,6 +55,8 @@ class ModelConfig:
         unk_id: Never generated.
         pad_id: Never generated; None where the vocabulary has no such id.
         start_id: Put into the decoder first; None for the zero vector (Marian).
+        first_id: What every target begins with, whatever the logits: the token of its language in
+            M2M100 and NLLB; None where nothing is forced.
         shared_embeddings: One table for encoder, decoder and output.
         tied_output: The output layer uses the decoder's table.
         decoder: What stands first in a decoder layer.
@@ -63,6 +65,9 @@ class ModelConfig:
             only what asks: keys and values are of the stream as it is.
         activation: Nonlinearity of the feed-forward layers.
         sinusoids: Which position table.
+        position_offset: The row of that table for the first token.
+        scales_embeddings: Whether a token's vector is multiplied by sqrt(D).
+        has_output_bias: Whether something is added to the logits.
         layer_norm_eps: Added to the variance.
         max_length_factor: A target ends at this many times its source's tokens.
         alignment_layer: The decoder layer, from 0, whose cross-attention the checkpoint says was
@@ -81,6 +86,7 @@ class ModelConfig:
     unk_id: int = 1
     pad_id: int | None = None
     start_id: int | None = None
+    first_id: int | None = None
     shared_embeddings: bool = True
     tied_output: bool = True
     decoder: DecoderKind = DecoderKind.SSRU
@@ -88,6 +94,9 @@ class ModelConfig:
     norms_keys: bool = True
     activation: Activation = Activation.RELU
     sinusoids: Sinusoids = Sinusoids.MARIAN
+    position_offset: int = 0
+    scales_embeddings: bool = True
+    has_output_bias: bool = True
     layer_norm_eps: float = 1e-6
     max_length_factor: float = 3.0
     alignment_layer: int | None = None

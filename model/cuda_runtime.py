@@ -20,7 +20,7 @@ from model.attention import mask_bias
 from model.cache import DecodingCache
 from model.config import DecoderKind
 from model.graphs import Function, Graphs, Shape
-from model.output import FullOutput
+from model.output import FullOutput, force_first
 from model.runtime import Decoded, Pending, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
 from model.shortlist import Ids
@@ -220,6 +220,8 @@ class CudaRuntime:
             hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)
         logits = self.logits[:rows]
         self.output.write_logits(hidden[:, 0], logits)
+        if self.config.first_id is not None:
+            force_first(logits, self.cache.positions[:rows], self.config.first_id)
         self.tokens[:rows].copy_(logits.argmax(dim=-1))
         self.cache.advance(rows)
 

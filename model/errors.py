@@ -52,11 +52,15 @@ class WeightMismatchError(CheckpointError):
         missing: Parameters that no tensor fills.
         unexpected: Tensors that fill nothing.
         shapes: Pairs whose shapes differ, with both shapes.
+        name: The file, where it is known.
     """
 
-    def __init__(self, missing: list[str], unexpected: list[str], shapes: list[str]) -> None:
+    def __init__(
+        self, missing: list[str], unexpected: list[str], shapes: list[str], name: str = ""
+    ) -> None:
         named = {"missing": missing, "unexpected": unexpected, "shapes differ": shapes}
-        super().__init__("; ".join(f"{k}: {', '.join(v)}" for k, v in named.items() if v))
+        reasons = "; ".join(f"{k}: {', '.join(v)}" for k, v in named.items() if v)
+        super().__init__(f"{name} does not fit the model: {reasons}" if name else reasons)
 
 
 class DeviceError(ModelError):

@@ -67,6 +67,19 @@ class FullOutput:
         return columns
 
 
+def force_first(logits: Tensor, positions: Tensor, first_id: int) -> None:
+    """Leaves rows that are at position 0 no other choice than one token, in place.
+
+    Args:
+        logits: (B, V).
+        positions: (B,).
+        first_id: The token.
+    """
+    kept = logits[:, first_id].clone()  # finite, so its log-probability becomes 0
+    logits.masked_fill_((positions == 0)[:, None], NEVER)
+    logits[:, first_id] = kept
+
+
 class ShortlistOutput:
     """One product over the union of the rows' shortlists, and a mask that gives each row its own.
 

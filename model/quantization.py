@@ -34,6 +34,13 @@ class QuantizedMatrix:
     multiplier: float
 
 
+def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
+    """A float matrix in int8, as Marian's own converter makes it: to 127 at its largest value."""
+    multiplier = LIMIT / float(np.abs(floats).max())
+    values = np.clip(np.rint(floats * multiplier), -LIMIT, LIMIT).astype(np.int8)
+    return QuantizedMatrix(values, multiplier)
+
+
 def has_fast_int8() -> bool:
     """Whether this torch multiplies int8 matrices on the CPU; its operator is a private one."""
     try:

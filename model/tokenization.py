@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -58,6 +59,13 @@ class Tokenizer:
     Args:
         path: A `.spm` file.
 
+    Attributes:
+        vocab_size: Number of ids.
+        eos_id: Ends every text.
+        unk_id: Stands for what the vocabulary has no piece for.
+        hidden_ids: Those that leave no trace in a text.
+        prefix: What stands before the tokens of every text, to tell the model its language.
+
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
     """
@@ -72,6 +80,8 @@ class Tokenizer:
         self.unk_id: int = self.processor.unk_id()
         if self.eos_id < 0:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
+        self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
+        self.prefix: list[int] = []
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text without EOS; none for white space alone.
@@ -84,12 +94,11 @@ class Tokenizer:
 
     def encode_with_offsets(self, text: str) -> Encoding:
         """The same ids, with pieces and code point offsets."""
-        mapping = self.processor.encode_as_offset_mapping(text)
-        return Encoding(mapping["ids"], mapping["pieces"], mapping["offsets"])
+        return self._segment(text)
 
     def decode(self, ids: list[int]) -> str:
         """The text of ids; EOS and unknown tokens leave no trace."""
-        text: str = self.processor.decode([i for i in ids if i not in (self.eos_id, self.unk_id)])
+        text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
@@ -98,16 +107,16 @@ class Tokenizer:
         Args:
             text: Without lone surrogates.
         """
-        encoding = self.encode_with_offsets(text)
+        encoding = self._segment(text)
         spans = [trim(text, span, self._is_blank) for span in encoding.offsets]
         shared = share(encoding.pieces, spans)
-        return self._beside(text, [*encoding.ids, self.eos_id], [*shared, None])
+        ids = [*self.prefix, *encoding.ids, self.eos_id]
+        return self._beside(text, ids, [*[None] * len(self.prefix), *shared, None])
 
     def detokenize(self, ids: list[int]) -> TokenizedText:
         """Ids that a model gave, beside the text of `decode`."""
-        is_shown = [i not in (self.eos_id, self.unk_id) for i in ids]
-        shown = list(compress(ids, is_shown))
-        mapping = self.processor.decode(shown, return_type="offset_mapping")
+        is_shown = [i not in self.hidden_ids for i in ids]
+        mapping = self._join(list(compress(ids, is_shown)))
         text: str = mapping["text"]
         spans = [trim(text, span, str.isspace) for span in mapping["offsets"]]
         shared = iter(share(mapping["pieces"], spans))
@@ -116,6 +125,20 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """The vocabulary's own spelling of ids."""
         return [self.processor.id_to_piece(i) for i in ids]
+
+    def _segment(self, text: str) -> Encoding:
+        """A text's own tokens, without the prefix."""
+        mapping = self.processor.encode_as_offset_mapping(text)
+        return Encoding(mapping["ids"], mapping["pieces"], mapping["offsets"])
+
+    def _join(self, ids: list[int]) -> dict[str, Any]:
+        """The `text` of ids that show, with their `pieces` and their `offsets` in it."""
+        mapping: dict[str, Any] = self.processor.decode(ids, return_type="offset_mapping")
+        return mapping
+
+    def _is_special(self, token: int) -> bool:
+        special: bool = self.processor.is_control(token)
+        return special
 
     def _is_blank(self, char: str) -> bool:
         """Whether the normaliser makes a space of a character, or nothing."""
@@ -134,7 +157,7 @@ class Tokenizer:
         places.reverse()
         ends = accumulate((end for _, end in places), max)
         offsets = [(start, end) for (start, _), end in zip(places, ends, strict=True)]
-        special = [self.processor.is_control(i) for i in ids]
+        special = [self._is_special(i) for i in ids]
         return TokenizedText(text, ids, self.pieces(ids), offsets, special)
 
 

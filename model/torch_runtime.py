@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model.attention import mask_bias
 from model.cache import DecodingCache
-from model.output import FullOutput, OutputLayer, ShortlistOutput
+from model.output import FullOutput, OutputLayer, ShortlistOutput, force_first
 from model.runtime import Decoded, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
 from model.shortlist import Ids, Shortlist
@@ -135,9 +135,12 @@ class TorchRuntime:
         state = self.cache.view(rows, int(self.widths[:live].max()), 1, target_width)
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
         hidden, _, _ = self.model.decoder(tokens, state, last)
+        logits = self.output.logits(hidden[:, 0])[:live]  # (B, U)
+        if self.config.first_id is not None:
+            force_first(logits, self.cache.positions[:live], self.config.first_id)
         self.cache.advance(live)
         self.lengths[:live] += 1
-        return self.output.logits(hidden[:, 0])[:live]  # (B, U)
+        return logits
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Has rows go on with other tokens than their likeliest."""

@@ -34,7 +34,7 @@ class Attentions:
 
 
 class Embedding(nn.Module):
-    """sqrt(D) times the token's vector, plus the position's.
+    """The token's vector, times sqrt(D) in most models, plus the position's.
 
     Positions are computed on first need and kept, so that a table of any length costs nothing
     until a text is that long.
@@ -43,7 +43,7 @@ class Embedding(nn.Module):
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
-        self.scale = config.d_model**0.5
+        self.scale = config.d_model**0.5 if config.scales_embeddings else 1.0
         self.config = config
         table = torch.empty(0, config.d_model, device="cpu")  # of this one, no file tells
         self.register_buffer("table", table, persistent=False)
@@ -78,9 +78,9 @@ class Embedding(nn.Module):
     def reach(self, position: int) -> None:
         """Has the table reach this position at least; where it did not, it lies elsewhere then."""
         if position >= self.table.shape[0]:
-            length = max(128, 2 * position)
-            table = sinusoid_table(length, self.config.d_model, self.config.sinusoids)
-            self.table: Tensor = table.to(self.weight)
+            start, length = self.config.position_offset, max(128, 2 * position)
+            table = sinusoid_table(start + length, self.config.d_model, self.config.sinusoids)
+            self.table: Tensor = table[start:].to(self.weight)
 
 
 class Encoder(nn.Module):
@@ -119,7 +119,11 @@ class Decoder(nn.Module):
         self.embedding = embedding
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = final_norm(config)
-        self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
+        if config.has_output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
+        else:  # where there is none, no file has one to fill it with
+            zeros = torch.zeros(config.target_vocab_size, device="cpu")
+            self.register_buffer("output_bias", zeros, persistent=False)
         self.int8_output: Int8Product | None = None
         self.untied_weight = (
             None

@@ -3,6 +3,13 @@
 names          rename and account for every tensor
 marian_format  Marian's .bin container -> named arrays
 marian         what Marian's options and parameter names mean
+marian_npz     its .npz container -> the same
+shards         which files hold the tensors of a Hugging Face model (no torch)
+tensor_files   safetensors and PyTorch's pickles -> named arrays
+hf_config      a Hugging Face config.json -> ModelConfig (no torch)
+hf_weights     what its parameter names mean
+languages      their codes -> BCP 47 tags (no torch)
+opus_folder    an OPUS-MT folder, Marian's or Hugging Face's -> files and tokenizers (no torch)
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
 """

@@ -4,9 +4,16 @@ from dataclasses import replace
 
 import torch
 
-from model.checkpoints import marian
-from model.checkpoints.load import ModelFiles, check_vocabularies, load_vocabularies
+from model.checkpoints import hf_config, hf_weights, marian
+from model.checkpoints.load import (
+    NPZ,
+    ModelFiles,
+    Vocabularies,
+    check_vocabularies,
+    load_vocabularies,
+)
 from model.checkpoints.marian_format import MarianFile
+from model.checkpoints.marian_npz import MarianNpz
 from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
 from model.engine import Engine
@@ -31,15 +38,35 @@ def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDe
         CheckpointError: The files are damaged, unsupported, or do not fit each other.
         DeviceError: The device does not compute in that precision.
     """
-    vocabularies = load_vocabularies(files)
-    file = MarianFile(files.weights)
+    load = _load_marian if files.is_marian else _load_hugging_face
+    model = load(files, load_vocabularies(files), device, dtype)
+    return model.to(device, model.precision.dtype)
+
+
+def _load_marian(
+    files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
+) -> EncoderDecoder:
+    file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files.name)
     precision = select_precision(dtype, device, file.is_quantized and can_serve(config))
     model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
     model.precision = precision
-    return model.to(device, precision.dtype)
+    return model
+
+
+def _load_hugging_face(
+    files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
+) -> EncoderDecoder:
+    config = hf_config.read_config(
+        files.weights.parent, files.num_bytes, vocabularies.target.unk_id
+    )
+    check_vocabularies(config, vocabularies, files.name)
+    precision = select_precision(dtype, device)
+    model = hf_weights.load_weights(files.weights, config, precision is Precision.INT8)
+    model.precision = precision
+    return model
 
 
 def load_engine(

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -10,6 +11,16 @@ from pathlib import Path
 
 import yaml
 
+from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR
+from model.checkpoints.languages import pair_in
+from model.checkpoints.opus_folder import (
+    SOURCE_PIECES,
+    is_translation_model,
+    read_opus,
+    read_parts,
+    read_tokenizer,
+)
+from model.checkpoints.shards import weight_files
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization import Tokenizer
@@ -18,6 +29,11 @@ PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
+BLOCK_BYTES = 1 << 20
+MARIAN_WEIGHTS = "model.*.bin"
+NPZ = ".npz"
+PATTERNS = (MARIAN_WEIGHTS, f"*{NPZ}", CONFIG)
+"""Files that tell where models lie."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +43,16 @@ class ModelFiles:
     Attributes:
         source: Language code of what it reads.
         target: Language code of what it writes.
-        weights: The `.bin` file.
+        weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
         target_vocab: The same file where the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
         max_length_factor: From the settings beside the weights.
+        source_ids: The `vocab.json` or `vocab.yml` that numbers the pieces of the source; None
+            where the `.spm` file does that too.
+        target_ids: The same for the target.
+        target_token: What tells a model of many targets which is wanted; empty where nothing does.
+        is_marian: Whether tensors have Marian's names, and not Hugging Face's.
     """
 
     source: str
@@ -41,6 +62,10 @@ class ModelFiles:
     target_vocab: Path
     shortlist: Path | None
     max_length_factor: float
+    source_ids: Path | None = None
+    target_ids: Path | None = None
+    target_token: str = ""
+    is_marian: bool = True
 
     @property
     def name(self) -> str:
@@ -54,8 +79,18 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """The first 12 digits of the sha256 sum of the weights."""
-        return hashlib.sha256(self.weights.read_bytes()).hexdigest()[:12]
+        """The first 12 digits of the sha256 sum of the weights, of all shards in their order."""
+        digest = hashlib.sha256()
+        for path in weight_files(self.weights):
+            with path.open("rb") as file:
+                while block := file.read(BLOCK_BYTES):
+                    digest.update(block)
+        return digest.hexdigest()[:12]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the weights."""
+        return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
 def find_models(reference: str) -> list[ModelFiles]:
@@ -76,7 +111,8 @@ def find_models(reference: str) -> list[ModelFiles]:
     )
     if not folders:
         raise CheckpointNotFoundError(
-            f"{reference} holds no model: no file named model.*.bin was found in it"
+            f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
+            f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
         )
     return [read_folder(folder) for folder in folders]
 
@@ -88,23 +124,59 @@ def _package_folders(name: str) -> list[Path]:
         raise CheckpointNotFoundError(
             f"the package {name} is not installed; install it, or name a folder"
         ) from error
-    found = {Path(str(f.locate())).parent for f in files if f.match("model.*.bin")}
-    return sorted(found)
+    paths = [Path(str(f.locate())) for f in files if any(map(f.match, PATTERNS))]
+    return _model_folders(paths)
 
 
 def _folders(root: Path) -> list[Path]:
     if not root.is_dir():
         raise CheckpointNotFoundError(f"{root} is not a folder")
-    return sorted({path.parent for path in root.rglob("model.*.bin")})
+    return _model_folders(path for pattern in PATTERNS for path in root.rglob(pattern))
+
+
+def _model_folders(paths: Iterable[Path]) -> list[Path]:
+    return sorted({path.parent for path in paths if _tells_of_a_model(path)})
+
+
+def _tells_of_a_model(path: Path) -> bool:
+    """Whether a file of these patterns, which others use too, is of a model that is served."""
+    if path.name == CONFIG:
+        return is_translation_model(path.parent)
+    return path.suffix != NPZ or any(path.parent.glob("*.spm"))
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """The one model in a folder laid out as Firefox/Bergamot models are.
+    """The one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay them out.
 
     Raises:
         CheckpointFormatError: With every part that is missing or there twice.
+        UnsupportedModelError: Its languages are not said.
     """
+    is_npz = any(folder.glob(f"*{NPZ}"))
+    is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
+    is_hugging_face = not is_npz and (folder / CONFIG).is_file()
+    if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
+        return _read_bergamot(folder)
+    parts = read_opus(folder) if is_opus else read_parts(folder)
+    return ModelFiles(
+        parts.source,
+        parts.target,
+        parts.weights,
+        parts.source_pieces,
+        parts.target_pieces,
+        None,
+        MAX_LENGTH_FACTOR,
+        parts.source_ids,
+        parts.target_ids,
+        parts.target_token,
+        is_marian=is_opus,
+    )
+
+
+def _read_bergamot(folder: Path) -> ModelFiles:
     reasons = []
+    is_npz = any(folder.glob(f"*{NPZ}")) and not any(folder.glob(MARIAN_WEIGHTS))
+    pattern = f"*{NPZ}" if is_npz else MARIAN_WEIGHTS
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
         found = sorted(folder.glob(pattern))
@@ -112,20 +184,28 @@ def read_folder(folder: Path) -> ModelFiles:
             reasons.append(f"{len(found)} files {pattern}")
         return found[0] if found else None
 
-    weights = one("model.*.bin")
+    weights = one(pattern)
     is_split = any(folder.glob("srcvocab.*.spm"))
     source_vocab = one("srcvocab.*.spm" if is_split else "vocab.*.spm")
     target_vocab = one("trgvocab.*.spm") if is_split else source_vocab
     shortlist = one("lex.*.bin", is_needed=False)
-    languages = LANGUAGES.match(weights.name) if weights else None
+    languages = _languages(weights) if weights else None
     if weights and not languages:
         reasons.append(f"{weights.name} does not name its languages as model.XXYY.*.bin does")
     if reasons or not (weights and source_vocab and target_vocab and languages):
         raise CheckpointFormatError(f"{folder} is not one model: " + "; ".join(reasons))
-    source, target = (code for code in languages.groups() if code)
     return ModelFiles(
-        source, target, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
+        *languages, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
     )
+
+
+def _languages(weights: Path) -> tuple[str, str] | None:
+    """Of the file's name; of an `.npz`, which Marian names `model.npz`, of the folder's too."""
+    found = LANGUAGES.match(weights.name)
+    if found:
+        source, target = (code for code in found.groups() if code)
+        return source, target
+    return pair_in(weights.parent.name) if weights.suffix == NPZ else None
 
 
 def _length_factor(folder: Path) -> float:
@@ -155,13 +235,18 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     Raises:
         CheckpointFormatError: A file is damaged.
     """
+    if files.source_ids is not None and files.target_ids is not None:
+        return Vocabularies(
+            read_tokenizer(files.source_vocab, files.source_ids, files.target_token),
+            read_tokenizer(files.target_vocab, files.target_ids),
+        )
     source = Tokenizer(files.source_vocab)
     target = source if files.has_shared_vocab else Tokenizer(files.target_vocab)
     return Vocabularies(source, target)
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: str) -> None:
-    """Compares the sizes in the weights with those of the tokenizers.
+    """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
 
     Raises:
         CheckpointError: They differ.
@@ -171,4 +256,10 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: st
         raise CheckpointError(
             f"{name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; the weights are for "
             f"{config.source_vocab_size} and {config.target_vocab_size}"
+        )
+    ends = vocabularies.source.eos_id, vocabularies.target.eos_id
+    if set(ends) != {config.eos_id}:
+        raise CheckpointError(
+            f"{name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
+            f"in {config.eos_id} by the config"
         )

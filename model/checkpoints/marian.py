@@ -185,7 +185,7 @@ def load_weights(
     matrices = {name: file.quantized(name) for name in wanted.values() if name in file.items}
     arrays = file.arrays(without=matrices)
     values = {name: matrix.values for name, matrix in matrices.items()}
-    fill(model, {**arrays, **values}, pairs, IGNORED)
+    fill(model, {**arrays, **values}, pairs, IGNORED, file.path.name)
     if is_quantized:
         quantize(model, {parameter: matrices[name] for parameter, name in wanted.items()})
     return model.eval()

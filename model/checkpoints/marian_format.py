@@ -16,7 +16,7 @@ import yaml
 from numpy.typing import NDArray
 
 from model.errors import CheckpointFormatError, UnsupportedModelError
-from model.quantization import QuantizedMatrix
+from model.quantization import QuantizedMatrix, quantize_matrix
 
 VERSION = 1
 OPTIONS_ITEM = "special:model.yml"
@@ -175,10 +175,7 @@ class MarianFile:
         item = self.items[name]
         if item.type == INTGEMM8:
             return QuantizedMatrix(*self._integers(item))
-        floats = self._array(item)
-        multiplier = 127.0 / float(np.abs(floats).max())
-        values = np.clip(np.rint(floats * multiplier), -127, 127).astype(np.int8)
-        return QuantizedMatrix(values, multiplier)
+        return quantize_matrix(self._array(item))
 
     def _check(self, item: Item, needed: int) -> None:
         is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)

@@ -4,20 +4,19 @@ This proves the self-attention decoder, post-norm, swish and the Hugging Face po
 against code that we did not write.
 """
 
-import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.testing import assert_close
 from transformers import MarianConfig, MarianMTModel
 
 from model.checkpoints.build import new_engine
-from model.checkpoints.names import fill
-from model.config import Activation, DecoderKind, ModelConfig, Sinusoids
+from model.checkpoints.hf_config import read_config
+from model.checkpoints.hf_weights import load_weights
 from model.inspection import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from model.transformer import EncoderDecoder
@@ -26,48 +25,9 @@ from tests.tiny import greedy_ids, pad, tiny_sources, translate
 
 PAD = 63
 LAYERS = {"encoder": 2, "decoder": 3}
-# Embeddings shared by all three, and positions that are computed and not learned.
-IGNORED = re.compile(r"embed_tokens|embed_positions|lm_head")
-
-ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
-NAMES = {
-    "self_attention": "self_attn",
-    "self_residual.norm": "self_attn_layer_norm",
-    "recurrence": "self_attn",
-    "recurrence_residual.norm": "self_attn_layer_norm",
-    "cross_attention": "encoder_attn",
-    "cross_residual.norm": "encoder_attn_layer_norm",
-    "feed_forward.expand": "fc1",
-    "feed_forward.contract": "fc2",
-    "feed_forward_residual.norm": "final_layer_norm",
-}
-PARTS = {
-    "encoder": ("self_attention", "self_residual.norm"),
-    "decoder": ("recurrence", "recurrence_residual.norm", "cross_attention", "cross_residual.norm"),
-}
-FEED_FORWARD = ("feed_forward.expand", "feed_forward.contract", "feed_forward_residual.norm")
-
 # One step beyond assert_close's default of 1e-5: logits here are sums over 5 layers of products
 # that the two implementations order differently, and are of size 10.
 TOLERANCE: dict[str, Any] = {"atol": 2e-5, "rtol": 1e-5}
-
-
-def name_pairs() -> list[tuple[str, str]]:
-    pairs = [
-        ("encoder.embedding.weight", "model.shared.weight"),
-        ("decoder.output_bias", "final_logits_bias"),
-    ]
-    for side, layers in LAYERS.items():
-        for layer in range(layers):
-            for part in (*PARTS[side], *FEED_FORWARD):
-                ours, theirs = f"{side}.layers.{layer}.{part}", NAMES[part]
-                inner = ATTENTION.items() if theirs.endswith("attn") else [("", "")]
-                for our_end, their_end in inner:
-                    for kind in ("weight", "bias"):
-                        names = ([ours, our_end, kind], [theirs, their_end, kind])
-                        one, other = (".".join(filter(None, name)) for name in names)
-                        pairs.append((one, f"model.{side}.layers.{layer}.{other}"))
-    return pairs
 
 
 SETTINGS: dict[str, Any] = {
@@ -102,39 +62,22 @@ def hf_model(activation: str, seed: int) -> Any:
     return model.eval()
 
 
-def our_model(theirs: Any, activation: Activation) -> EncoderDecoder:
-    config = ModelConfig(
-        d_model=16,
-        num_heads=2,
-        ffn_dim=32,
-        encoder_layers=LAYERS["encoder"],
-        decoder_layers=LAYERS["decoder"],
-        source_vocab_size=64,
-        target_vocab_size=64,
-        pad_id=PAD,
-        start_id=PAD,
-        decoder=DecoderKind.SELF_ATTENTION,
-        activation=activation,
-        sinusoids=Sinusoids.HUGGING_FACE,
-        layer_norm_eps=1e-5,
-        max_length_factor=2.0,
-    )
-    arrays: dict[str, NDArray[np.float32]] = {
-        name: value.numpy() for name, value in theirs.state_dict().items()
-    }
-    model = EncoderDecoder(config)
-    fill(model, arrays, name_pairs(), IGNORED)
-    return model.eval()
+def our_model(theirs: Any, folder: Path) -> EncoderDecoder:
+    """Through the files that they write, with a length factor that half of the targets reach."""
+    theirs.save_pretrained(folder)
+    weights = folder / "model.safetensors"
+    config = read_config(folder, weights.stat().st_size, unk_id=1)
+    return load_weights(weights, replace(config, max_length_factor=2.0))
 
 
 Models = tuple[Any, EncoderDecoder]
 
 
 @pytest.fixture(scope="module", params=[("swish", 0), ("relu", 1), ("gelu", 2)], ids=str)
-def models(request: pytest.FixtureRequest) -> Models:
+def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
     activation, seed = request.param
     theirs = hf_model(activation, seed)
-    return theirs, our_model(theirs, Activation(activation))
+    return theirs, our_model(theirs, tmp_path_factory.mktemp("marian"))
 
 
 @pytest.fixture(scope="module")
@@ -246,3 +189,30 @@ def test_scores_are_those_of_their_logits(models: Models) -> None:
         logits[:, [1, PAD]] = -torch.inf
         log_probs = logits.log_softmax(-1)[range(len(tokens)), tokens]
         assert results[i][0].log_probs == pytest.approx(log_probs.tolist(), abs=1e-4)
+
+
+@torch.no_grad()
+def test_beams_are_the_same(models: Models) -> None:
+    """Their rule for the end of a search, as early_stopping=False has it, is ours."""
+    theirs, ours = models
+    sources = tiny_sources(12, seed=7, longest=20)
+    options = DecodingOptions(beam_size=4, num_hypotheses=4)
+    results = translate(
+        new_engine(ours, EngineLimits()),
+        [Sequence(i, source, options) for i, source in enumerate(sources)],
+    )
+    for i, source in enumerate(sources):
+        output = theirs.generate(
+            torch.tensor([source]),
+            num_beams=4,
+            do_sample=False,
+            max_new_tokens=2 * len(source),
+            suppress_tokens=[1, PAD],
+            length_penalty=1.0,
+            early_stopping=False,
+            renormalize_logits=True,
+        )
+        expected = output[0, 1:].tolist()
+        while expected[-1] == PAD:
+            expected.pop()
+        assert results[i][0].tokens == expected

@@ -237,6 +237,7 @@ def test_tensors_that_do_not_pair_up_are_all_named(write: Write) -> None:
     with pytest.raises(WeightMismatchError) as caught:
         load_weights(file, config_of(file))
     assert str(caught.value) == (
-        "missing: decoder_l2_rnn_W; unexpected: decoder_l3_rnn_W; shapes differ: "
+        "model.bin does not fit the model: missing: decoder_l2_rnn_W; "
+        "unexpected: decoder_l3_rnn_W; shapes differ: "
         "encoder_l1_ffn_b1 (1, 31) for encoder.layers.0.feed_forward.expand.bias (32,)"
     )

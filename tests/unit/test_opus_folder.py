@@ -1,0 +1,294 @@
+"""A Hugging Face folder from its files to translations; transformers wrote the files."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+from transformers import MarianTokenizer
+
+from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
+from model.errors import (
+    CheckpointError,
+    CheckpointFormatError,
+    CheckpointNotFoundError,
+    UnsupportedModelError,
+    WeightMismatchError,
+)
+from model.sequence import EngineLimits
+from tests.hf_files import SENTENCE, TARGET_TEXT, write_marian
+from tests.tiny import greedy_ids, pad
+
+CPU = torch.device("cpu")
+TOKENS = (">>fra<<", ">>por<<", ">>pt_br<<", ">>cmn_Hans<<", ">>cmn_Hant<<")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "opus-mt-en-de"
+    write_marian(path)
+    return path
+
+
+def load(files: ModelFiles, dtype: str = "float32") -> Any:
+    return load_model(files, CPU, dtype)
+
+
+def test_folder_becomes_a_model_of_its_pair(folder: Path) -> None:
+    (files,) = find_models(str(folder.parent))
+    assert (files.name, files.source, files.target) == ("en-de", "en", "de")
+    assert files.weights == folder / "model.safetensors"
+    assert (files.shortlist, files.target_token) == (None, "")
+    vocabularies = load_vocabularies(files)
+    source = [*vocabularies.source.encode(SENTENCE), vocabularies.source.eos_id]
+    engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
+    (target,) = greedy_ids(engine, [source])
+    assert 0 < len(target) <= 3 * len(source)
+    assert vocabularies.target.decode(target)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scale_embedding": False},
+        {"activation_function": "relu"},
+        {"share_encoder_decoder_embeddings": False},
+    ],
+    ids=str,
+)
+def test_switches_of_the_config_are_those_of_transformers(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    folder = tmp_path / "en-de"
+    theirs = write_marian(folder, **changes)
+    model = load(read_folder(folder))
+    source, mask = pad([[5, 6, 7, 0], [9, 0]])
+    target = torch.tensor([[3, 4, 5], [6, 7, 8]])
+    with torch.no_grad():
+        expected = theirs(
+            input_ids=source,
+            attention_mask=mask.long(),
+            decoder_input_ids=model.decoder_inputs(target),
+        ).logits
+        logits, _ = model(source, mask, target)
+    assert_close(logits, expected, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["shards", "pickle", "pickled shards"])
+def test_weights_in_any_layout_are_the_same(folder: Path, layout: str) -> None:
+    expected = load(read_folder(folder)).state_dict()
+    revision = read_folder(folder).revision
+    shape_weights(folder, layout)
+    files = read_folder(folder)
+    assert files.weights.name != "model.safetensors"
+    assert files.revision != revision
+    found = load(files).state_dict()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value)
+
+
+def shape_weights(folder: Path, layout: str) -> None:
+    whole = folder / "model.safetensors"
+    tensors = load_file(whole)
+    whole.unlink()
+    if layout == "pickle":
+        # as old versions of transformers wrote it: every name of the one table
+        shared = tensors["model.shared.weight"]
+        names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+        copies = dict.fromkeys([*names, "lm_head.weight"], shared)
+        torch.save({**tensors, **copies}, folder / "pytorch_model.bin")
+        return
+    save: Any = save_file if layout == "shards" else torch.save
+    suffix = "safetensors" if layout == "shards" else "bin"
+    stem = "model" if layout == "shards" else "pytorch_model"
+    places = {}
+    for number, name in enumerate(sorted(tensors)):
+        places[name] = f"{stem}-{number % 2}.{suffix}"
+    for place in set(places.values()):
+        save({n: tensors[n] for n, p in places.items() if p == place}, folder / place)
+    index = json.dumps({"weight_map": places})
+    (folder / f"{stem}.{suffix}.index.json").write_text(index, encoding="utf-8")
+
+
+def test_int8_is_near_float(folder: Path) -> None:
+    files = read_folder(folder)
+    exact, rounded = load(files), load(files, "int8")
+    source, mask = pad([[5, 6, 7, 0]])
+    with torch.no_grad():
+        one, other = (m(source, mask, torch.tensor([[3, 4, 5]]))[0] for m in (exact, rounded))
+    assert 0 < (one - other).abs().max() < 0.1 * one.abs().max()
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize(
+    "text", ["the house", "a  tree, é\n½ 家", "the große Baum", "  is ", "", "x" * 50]
+)
+def test_ids_and_texts_are_those_of_transformers(folder: Path, text: str) -> None:
+    theirs: Any = MarianTokenizer(
+        str(folder / "source.spm"),
+        str(folder / "target.spm"),
+        str(folder / "vocab.json"),
+        source_lang="en",
+        target_lang="de",
+    )
+    ours = load_vocabularies(read_folder(folder))
+    ids = theirs(text)["input_ids"]
+    assert [*ours.source.encode(text), ours.source.eos_id] == ids
+    assert ours.source.tokenize(text).ids == ids
+    target = [*ours.target.encode(text), *ours.target.encode(TARGET_TEXT[2]), 0]
+    assert ours.target.decode(target) == theirs.decode(target, skip_special_tokens=True).replace(
+        "<unk>", ""
+    )
+
+
+def named(folder: Path, name: str) -> ModelFiles:
+    target = folder.parent / name
+    write_marian(target, tokens=TOKENS)
+    return read_folder(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "token"),
+    [
+        ("opus-mt-en-fr", "fr", ">>fra<<"),
+        ("opus-mt-tc-big-eng-por", "pt", ">>por<<"),
+        ("en-pt_br", "pt-BR", ">>pt_br<<"),
+        ("en-zh", "zh", ">>cmn_Hans<<"),
+    ],
+)
+def test_target_token_stands_before_every_source(
+    tmp_path: Path, name: str, target: str, token: str
+) -> None:
+    files = named(tmp_path / "x", name)
+    assert (files.source, files.target, files.target_token) == ("en", target, token)
+    tokenizer = load_vocabularies(files).source
+    ids = tokenizer.encode(SENTENCE)
+    assert tokenizer.pieces(ids[:1]) == [token]
+    assert tokenizer.encode(" ") == []
+    encoding = tokenizer.encode_with_offsets(SENTENCE)
+    assert (encoding.ids, encoding.pieces[0], encoding.offsets[0]) == (ids, token, (0, 0))
+    assert tokenizer.decode(ids) == SENTENCE
+    shown = tokenizer.tokenize(SENTENCE)
+    assert shown.ids == [*ids, 0]
+    assert (shown.offsets[0], shown.special[0], shown.special[-1]) == ((0, 0), True, True)
+    assert not any(shown.special[1:-1])
+    assert "".join(SENTENCE[start:end] for start, end in shown.offsets) == SENTENCE.replace(" ", "")
+
+
+def test_target_that_the_model_has_no_token_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        UnsupportedModelError, match="ja is none of fr, pt, pt-BR, zh-Hans, zh-Hant"
+    ):
+        named(tmp_path / "x", "en-ja")
+
+
+@pytest.mark.parametrize("name", ["opus-mt-en-ROMANCE", "opus-mt-en-roa", "mul-en", "any"])
+def test_folder_that_does_not_say_one_pair_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsupportedModelError, match="folder after it, as en-de; .* fr, pt"):
+        named(tmp_path / "x", name)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer_config.json", {"source_lang": "eng", "target_lang": "deu"}),
+        ("config.json", {"_name_or_path": "Helsinki-NLP/opus-mt-en-de"}),
+    ],
+)
+def test_languages_are_read_from_the_files_too(
+    tmp_path: Path, file: str, content: dict[str, str]
+) -> None:
+    folder = tmp_path / "any"
+    write_marian(folder)
+    path = folder / file
+    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    path.write_text(json.dumps({**old, **content}), encoding="utf-8")
+    assert read_folder(folder).name == "en-de"
+
+
+def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None:
+    folder = tmp_path / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0a1b2c"
+    write_marian(folder)
+    assert find_models(str(tmp_path))[0].name == "en-de"
+
+
+def test_folder_of_another_kind_of_model_is_passed_over(folder: Path) -> None:
+    other = folder.parent / "bert"
+    other.mkdir()
+    (other / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    assert [files.name for files in find_models(str(folder.parent))] == ["en-de"]
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json of a model of type marian"):
+        find_models(str(other))
+
+
+def lose(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def cut_file(folder: Path) -> None:
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) // 2])
+
+    return cut_file
+
+
+def renumber(folder: Path) -> None:
+    path = folder / "vocab.json"
+    ids = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**ids, "<pad>": 0}), encoding="utf-8")
+
+
+def shorten(folder: Path) -> None:
+    path = folder / "vocab.json"
+    ids = list(json.loads(path.read_text(encoding="utf-8")))
+    del ids[10]
+    path.write_text(json.dumps({piece: i for i, piece in enumerate(ids)}), encoding="utf-8")
+
+
+def without_signs(folder: Path) -> None:
+    (folder / "vocab.json").write_text('{"a": 0}', encoding="utf-8")
+
+
+def swap_weights(folder: Path) -> None:
+    other = folder.parent / "other"
+    write_marian(other, encoder_ffn_dim=48, decoder_ffn_dim=48, encoder_layers=1)
+    shutil.copy(other / "model.safetensors", folder)
+
+
+def other_end(folder: Path) -> None:
+    path = folder / "config.json"
+    options = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**options, "eos_token_id": 5}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (lose("model.safetensors"), CheckpointFormatError, r"without model\.safetensors or "),
+        (lose("source.spm"), CheckpointFormatError, r"opus-mt-en-de is .* without source\.spm"),
+        (lose("vocab.json"), CheckpointFormatError, r"without vocab\.json"),
+        (cut("model.safetensors"), CheckpointFormatError, r"^model\.safetensors is cut short"),
+        (cut("target.spm"), CheckpointFormatError, r"^target\.spm is not a SentencePiece model"),
+        (cut("vocab.json"), CheckpointFormatError, r"vocab\.json is not JSON"),
+        (cut("config.json"), CheckpointFormatError, r"config\.json is not JSON"),
+        (renumber, CheckpointFormatError, r"vocab\.json does not number its \d+ pieces"),
+        (shorten, CheckpointError, r"en-de: the vocabularies have"),
+        (without_signs, CheckpointFormatError, r"vocab\.json has no </s>, <unk>"),
+        (swap_weights, WeightMismatchError, r"model\.safetensors does not fit .*missing: .*shapes"),
+        (other_end, CheckpointError, "texts end in 0 and 0 by the vocabularies; in 5 by"),
+    ],
+)
+def test_damaged_folder_is_refused(
+    folder: Path, damage: Callable[[Path], None], error: type[CheckpointError], message: str
+) -> None:
+    damage(folder)
+    with pytest.raises(error, match=message):
+        load(find_models(str(folder))[0])
