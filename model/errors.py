@@ -12,7 +12,8 @@ ModelError
    ├─ SourceTooLongError            more tokens than the model's limit
    ├─ UnknownTokenError             an id outside the vocabulary
    ├─ BeamSizeError                 more hypotheses than rows
-   └─ AttentionQueryError           attention that the model does not have
+   ├─ AttentionQueryError           attention that the model does not have
+   └─ DimensionsError               more dimensions than a vector has
 """
 
 
@@ -52,11 +53,15 @@ class WeightMismatchError(CheckpointError):
         missing: Parameters that no tensor fills.
         unexpected: Tensors that fill nothing.
         shapes: Pairs whose shapes differ, with both shapes.
+        name: The file, where it is known.
     """
 
-    def __init__(self, missing: list[str], unexpected: list[str], shapes: list[str]) -> None:
+    def __init__(
+        self, missing: list[str], unexpected: list[str], shapes: list[str], name: str = ""
+    ) -> None:
         named = {"missing": missing, "unexpected": unexpected, "shapes differ": shapes}
-        super().__init__("; ".join(f"{k}: {', '.join(v)}" for k, v in named.items() if v))
+        reasons = "; ".join(f"{k}: {', '.join(v)}" for k, v in named.items() if v)
+        super().__init__(f"{name}: {reasons}" if name else reasons)
 
 
 class DeviceError(ModelError):
@@ -85,3 +90,7 @@ class BeamSizeError(InputError):
 
 class AttentionQueryError(InputError):
     """What is asked for is no attention of this model, or cannot be combined."""
+
+
+class DimensionsError(InputError):
+    """A vector cannot be cut to that size."""

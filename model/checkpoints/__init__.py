@@ -5,4 +5,7 @@ marian_format  Marian's .bin container -> named arrays
 marian         what Marian's options and parameter names mean
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
+json_files     JSON, and what is wrong with it
+tensors        safetensors, shards of them, or a pickle -> named arrays
+text_encoders  what the options and tensor names of BERT, RoBERTa, XLM-RoBERTa and MPNet mean
 """

@@ -18,18 +18,23 @@ class Name:
 
     Attributes:
         parameter: The model's name, with `{i}` for a layer counted from 0.
-        tensor: The file's name, with `{i}` for the same layer counted from 1.
+        tensor: The file's name, with `{i}` for the same layer.
     """
 
     parameter: str
     tensor: str
 
-    def expand(self, layers: int) -> list[tuple[str, str]]:
-        """(parameter, tensor) for each layer, or once where there is no `{i}`."""
+    def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
+        """(parameter, tensor) for each layer, or once where there is no `{i}`.
+
+        Args:
+            layers: How many there are.
+            first: What the file calls the first of them.
+        """
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
         return [
-            (self.parameter.format(i=layer), self.tensor.format(i=layer + 1))
+            (self.parameter.format(i=layer), self.tensor.format(i=layer + first))
             for layer in range(layers)
         ]
 
@@ -39,6 +44,7 @@ def fill(
     arrays: Mapping[str, NDArray[Any]],
     pairs: Sequence[tuple[str, str]],
     ignored: re.Pattern[str],
+    name: str = "",
 ) -> None:
     """Makes every array its parameter, each used once and each filled once.
 
@@ -47,6 +53,7 @@ def fill(
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
         ignored: Tensors that have no place in this model, by name, for a stated reason.
+        name: The file, for messages.
 
     Raises:
         WeightMismatchError: Something is missing, left over or of another shape.
@@ -55,9 +62,7 @@ def fill(
     wanted = dict(pairs)
     missing = [t for t in wanted.values() if t not in arrays]
     missing += [p for p in parameters if p not in wanted]
-    unexpected = [
-        name for name in arrays if name not in wanted.values() and not ignored.search(name)
-    ]
+    unexpected = [t for t in arrays if t not in wanted.values() and not ignored.search(t)]
     shapes = []
     for parameter, tensor in wanted.items():
         if tensor not in arrays:
@@ -66,8 +71,8 @@ def fill(
         if array.size != place.numel() or array.squeeze().shape != place.squeeze().shape:
             shapes.append(f"{tensor} {array.shape} for {parameter} {tuple(place.shape)}")
             continue
-        owner, _, name = parameter.rpartition(".")
+        owner, _, attribute = parameter.rpartition(".")
         values = torch.from_numpy(array).reshape(place.shape)
-        setattr(module.get_submodule(owner), name, nn.Parameter(values, requires_grad=False))
+        setattr(module.get_submodule(owner), attribute, nn.Parameter(values, requires_grad=False))
     if missing or unexpected or shapes:
-        raise WeightMismatchError(missing, unexpected, shapes)
+        raise WeightMismatchError(missing, unexpected, shapes, name)
