@@ -41,5 +41,6 @@ Files, each importing only from those above it:
     native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
+    text_tokenization  text -> ids of an embedding model, cut to its limit
     checkpoints/   files on disk -> configs, filled models and tokenizers
 """
