@@ -14,6 +14,7 @@ Files, each importing only from those above it:
 
     errors         the error tree
     config         ModelConfig: what a checkpoint says of itself
+    embedding_config   the same of an embedding model (no torch)
     quantization   exact int8 products
     device         which device and which precision
     cache          what decoding keeps for each row, preallocated
@@ -32,11 +33,15 @@ Files, each importing only from those above it:
     torch_runtime  the one for every model and device
     transfer       integers between host and device, without waiting
     attention_pass a pass over given translations that shows its attention, in slices
+    text_encoder   the encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet
+    pooling        vectors of tokens -> the vector of a text; EmbeddingModel
+    embedding_pass vectors of texts, in slices
     graphs         functions of tensors that never move, as CUDA graphs
     cuda_runtime   the one for GPUs
     native/        the one for int8 models on a CPU, in C++
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
     mapped_tokenization  the same where another vocabulary numbers the pieces
-    checkpoints/   files on disk -> ModelConfig and filled EncoderDecoder
+    text_tokenization  text -> ids of an embedding model, cut to its limit
+    checkpoints/   files on disk -> configs, filled models and tokenizers
 """

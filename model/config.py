@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from model.errors import UnsupportedModelError
 
@@ -26,6 +27,7 @@ class Activation(StrEnum):
     RELU = "relu"
     SWISH = "swish"
     GELU = "gelu"
+    GELU_TANH = "gelu-tanh"
 
 
 class Sinusoids(StrEnum):
@@ -37,6 +39,25 @@ class Sinusoids(StrEnum):
 
     MARIAN = "marian"
     HUGGING_FACE = "hugging-face"
+
+
+class LayerConfig(Protocol):
+    """What a Transformer layer asks of a config; `ModelConfig` tells what each of them means."""
+
+    @property
+    def d_model(self) -> int: ...  # noqa: D102 - as in ModelConfig
+    @property
+    def num_heads(self) -> int: ...  # noqa: D102
+    @property
+    def ffn_dim(self) -> int: ...  # noqa: D102
+    @property
+    def norm(self) -> NormPosition: ...  # noqa: D102
+    @property
+    def norms_keys(self) -> bool: ...  # noqa: D102
+    @property
+    def activation(self) -> Activation: ...  # noqa: D102
+    @property
+    def layer_norm_eps(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

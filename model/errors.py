@@ -12,7 +12,8 @@ ModelError
    ├─ SourceTooLongError            more tokens than the model's limit
    ├─ UnknownTokenError             an id outside the vocabulary
    ├─ BeamSizeError                 more hypotheses than rows
-   └─ AttentionQueryError           attention that the model does not have
+   ├─ AttentionQueryError           attention that the model does not have
+   └─ DimensionsError               more dimensions than a vector has
 """
 
 
@@ -89,3 +90,7 @@ class BeamSizeError(InputError):
 
 class AttentionQueryError(InputError):
     """What is asked for is no attention of this model, or cannot be combined."""
+
+
+class DimensionsError(InputError):
+    """A vector cannot be cut to that size."""

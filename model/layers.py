@@ -1,6 +1,7 @@
 """What encoder and decoder layers are made of."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -8,12 +9,13 @@ from torch import Tensor, nn
 
 from model.attention import MultiHeadAttention
 from model.cache import LayerState
-from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
+from model.config import Activation, DecoderKind, LayerConfig, ModelConfig, NormPosition, Sinusoids
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.RELU: F.relu,
     Activation.SWISH: F.silu,
     Activation.GELU: F.gelu,
+    Activation.GELU_TANH: partial(F.gelu, approximate="tanh"),
 }
 
 
@@ -33,7 +35,7 @@ def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
 class FeedForward(nn.Module):
     """W2 · activation(W1 · x)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.expand = nn.Linear(config.d_model, config.ffn_dim)
         self.contract = nn.Linear(config.ffn_dim, config.d_model)
@@ -80,7 +82,7 @@ class SSRU(nn.Module):
 class Residual(nn.Module):
     """The residual sum around a sublayer with its one layer norm, before or after."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
         self.is_pre = config.norm is NormPosition.PRE
@@ -108,7 +110,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: LayerConfig) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.self_residual = Residual(config)

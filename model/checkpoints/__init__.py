@@ -12,4 +12,9 @@ languages      their codes -> BCP 47 tags (no torch)
 opus_folder    an OPUS-MT folder, Marian's or Hugging Face's -> files and tokenizers (no torch)
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
+json_files     JSON, and what is wrong with it
+tensors        safetensors, shards of them, or a pickle -> named arrays
+text_encoders  what the options and tensor names of BERT, RoBERTa, XLM-RoBERTa and MPNet mean
+sentence_transformers  a folder or package -> EmbeddingFiles, config, tokenizer (no weights)
+embedding      EmbeddingFiles -> a filled EmbeddingModel
 """

@@ -71,12 +71,14 @@ def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
         (_layer_names("decoder", DECODER), config.decoder_layers),
         (_outer_names(config), 1),
     )
-    return [pair for names, layers in tables for name in names for pair in name.expand(layers)]
+    return [
+        pair for names, layers in tables for name in names for pair in name.expand(layers, first=0)
+    ]
 
 
 def _layer_names(side: str, parts: dict[str, str]) -> list[Name]:
     return [
-        Name(f"{side}.layers.{{i}}.{ours}.{kind}", f"model.{side}.layers.{{i}}.{theirs}.{kind}", 0)
+        Name(f"{side}.layers.{{i}}.{ours}.{kind}", f"model.{side}.layers.{{i}}.{theirs}.{kind}")
         for ours, theirs in parts.items()
         for kind in ("weight", "bias")
     ]

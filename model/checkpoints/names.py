@@ -19,19 +19,22 @@ class Name:
     Attributes:
         parameter: The model's name, with `{i}` for a layer counted from 0.
         tensor: The file's name, with `{i}` for the same layer.
-        first: What the file calls the first layer.
     """
 
     parameter: str
     tensor: str
-    first: int = 1
 
-    def expand(self, layers: int) -> list[tuple[str, str]]:
-        """(parameter, tensor) for each layer, or once where there is no `{i}`."""
+    def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
+        """(parameter, tensor) for each layer, or once where there is no `{i}`.
+
+        Args:
+            layers: How many there are.
+            first: What the file calls the first of them.
+        """
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
         return [
-            (self.parameter.format(i=layer), self.tensor.format(i=layer + self.first))
+            (self.parameter.format(i=layer), self.tensor.format(i=layer + first))
             for layer in range(layers)
         ]
 
@@ -50,7 +53,7 @@ def fill(
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
         ignored: Tensors that have no place in this model, by name, for a stated reason.
-        name: Of the file, for the message.
+        name: The file, for messages.
 
     Raises:
         WeightMismatchError: Something is missing, left over or of another shape.

@@ -77,6 +77,9 @@ def test_feed_forward_applies_its_activation(activation: Activation) -> None:
         Activation.RELU: hidden.clamp_min(0),
         Activation.SWISH: hidden / (1 + (-hidden).exp()),
         Activation.GELU: hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5)),
+        Activation.GELU_TANH: hidden
+        * 0.5
+        * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3))),
     }[activation]
     assert_close(layer(x), layer.contract(expected))
 

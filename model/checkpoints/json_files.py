@@ -1,0 +1,49 @@
+"""JSON files of a checkpoint."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model.errors import CheckpointFormatError, CheckpointNotFoundError
+
+MAX_SIZE = 2**31
+
+
+def read_json(path: Path) -> Any:
+    """What is in the file.
+
+    Raises:
+        CheckpointNotFoundError: There is no such file.
+        CheckpointFormatError: It is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointNotFoundError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
+        raise CheckpointFormatError(f"{path} is not JSON: {error}") from error
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The object in the file.
+
+    Raises:
+        CheckpointNotFoundError: There is no such file.
+        CheckpointFormatError: It is not JSON, or no object.
+    """
+    options = read_json(path)
+    if not isinstance(options, dict):
+        raise CheckpointFormatError(f"{path} holds no JSON object")
+    return options
+
+
+def positive_integer(
+    options: Mapping[str, Any], name: str, default: int, reasons: list[str]
+) -> int:
+    """An option that counts something; a wrong one adds to the reasons to refuse the file."""
+    value = options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < MAX_SIZE:
+        reasons.append(f"{name} is {value!r}, it must be an integer from 1")
+        return default
+    return value

@@ -1,0 +1,162 @@
+"""What an embedding model says of itself, in one vocabulary for all families (no torch)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from model.config import Activation, NormPosition
+from model.errors import UnsupportedModelError
+
+
+@dataclass(frozen=True, slots=True)
+class TextEncoderConfig:
+    """The sizes and switches of one Transformer encoder: BERT, RoBERTa, XLM-RoBERTa or MPNet.
+
+    Attributes:
+        d_model: Width of the residual stream (D).
+        num_heads: Attention heads (H); divides d_model.
+        ffn_dim: Width between the two feed-forward layers (F).
+        layers: Number of layers.
+        vocab_size: Ids it knows.
+        max_positions: Rows of the position table.
+        position_offset: The row of a text's first token. In RoBERTa's line the rows up to the
+            padding id stand for no position.
+        token_types: Rows of the token type table, of which the first is used; 0 for no table.
+        relative_buckets: Buckets of the relative position bias (MPNet); 0 for none.
+        activation: Nonlinearity of the feed-forward layers.
+        layer_norm_eps: Added to the variance.
+    """
+
+    d_model: int
+    num_heads: int
+    ffn_dim: int
+    layers: int
+    vocab_size: int
+    max_positions: int
+    position_offset: int = 0
+    token_types: int = 0
+    relative_buckets: int = 0
+    activation: Activation = Activation.GELU
+    layer_norm_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        names = ("d_model", "num_heads", "ffn_dim", "layers", "vocab_size")
+        reasons = [
+            f"{name} is {getattr(self, name)}, it must be at least 1"
+            for name in names
+            if getattr(self, name) < 1
+        ]
+        if not reasons and self.d_model % self.num_heads:
+            reasons.append(f"d_model {self.d_model} is no multiple of {self.num_heads} heads")
+        if self.max_tokens < 1:
+            reasons.append(f"{self.max_positions} positions leave no room for a token")
+        if self.relative_buckets % 4:
+            reasons.append(f"relative_buckets is {self.relative_buckets}, no multiple of 4")
+        if reasons:
+            raise UnsupportedModelError("this configuration", reasons)
+
+    @property
+    def norm(self) -> NormPosition:
+        """After the residual sum, in all of these families."""
+        return NormPosition.POST
+
+    @property
+    def norms_keys(self) -> bool:
+        """Makes no difference after the sum."""
+        return True
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest text that there are positions for, special tokens included."""
+        return self.max_positions - self.position_offset
+
+
+class Pooling(StrEnum):
+    """How the vectors of a text's tokens become one; the order in which several are joined.
+
+    Source: sentence-transformers, models/Pooling.py.
+    """
+
+    CLS = "cls"
+    MAX = "max"
+    MEAN = "mean"
+    MEAN_SQRT_LEN = "mean_sqrt_len_tokens"
+    WEIGHTED_MEAN = "weightedmean"
+    LAST_TOKEN = "lasttoken"
+
+
+@dataclass(frozen=True, slots=True)
+class DenseConfig:
+    """A linear layer after pooling.
+
+    Attributes:
+        inputs: Width of what goes in.
+        outputs: Width of what comes out.
+        has_bias: Whether a vector is added.
+        is_tanh: Whether tanh follows, or nothing.
+    """
+
+    inputs: int
+    outputs: int
+    has_bias: bool
+    is_tanh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizeConfig:
+    """Division by the Euclidean norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingConfig:
+    """An encoder and what becomes of its vectors.
+
+    Attributes:
+        encoder: Of the tokens.
+        pooling: At least one way; the vectors of several are joined, in the order of `Pooling`.
+        modules: What follows, in order.
+        max_tokens: A longer text is cut, special tokens included.
+        prompts: Texts to put before a text, by name.
+        default_prompt: The name of the one that is put there unasked.
+    """
+
+    encoder: TextEncoderConfig
+    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)
+    modules: tuple[DenseConfig | NormalizeConfig, ...] = ()
+    max_tokens: int = 512
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+
+    def __post_init__(self) -> None:
+        reasons = []
+        if not self.pooling:
+            reasons.append("no way of pooling is switched on")
+        if not 1 <= self.max_tokens <= self.encoder.max_tokens:
+            limit = self.encoder.max_tokens
+            reasons.append(f"max_tokens is {self.max_tokens}, it must be from 1 to {limit}")
+        if self.default_prompt is not None and self.default_prompt not in self.prompts:
+            reasons.append(f"the default prompt {self.default_prompt!r} is not among the prompts")
+        width = self.pooled_size
+        for module in self.modules:
+            if isinstance(module, DenseConfig):
+                if module.inputs != width:
+                    reasons.append(f"a Dense of {module.inputs} inputs gets {width}")
+                width = module.outputs
+        if reasons:
+            raise UnsupportedModelError("this configuration", reasons)
+
+    @property
+    def pooled_size(self) -> int:
+        """Width of what pooling gives."""
+        return self.encoder.d_model * len(self.pooling)
+
+    @property
+    def output_size(self) -> int:
+        """Width of a text's vector."""
+        dense = [module.outputs for module in self.modules if isinstance(module, DenseConfig)]
+        return dense[-1] if dense else self.pooled_size
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether a vector has length 1."""
+        return bool(self.modules) and isinstance(self.modules[-1], NormalizeConfig)

@@ -1,0 +1,289 @@
+"""Vectors of texts, computed in slices.
+
+A slice is about half a layer of a batch: between two of them a worker can do other things. Texts
+of a batch lie side by side, without padding, and attend within themselves. So nothing is
+computed for nobody, and a text's vector does not depend on what else is in the batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model.attention import attention
+from model.embedding_config import EmbeddingConfig
+from model.errors import DimensionsError, EmptySourceError, SourceTooLongError, UnknownTokenError
+from model.layers import EncoderLayer
+from model.pooling import EmbeddingModel, shorten
+from model.recording import Slices
+from model.transfer import upload
+
+SLICE_TOKENS = 256
+"""About how many tokens a slice works on, if nothing else is said."""
+
+TOKEN_MULTIPLE = 4
+"""With so many rows, or a multiple, a row of a matrix product gets the same bits on a CPU.
+
+Other kernels take what is left over of 4 where rows are few, and where they are shared among
+threads: with two threads that was so for 5, 6, 7, 9, 10 and 11 rows.
+"""
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingJob:
+    """One text.
+
+    Attributes:
+        ids: Its tokens, special ones included, cut to the model's limit.
+        is_per_token: Whether the vectors of the tokens are wanted, as the last layer leaves
+            them, and not that of the text.
+        dimensions: How many of the vector's numbers to keep; None for all.
+    """
+
+    ids: list[int]
+    is_per_token: bool = False
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedJob:
+    """A job and its place among those given."""
+
+    number: int
+    job: EmbeddingJob
+
+    @property
+    def length(self) -> int:
+        """Its tokens."""
+        return len(self.job.ids)
+
+
+class EmbeddingPass:
+    """Embeds some texts, one slice a call, short ones first.
+
+    Args:
+        model: On its device, its encoder in any precision.
+        jobs: The texts.
+        slice_tokens: About how many tokens a slice works on.
+
+    Raises:
+        InputError: A job cannot be computed.
+    """
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        jobs: Sequence[EmbeddingJob],
+        slice_tokens: int = SLICE_TOKENS,
+    ) -> None:
+        for job in jobs:
+            check_job(model.config, job)
+        self.model = model
+        self.slice_tokens = slice_tokens
+        self.finished: dict[int, Tensor] = {}
+        numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
+        self.numbered = sorted(numbered, key=lambda each: each.length)
+        self.slices = self._run()
+        self.is_done = False
+
+    def _run(self) -> Slices[None]:
+        for batch in batches(self.numbered, self.slice_tokens):
+            hidden = yield from EncodedBatch(self.model, batch, self.slice_tokens).run()
+            parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
+            for each, part in zip(batch, parts, strict=True):
+                self.finished[each.number] = self._finish(each.job, part)
+            yield
+        self.is_done = True
+
+    def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
+        if job.is_per_token:
+            return hidden.float()
+        vector = self.model.embed(hidden)
+        return vector if job.dimensions is None else shorten(vector[None], job.dimensions)[0]
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Computes the next slice; False once all are computed."""
+        for _ in self.slices:
+            return True
+        return False
+
+    @torch.inference_mode()
+    def take_finished(self) -> dict[int, Vectors]:
+        """What has been computed since the last call, by the job's place; waits for a GPU.
+
+        Returns:
+            Float32: (E) for a text, (T, D) for its tokens.
+        """
+        finished, self.finished = self.finished, {}
+        return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
+
+
+def embed(
+    model: EmbeddingModel, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
+) -> list[Vectors]:
+    """The vectors of all jobs, computed in one go.
+
+    Raises:
+        InputError: A job cannot be computed.
+    """
+    embedding = EmbeddingPass(model, jobs, slice_tokens)
+    while embedding.advance():
+        pass
+    finished = embedding.take_finished()
+    return [finished[number] for number in range(len(jobs))]
+
+
+def check_job(config: EmbeddingConfig, job: EmbeddingJob) -> None:
+    """Refuses what cannot be computed.
+
+    Raises:
+        EmptySourceError: No tokens.
+        SourceTooLongError: More tokens than the model takes.
+        UnknownTokenError: An id outside the vocabulary.
+        DimensionsError: More dimensions than the vector has, or less than one.
+    """
+    if not job.ids:
+        raise EmptySourceError("the text has no tokens")
+    if len(job.ids) > config.max_tokens:
+        raise SourceTooLongError(
+            f"the text has {len(job.ids)} tokens; the limit is {config.max_tokens}. Cut it"
+        )
+    if not 0 <= min(job.ids) <= max(job.ids) < config.encoder.vocab_size:
+        raise UnknownTokenError(
+            f"the text has ids from {min(job.ids)} to {max(job.ids)}; "
+            f"the vocabulary has {config.encoder.vocab_size}"
+        )
+    if job.dimensions is not None and not 1 <= job.dimensions <= config.output_size:
+        raise DimensionsError(
+            f"dimensions is {job.dimensions}; give 1 to {config.output_size}, or leave it out"
+        )
+
+
+def lengths(batch: Sequence[NumberedJob]) -> list[int]:
+    """The tokens of each."""
+    return [each.length for each in batch]
+
+
+def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[NumberedJob]]:
+    """Cuts into batches of at most so many tokens, or of one job."""
+    batch: list[NumberedJob] = []
+    tokens = 0
+    for each in numbered:
+        tokens += each.length
+        if batch and tokens > max_tokens:
+            yield batch
+            batch, tokens = [], each.length
+        batch.append(each)
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbours of one length: how many, and how long."""
+
+    texts: int
+    length: int
+
+
+class EncodedBatch:
+    """Some texts side by side, through all layers.
+
+    N, in the shapes here, is the tokens of all of them; B is 1.
+
+    Args:
+        model: The model.
+        batch: Texts, those of one length beside each other.
+        slice_tokens: About how many tokens a slice works on.
+    """
+
+    def __init__(
+        self, model: EmbeddingModel, batch: Sequence[NumberedJob], slice_tokens: int
+    ) -> None:
+        self.encoder = model.encoder
+        self.sequences = [each.job.ids for each in batch]
+        self.slice_tokens = slice_tokens
+        missing = -sum(lengths(batch)) % TOKEN_MULTIPLE
+        if missing:  # a text of nobody; what is in it does not matter
+            self.sequences.append([0] * missing)
+        sizes = groupby(map(len, self.sequences))
+        self.groups = [Group(len(list(texts)), length) for length, texts in sizes]
+
+    def run(self) -> Slices[Tensor]:
+        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
+        x = self._embed()
+        bias = self._bias()
+        for layer in self.encoder.encoder_layers:
+            x = yield from self._attend(layer, x, bias)
+            x = yield from self._feed_forward(layer, x)
+        return x
+
+    def _embed(self) -> Tensor:
+        tokens = [token for sequence in self.sequences for token in sequence]
+        positions = [place for sequence in self.sequences for place in range(len(sequence))]
+        ids, places = (upload(each, self.encoder.device)[None] for each in (tokens, positions))
+        embedded: Tensor = self.encoder.embedding(ids, places)
+        return embedded
+
+    def _bias(self) -> Tensor | None:
+        """(1, H, S, S) for the longest; its corner is that of a shorter one.
+
+        With its four dimensions the fused kernel takes it; what takes three has other bits.
+        """
+        if self.encoder.relative_bias is None:
+            return None
+        bias: Tensor = self.encoder.relative_bias(max(group.length for group in self.groups))
+        return bias[None]
+
+    def _attend(self, layer: EncoderLayer, x: Tensor, bias: Tensor | None) -> Slices[Tensor]:
+        module = layer.self_attention
+        projected = (module.project_query(x), *module.project_memory(x))  # (1, H, N, K) each
+        sizes = [group.texts * group.length for group in self.groups]
+        parts = [torch.split(heads, sizes, dim=2) for heads in projected]
+        attended: list[Tensor] = []
+        for group, *heads in zip(self.groups, *parts, strict=True):
+            query, key, value = (apart(part, group) for part in heads)
+            corner = None if bias is None else bias[..., : group.length, : group.length]
+            rows = yield from self._attend_within(query, key, value, corner)
+            attended.append(side_by_side(rows))
+        yield
+        return layer.self_residual.after(x, module.merge(torch.cat(attended, dim=2)))
+
+    def _attend_within(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+    ) -> Slices[Tensor]:
+        """(B, H, T, K) of B texts of one length; a long one's rows are attended in several."""
+        attended = []
+        for first in range(0, query.shape[2], self.slice_tokens):
+            if first:
+                yield
+            rows = slice(first, first + self.slice_tokens)
+            chosen = None if bias is None else bias[:, :, rows]
+            attended.append(attention(query[:, :, rows], key, value, chosen)[0])
+        return torch.cat(attended, dim=2)
+
+    def _feed_forward(self, layer: EncoderLayer, x: Tensor) -> Slices[Tensor]:
+        """In equal parts, so that none has few rows; see `TOKEN_MULTIPLE`."""
+        parts = []
+        for part in torch.tensor_split(x, -(-x.shape[1] // self.slice_tokens), dim=1):
+            parts.append(layer.feed_forward_residual.after(part, layer.feed_forward(part)))
+            yield
+        return torch.cat(parts, dim=1)
+
+
+def apart(heads: Tensor, group: Group) -> Tensor:
+    """(B, H, T, K) of a group's heads (1, H, B * T, K)."""
+    shape = heads.shape[1], group.texts, group.length, heads.shape[3]
+    return heads[0].reshape(shape).transpose(0, 1)
+
+
+def side_by_side(heads: Tensor) -> Tensor:
+    """(1, H, B * T, K) of heads (B, H, T, K)."""
+    return heads.transpose(0, 1).flatten(1, 2)[None]

@@ -1,0 +1,91 @@
+"""From the vectors of a text's tokens to the vector of the text, in float32.
+
+Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Normalize.py.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.text_encoder import TextEncoder
+
+
+def weighted_mean(hidden: Tensor) -> Tensor:
+    """The mean of (T, D) in which token t, from 1, weighs t.
+
+    Source: Muennighoff 2022, "SGPT", equation 2.
+    """
+    weights = torch.arange(1.0, hidden.shape[0] + 1, device=hidden.device)[:, None]
+    return (hidden * weights).sum(dim=0) / weights.sum()
+
+
+POOLINGS: dict[Pooling, Callable[[Tensor], Tensor]] = {
+    Pooling.CLS: lambda hidden: hidden[0],
+    Pooling.MAX: lambda hidden: hidden.amax(dim=0),
+    Pooling.MEAN: lambda hidden: hidden.mean(dim=0),
+    Pooling.MEAN_SQRT_LEN: lambda hidden: hidden.sum(dim=0) / hidden.shape[0] ** 0.5,
+    Pooling.WEIGHTED_MEAN: weighted_mean,
+    Pooling.LAST_TOKEN: lambda hidden: hidden[-1],
+}
+
+
+def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
+    """One vector of a text's tokens (T, D); those of several ways joined in the enum's order."""
+    return torch.cat([POOLINGS[way](hidden) for way in Pooling if way in ways])
+
+
+def shorten(vectors: Tensor, dimensions: int) -> Tensor:
+    """The first dimensions of (B, D), made length 1 again.
+
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning".
+    """
+    return F.normalize(vectors[:, :dimensions], dim=1)
+
+
+class Normalize(nn.Module):
+    """Divides by the Euclidean norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) to (B, D)."""
+        return F.normalize(x, dim=1)
+
+
+class Dense(nn.Module):
+    """activation(W x + b)."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.linear = nn.Linear(config.inputs, config.outputs, bias=config.has_bias)
+        self.is_tanh = config.is_tanh
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inputs) to (B, outputs)."""
+        y: Tensor = self.linear(x)
+        return y.tanh() if self.is_tanh else y
+
+
+class EmbeddingModel(nn.Module):
+    """An encoder with its pooling and what follows.
+
+    The encoder may be in another precision; what comes after it is in float32.
+    """
+
+    def __init__(self, config: EmbeddingConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = TextEncoder(config.encoder)
+        self.head = nn.Sequential(*map(new_module, config.modules))
+
+    def embed(self, hidden: Tensor) -> Tensor:
+        """The vector (E) of a text whose tokens have vectors (T, D)."""
+        pooled = pool(hidden.float(), self.config.pooling)
+        embedded: Tensor = self.head(pooled[None])[0]
+        return embedded
+
+
+def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
+    """The module that a config describes, not filled yet."""
+    return Dense(config) if isinstance(config, DenseConfig) else Normalize()

@@ -1,0 +1,113 @@
+"""Our text encoder against transformers', with the same random weights."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+from transformers import (
+    BertConfig,
+    BertModel,
+    MPNetConfig,
+    MPNetModel,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from model.checkpoints.json_files import read_options
+from model.checkpoints.tensors import read_tensors, weights_path
+from model.checkpoints.text_encoders import family_of, load_weights, read_config
+from model.embedding_config import EmbeddingConfig
+from model.embedding_pass import EmbeddingJob, embed
+from model.pooling import EmbeddingModel
+
+VOCAB_SIZE = 99
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 300,
+}
+MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "bert": (BertModel, BertConfig, {}),
+    "bert, other activation": (BertModel, BertConfig, {"hidden_act": "gelu_new"}),
+    "roberta": (RobertaModel, RobertaConfig, {"type_vocab_size": 1, "layer_norm_eps": 1e-5}),
+    "xlm-roberta": (XLMRobertaModel, XLMRobertaConfig, {"type_vocab_size": 1}),
+    "mpnet": (MPNetModel, MPNetConfig, {}),
+}
+# Hidden states are of size 1; two implementations order their sums differently.
+TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 0.0}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def theirs(request: pytest.FixtureRequest) -> Any:
+    """A model with weights large enough that attention and biases matter."""
+    kind, config, changes = MODELS[request.param]
+    torch.manual_seed(5)
+    model = kind(config(**SIZES | changes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.2)
+    return model
+
+
+def load(folder: Path) -> EmbeddingModel:
+    options = read_options(folder / "config.json")
+    config = read_config(options, "config.json")
+    arrays = read_tensors(weights_path(folder))
+    settings = EmbeddingConfig(config, max_tokens=config.max_tokens)
+    model = EmbeddingModel(settings)
+    model.encoder = load_weights(arrays, family_of(options, ""), config, "model.safetensors")
+    return model
+
+
+@pytest.fixture(scope="module")
+def ours(theirs: Any, tmp_path_factory: pytest.TempPathFactory) -> EmbeddingModel:
+    folder = tmp_path_factory.mktemp("model")
+    theirs.save_pretrained(folder)
+    return load(folder)
+
+
+def texts(lengths: list[int]) -> list[list[int]]:
+    """Ids from 3 up, as RoBERTa's code leaves out padding (1) when it counts positions."""
+    rng = random.Random(7)
+    return [[rng.randrange(3, VOCAB_SIZE) for _ in range(length)] for length in lengths]
+
+
+def hidden_states(theirs: Any, ids: list[int]) -> Tensor:
+    with torch.inference_mode():
+        states: Tensor = theirs(torch.tensor([ids])).last_hidden_state[0]
+    return states
+
+
+def test_hidden_states_are_those_of_transformers(theirs: Any, ours: EmbeddingModel) -> None:
+    """The longest is longer than a slice, and than the distance at which MPNet's buckets end."""
+    inputs = texts([7, 2, 7, 31, 3, 298])
+    found = embed(ours, [EmbeddingJob(ids, is_per_token=True) for ids in inputs], slice_tokens=64)
+    for ids, vectors in zip(inputs, found, strict=True):
+        assert_close(torch.from_numpy(vectors), hidden_states(theirs, ids), **TOLERANCE)
+
+
+def test_a_vector_is_the_mean_of_the_tokens(theirs: Any, ours: EmbeddingModel) -> None:
+    inputs = texts([5, 12])
+    found = embed(ours, [EmbeddingJob(ids) for ids in inputs])
+    for ids, vector in zip(inputs, found, strict=True):
+        assert_close(torch.from_numpy(vector), hidden_states(theirs, ids).mean(dim=0), **TOLERANCE)
+
+
+def test_a_vector_does_not_depend_on_the_batch(ours: EmbeddingModel) -> None:
+    """To the bit: texts alone, in company, and in company of their own length."""
+    jobs = [EmbeddingJob(ids, is_per_token=True) for ids in texts([1, 2, 2, 3, 9, 9, 9, 40, 90])]
+    alone = [embed(ours, [job])[0] for job in jobs]
+    for slice_tokens in (100, 256):
+        together = embed(ours, jobs, slice_tokens)
+        for vectors, others in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(vectors, others)

@@ -1,0 +1,83 @@
+"""Folders of embedding models small enough to be made in every test, with weights from a seed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from model.checkpoints.text_encoders import FAMILIES, name_pairs, read_config
+from model.text_encoder import TextEncoder
+
+WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
+OPTIONS: dict[str, Any] = {
+    "model_type": "bert",
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 24,
+}
+MODULES = ["Transformer", "Pooling", "Normalize"]
+DENSE = {"in_features": 16, "out_features": 6, "bias": True}
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
+    """Those of a checkpoint with these options, by the file's names."""
+    config = read_config(options, "config.json")
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {name: p.shape for name, p in TextEncoder(config).named_parameters()}
+    return {
+        tensor: torch.randn(shapes[parameter], generator=generator) * 0.3
+        for parameter, tensor in name_pairs(FAMILIES[options["model_type"]], config)
+    }
+
+
+def tokenizer() -> Tokenizer:
+    """BERT's, with a few words."""
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    return made
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def write_encoder(folder: Path, **changes: Any) -> Path:
+    """A Hugging Face folder, with nothing of sentence-transformers."""
+    folder.mkdir(exist_ok=True)
+    options = OPTIONS | changes
+    write_json(folder / "config.json", options)
+    tokenizer().save(str(folder / "tokenizer.json"))
+    save_file(tensors(options), folder / "model.safetensors")
+    return folder
+
+
+def write_model(folder: Path, modules: list[str] = MODULES, **changes: Any) -> Path:
+    """A sentence-transformers folder; its Dense has 6 outputs and tanh."""
+    write_encoder(folder, **changes)
+    places = ["" if not number else f"{number}_{kind}" for number, kind in enumerate(modules)]
+    listed = [
+        {"idx": number, "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, place) in enumerate(zip(modules, places, strict=True))
+    ]
+    write_json(folder / "modules.json", listed)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 12})
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+    for kind, place in zip(modules, places, strict=True):
+        if kind == "Dense":
+            write_json(folder / place / "config.json", {**DENSE, "activation_function": TANH})
+            generator = torch.Generator().manual_seed(4)
+            weight = torch.randn(6, 16, generator=generator)
+            state = {"linear.weight": weight, "linear.bias": weight[:, 0].clone()}
+            save_file(state, folder / place / "model.safetensors")
+    return folder

@@ -1,0 +1,296 @@
+"""From a folder to vectors, and what is said of folders that are damaged or something else."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.sentence_transformers import (
+    find_embedding_models,
+    load_tokenizer,
+    read_config,
+)
+from model.embedding_config import NormalizeConfig, Pooling
+from model.embedding_pass import EmbeddingJob, Vectors, embed
+from model.errors import CheckpointError, CheckpointNotFoundError, DeviceError
+from tests.tiny_text import OPTIONS, tensors, write_encoder, write_json, write_model
+
+CPU = torch.device("cpu")
+IDS = [1, 7, 8, 2]
+
+
+def vector(folder: Path, is_per_token: bool = False) -> Vectors:
+    files = find_embedding_models(str(folder))[0]
+    model = load_embedding_model(files, CPU, "float32")
+    return embed(model, [EmbeddingJob(IDS, is_per_token)])[0]
+
+
+def load_all(folder: Path) -> None:
+    files = find_embedding_models(str(folder))[0]
+    load_tokenizer(files, read_config(files))
+    load_embedding_model(files, CPU, "float32")
+
+
+def test_folder_gives_normalized_means(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny")
+    hidden = torch.from_numpy(vector(folder, is_per_token=True))
+    expected = functional.normalize(hidden.mean(dim=0), dim=0)
+    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
+
+
+def test_files_say_what_the_model_is(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny")
+    prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    files = find_embedding_models(str(tmp_path))[0]
+    config = read_config(files)
+    assert files.name == "tiny"
+    assert len(files.revision) == 12
+    assert (config.max_tokens, config.output_size, config.is_normalized) == (12, 16, True)
+    assert config.pooling == (Pooling.MEAN,)
+    assert config.modules == (NormalizeConfig(),)
+    assert (config.prompts, config.default_prompt) == ({"query": "query: "}, "query")
+    assert load_tokenizer(files, config).max_tokens == 12
+
+
+def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
+    folder = write_encoder(tmp_path / "tiny")
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 1e30})
+    config = read_config(find_embedding_models(str(folder))[0])
+    assert (config.max_tokens, config.modules) == (24, ())
+    expected = vector(folder, is_per_token=True).mean(axis=0)
+    np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
+
+
+def test_dense_follows_pooling(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense"])
+    state = load_file(folder / "2_Dense" / "model.safetensors")
+    pooled = torch.from_numpy(vector(folder, is_per_token=True).mean(axis=0))
+    expected = torch.tanh(state["linear.weight"] @ pooled + state["linear.bias"])
+    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "mpnet"])
+def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
+    folder = write_model(tmp_path / "tiny", model_type=model_type)
+    assert vector(folder).shape == (16,)
+    assert read_config(find_embedding_models(str(folder))[0]).encoder.max_tokens == 22
+
+
+def save_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    names = sorted(state)
+    shards = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+    for shard, inside in shards.items():
+        save_file({name: state[name] for name in inside}, folder / shard)
+    weight_map = {name: shard for shard, inside in shards.items() for name in inside}
+    write_json(folder / "model.safetensors.index.json", {"weight_map": weight_map})
+
+
+def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    torch.save(state, folder / "pytorch_model.bin")
+
+
+def save_with_heads(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    """As a file is that was trained to fill masks, with the old names of layer norms."""
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in state.items()
+    }
+    heads = {"cls.predictions.bias": torch.zeros(3), "bert.pooler.dense.bias": torch.zeros(3)}
+    ids = {"bert.embeddings.position_ids": torch.arange(24)[None]}
+    save_pickle(folder, {f"bert.{name}": tensor for name, tensor in old.items()} | heads | ids)
+
+
+@pytest.mark.parametrize("save", [save_shards, save_pickle, save_with_heads])
+def test_weights_are_the_same_in_every_kind_of_file(
+    tmp_path: Path, save: Callable[[Path, dict[str, torch.Tensor]], None]
+) -> None:
+    folder = write_model(tmp_path / "tiny")
+    expected = vector(folder)
+    (folder / "model.safetensors").unlink()
+    save(folder, tensors(OPTIONS))
+    np.testing.assert_array_equal(vector(folder), expected)
+    assert len(find_embedding_models(str(folder))[0].revision) == 12
+
+
+def test_bfloat16_is_near(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "tiny")
+    files = find_embedding_models(str(folder))[0]
+    model = load_embedding_model(files, CPU, "bfloat16")
+    found = embed(model, [EmbeddingJob(IDS)])[0]
+    assert found.dtype == np.float32
+    assert found @ vector(folder) > 0.999
+    with pytest.raises(DeviceError, match="int8 is for translation"):
+        load_embedding_model(files, CPU, "int8")
+
+
+class Code:
+    """What a pickle must not do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("ran"),)
+
+
+def pickle_with_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": Code()}, folder / "pytorch_model.bin")
+
+
+def plain_pickle_with_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Code(), protocol=2))
+
+
+def pickle_cut_short(folder: Path) -> None:
+    save_pickle(folder, tensors(OPTIONS))
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:-500])
+
+
+def pickle_of_a_list(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save([torch.zeros(3)], folder / "pytorch_model.bin")
+
+
+def cut(name: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) * 2 // 3])
+
+    return damage
+
+
+def options(name: str, **changes: Any) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        path = folder / name
+        write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
+
+    return damage
+
+
+def without(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def tensor(name: str, value: torch.Tensor | None) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        state = tensors(OPTIONS)
+        state.pop(name, None)
+        save_file(state if value is None else {**state, name: value}, folder / "model.safetensors")
+
+    return damage
+
+
+def modules(*changed: dict[str, Any]) -> Callable[[Path], None]:
+    return lambda folder: write_json(folder / "modules.json", list(changed))
+
+
+def shard_missing(folder: Path) -> None:
+    save_shards(folder, tensors(OPTIONS))
+    (folder / "model.safetensors").unlink()
+    (folder / "two.safetensors").unlink()
+
+
+def shard_elsewhere(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    write_json(folder / "model.safetensors.index.json", {"weight_map": {"x": "../x.safetensors"}})
+
+
+TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
+NORM = "embeddings.LayerNorm.weight"
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is damaged"),
+    "weights missing": (without("model.safetensors"), "holds no weights"),
+    "config cut short": (cut("config.json"), r"config\.json is not JSON"),
+    "config missing": (without("config.json"), r"no config\.json"),
+    "tokenizer cut short": (cut("tokenizer.json"), r"tokenizer\.json is not a tokenizer"),
+    "tokenizer missing": (without("tokenizer.json"), r"no tokenizer\.json"),
+    "modules cut short": (cut("modules.json"), r"modules\.json is not JSON"),
+    "tensor missing": (tensor(NORM, None), rf"model\.safetensors does not fit the model: missing: {NORM}"),
+    "tensor left over": (
+        tensor("x", torch.zeros(1)),
+        r"model\.safetensors does not fit the model: unexpected: x",
+    ),
+    "wrong shape": (
+        tensor(NORM, torch.zeros(17)),
+        rf"model\.safetensors does not fit the model: shapes differ: {NORM} \(17,\) for embedding\.norm\.weight \(16,\)",
+    ),
+    "vocabulary too large for the tensors": (
+        options("config.json", vocab_size=99),
+        r"model\.safetensors does not fit the model: shapes differ: embeddings\.word_embeddings\.weight",
+    ),
+    "vocabulary too small for the tokenizer": (
+        options("config.json", vocab_size=9),
+        r"tokenizer\.json has ids up to 14; the weights are for 9",
+    ),
+    "another architecture": (
+        options("config.json", model_type="llama"),
+        r"config\.json is not supported: model_type is 'llama', supported: bert",
+    ),
+    "no architecture": (options("config.json", model_type=["bert"]), "model_type is"),
+    "several options": (
+        options("config.json", hidden_act="x", is_decoder=True, hidden_size="16", layer_norm_eps=2),
+        r"is_decoder is True.*hidden_act is 'x'.*layer_norm_eps is 2.*hidden_size is '16'",
+    ),
+    "heads that do not divide": (options("config.json", num_attention_heads=3), "16 is no mult"),
+    "unknown pooling": (
+        options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
+        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt",
+    ),
+    "no pooling": (options("1_Pooling/config.json", pooling_mode_mean_tokens=False), "no way of"),
+    "unknown module": (
+        modules(TRANSFORMER, {"type": "custom.Pooling", "path": ""}),
+        r"modules\.json is not supported: module 1 is custom\.Pooling",
+    ),
+    "only an encoder": (modules(TRANSFORMER), "1 modules are named"),
+    "module elsewhere": (modules({**TRANSFORMER, "path": "../x"}), "'../x' is not in the folder"),
+    "modules of no name": (modules({"path": "x"}), r"modules\.json is no list of modules"),
+    "wrong length": (
+        options("sentence_bert_config.json", max_seq_length="12"),
+        "max_seq_length is '12'",
+    ),
+    "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
+    "pickle with code": (pickle_with_code, r"pytorch_model\.bin is damaged, or holds more than"),
+    "plain pickle with code": (plain_pickle_with_code, r"pytorch_model\.bin is damaged, or holds"),
+    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is damaged"),
+    "pickle of a list": (pickle_of_a_list, "something else than named tensors"),
+    "shard missing": (shard_missing, r"index\.json names shards that are missing.*two\.safe"),
+    "shard elsewhere": (shard_elsewhere, "which is no file beside it"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_told_by_file_and_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    damage, message = DAMAGE[name]
+    folder = write_model(tmp_path / "tiny")
+    load_all(folder)
+    damage(folder)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        load_all(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None:
+    (tmp_path / "some_model").mkdir()
+    folder = write_model(tmp_path / "some_model" / "model")
+    assert find_embedding_models(str(folder))[0].name == "some_model"
+
+
+@pytest.mark.parametrize("reference", ["nowhere", "package:no-such-package", "package:numpy"])
+def test_reference_to_nothing_is_refused(reference: str) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=reference.removeprefix("package:")):
+        find_embedding_models(reference)

@@ -1,0 +1,193 @@
+"""Vectors in slices: the same in any company, short texts first, and what is refused."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from model.embedding_config import (
+    DenseConfig,
+    EmbeddingConfig,
+    NormalizeConfig,
+    Pooling,
+    TextEncoderConfig,
+)
+from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
+from model.errors import (
+    DimensionsError,
+    EmptySourceError,
+    InputError,
+    SourceTooLongError,
+    UnknownTokenError,
+    UnsupportedModelError,
+)
+from model.pooling import EmbeddingModel, pool
+
+SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "num_heads": 2,
+    "ffn_dim": 32,
+    "layers": 2,
+    "vocab_size": 50,
+    "max_positions": 80,
+    "token_types": 2,
+}
+
+
+def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
+    encoder = TextEncoderConfig(**SIZES | changes)
+    model = EmbeddingModel(EmbeddingConfig(encoder, max_tokens=64, **head or {})).eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+def jobs(*lengths: int, **settings: Any) -> list[EmbeddingJob]:
+    rng = np.random.default_rng(3)
+    return [EmbeddingJob(rng.integers(50, size=length).tolist(), **settings) for length in lengths]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_number_of_rows_does_not_change_bits() -> None:
+    """Of the width of a real model: there, 5 to 11 rows took another kernel with two threads."""
+    model = new_model(d_model=384, num_heads=12, ffn_dim=1536, layers=1)
+    texts = jobs(*range(1, 16), is_per_token=True)
+    together = embed(model, texts)
+    for text, vectors in zip(texts, together, strict=True):
+        np.testing.assert_array_equal(embed(model, [text])[0], vectors)
+
+
+def test_slices_are_small_and_short_texts_come_first() -> None:
+    """A long text is 2 layers of attention in rows and of feed-forward in parts."""
+    embedding = EmbeddingPass(new_model(), jobs(60, 3, 4, 60), slice_tokens=20)
+    order, slices = [], 0
+    while embedding.advance():
+        slices += 1
+        order.append(sorted(embedding.take_finished()))
+    assert [finished for finished in order if finished] == [[1, 2], [0], [3]]
+    assert slices == (2 * 2 + 1) + 2 * (2 * (3 + 3) + 1)
+    assert embedding.is_done
+    assert not embedding.advance()
+
+
+def test_slicing_changes_little() -> None:
+    model, texts = new_model(), jobs(60, 3, 64)
+    for whole, sliced in zip(embed(model, texts), embed(model, texts, 16), strict=True):
+        np.testing.assert_allclose(whole, sliced, atol=2e-6)
+
+
+def test_tokens_and_texts_go_together() -> None:
+    model = new_model()
+    (text,) = jobs(5)
+    tokens = EmbeddingJob(text.ids, is_per_token=True)
+    vector, vectors = embed(model, [text, tokens])
+    assert vectors.shape == (5, 16)
+    np.testing.assert_allclose(vectors.mean(axis=0), vector, atol=1e-6)
+
+
+def test_dimensions_cut_and_normalize_again() -> None:
+    model = new_model({"modules": (NormalizeConfig(),)})
+    (whole,) = embed(model, jobs(9))
+    (cut,) = embed(model, jobs(9, dimensions=5))
+    np.testing.assert_allclose(cut, whole[:5] / np.linalg.norm(whole[:5]), atol=1e-6)
+    assert np.linalg.norm(whole) == pytest.approx(1)
+
+
+HIDDEN = torch.tensor([[1.0, -4.0], [2.0, 5.0], [6.0, 2.0], [0.0, 1.0]])
+POOLED = {
+    Pooling.CLS: [1.0, -4.0],
+    Pooling.MAX: [6.0, 5.0],
+    Pooling.MEAN: [2.25, 1.0],
+    Pooling.MEAN_SQRT_LEN: [4.5, 2.0],
+    Pooling.WEIGHTED_MEAN: [2.3, 1.6],
+    Pooling.LAST_TOKEN: [0.0, 1.0],
+}
+
+
+@pytest.mark.parametrize("way", Pooling)
+def test_pooling(way: Pooling) -> None:
+    assert_close(pool(HIDDEN, (way,)), torch.tensor(POOLED[way]))
+
+
+def test_several_poolings_are_joined_in_their_own_order() -> None:
+    found = pool(HIDDEN, (Pooling.MEAN, Pooling.CLS))
+    assert_close(found, torch.tensor(POOLED[Pooling.CLS] + POOLED[Pooling.MEAN]))
+
+
+def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:
+    modules = (DenseConfig(16, 4, has_bias=False, is_tanh=False), NormalizeConfig())
+    model = new_model({"modules": modules})
+    (expected,) = embed(model, jobs(9))
+    model.encoder.bfloat16()
+    (found,) = embed(model, jobs(9))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=0.05)
+    assert np.linalg.norm(found) == pytest.approx(1)
+
+
+REFUSED: list[tuple[EmbeddingJob, type[InputError], str]] = [
+    (EmbeddingJob([]), EmptySourceError, "no tokens"),
+    (EmbeddingJob([1] * 65), SourceTooLongError, "has 65 tokens; the limit is 64"),
+    (EmbeddingJob([50]), UnknownTokenError, "ids from 50 to 50; the vocabulary has 50"),
+    (EmbeddingJob([-1]), UnknownTokenError, "ids from -1"),
+    (EmbeddingJob([1], dimensions=17), DimensionsError, "dimensions is 17; give 1 to 16"),
+    (EmbeddingJob([1], dimensions=0), DimensionsError, "dimensions is 0"),
+]
+
+
+@pytest.mark.parametrize(("job", "error", "message"), REFUSED)
+def test_what_cannot_be_computed_is_refused(
+    job: EmbeddingJob, error: type[InputError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        EmbeddingPass(new_model(), [*jobs(3), job])
+
+
+CONFIGS: list[tuple[dict[str, Any], str]] = [
+    ({"pooling": ()}, "no way of pooling"),
+    ({"max_tokens": 81}, "max_tokens is 81, it must be from 1 to 80"),
+    ({"default_prompt": "query"}, "'query' is not among the prompts"),
+    ({"modules": (DenseConfig(7, 4, True, True),)}, "Dense of 7 inputs gets 16"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), CONFIGS)
+def test_config_that_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
+        EmbeddingConfig(TextEncoderConfig(**SIZES), **{"max_tokens": 64, **changes})
+
+
+ENCODERS: list[tuple[dict[str, Any], str]] = [
+    ({"layers": 0}, "layers is 0"),
+    ({"num_heads": 3}, "16 is no multiple of 3"),
+    ({"position_offset": 80}, "80 positions leave no room"),
+    ({"relative_buckets": 6}, "relative_buckets is 6"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), ENCODERS)
+def test_encoder_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
+        TextEncoderConfig(**SIZES | changes)
+
+
+def test_sizes_follow_the_modules() -> None:
+    encoder = TextEncoderConfig(**SIZES)
+    ways = (Pooling.CLS, Pooling.MEAN)
+    assert EmbeddingConfig(encoder, ways, max_tokens=9).output_size == 32
+    dense = DenseConfig(32, 4, has_bias=True, is_tanh=True)
+    config = EmbeddingConfig(encoder, ways, (NormalizeConfig(), dense), 9)
+    assert (config.output_size, config.is_normalized) == (4, False)

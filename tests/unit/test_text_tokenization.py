@@ -1,0 +1,81 @@
+"""Texts as embedding models get them: special tokens, places, cutting."""
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from model.errors import CheckpointFormatError
+from model.text_tokenization import TextTokenizer
+from tests.tiny_text import tokenizer
+
+HELLO, WORLD, UNKNOWN = 7, 8, 3
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """With padding and cutting of its own, which are not ours to follow."""
+    made = tokenizer()
+    made.enable_padding(length=20)
+    made.enable_truncation(3)
+    made.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path / "tokenizer.json"
+
+
+def test_tokens_have_places_in_code_points(path: Path) -> None:
+    text = " \n hello  \U0001f600 unbelievable "
+    tokens = TextTokenizer(path, 12).tokenize(text)
+    assert tokens.tokenized.ids == [1, HELLO, UNKNOWN, 4, 5, 6, 2]
+    places = [text[first:last] for first, last in tokens.tokenized.offsets]
+    assert places == ["", "hello", "\U0001f600", "un", "believ", "able", ""]
+    assert tokens.tokenized.offsets[-1] == (24, 24)
+    assert tokens.tokenized.special == [True] + [False] * 5 + [True]
+    assert not tokens.is_truncated
+
+
+def test_what_is_more_is_cut_off_and_counted(path: Path) -> None:
+    found = TextTokenizer(path, 6)
+    for words, kept in [(3, 3), (4, 4), (5, 4), (11, 4)]:
+        tokens = found.tokenize("hello " * words)
+        assert tokens.tokenized.ids == [1, *[HELLO] * kept, 2]
+        assert tokens.num_tokens == words + 2
+        assert tokens.is_truncated == (words > 4)
+    assert found.count("hello " * 11) == 13
+
+
+def test_prompt_stands_before_the_text(path: Path) -> None:
+    tokens = TextTokenizer(path, 12).tokenize("  hello world", prompt=" query: ")
+    assert tokens.tokenized.ids == [1, 13, 14, HELLO, WORLD, 2]
+    assert tokens.tokenized.offsets == [(0, 0), (0, 0), (0, 0), (2, 7), (8, 13), (13, 13)]
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_text_of_nothing_has_special_tokens_alone(path: Path, text: str) -> None:
+    tokens = TextTokenizer(path, 12).tokenize(text)
+    assert tokens.tokenized.ids == [1, 2]
+    assert tokens.tokenized.offsets == [(0, 0), (0, 0)]
+
+
+def test_lower_case_comes_before_the_files_own_rules(path: Path) -> None:
+    assert TextTokenizer(path, 12).tokenize("Hello").tokenized.ids == [1, UNKNOWN, 2]
+    lower = TextTokenizer(path, 12, is_lowercase=True)
+    assert lower.tokenize("HÉLLO").tokenized.ids == [1, HELLO, 2]  # accents still go
+    assert lower.tokenize("İ Hello").tokenized.offsets[-2] == (2, 7)
+
+
+def test_lower_case_needs_no_rules_in_the_file(path: Path) -> None:
+    made = Tokenizer.from_file(str(path))
+    made.normalizer = None
+    made.save(str(path))
+    assert TextTokenizer(path, 12, is_lowercase=True).tokenize("Hello").tokenized.ids == [1, 7, 2]
+
+
+def test_vocabulary_goes_up_to_the_largest_id(path: Path) -> None:
+    assert TextTokenizer(path, 12).vocab_size == 15
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[", b"\xff\xfe"])
+def test_damaged_file_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CheckpointFormatError, match=r"tokenizer\.json is not a tokenizer"):
+        TextTokenizer(path, 12)
