@@ -10,6 +10,7 @@ hf_config      a Hugging Face config.json -> ModelConfig (no torch)
 hf_weights     what its parameter names mean
 languages      their codes -> BCP 47 tags (no torch)
 opus_folder    an OPUS-MT folder, Marian's or Hugging Face's -> files and tokenizers (no torch)
+multilingual_folder  the same for M2M100 and NLLB-200 (no torch)
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
 json_files     JSON, and what is wrong with it

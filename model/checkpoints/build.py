@@ -63,6 +63,8 @@ def _load_hugging_face(
         files.weights.parent, files.num_bytes, vocabularies.target.unk_id
     )
     check_vocabularies(config, vocabularies, files.name)
+    if vocabularies.target.prefix:
+        config = replace(config, first_id=vocabularies.target.prefix[0])
     precision = select_precision(dtype, device)
     model = hf_weights.load_weights(files.weights, config, precision is Precision.INT8)
     model.precision = precision

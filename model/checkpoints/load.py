@@ -11,8 +11,10 @@ from pathlib import Path
 
 import yaml
 
+from model.checkpoints import multilingual_folder
 from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR
 from model.checkpoints.languages import pair_in
+from model.checkpoints.multilingual_folder import PIECES, read_multilingual
 from model.checkpoints.opus_folder import (
     SOURCE_PIECES,
     is_translation_model,
@@ -48,10 +50,11 @@ class ModelFiles:
         target_vocab: The same file where the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
         max_length_factor: From the settings beside the weights.
-        source_ids: The `vocab.json` or `vocab.yml` that numbers the pieces of the source; None
-            where the `.spm` file does that too.
+        source_ids: The file that numbers the pieces of the source or, where there are tokens of
+            many languages, those; None where the `.spm` file does that too.
         target_ids: The same for the target.
         target_token: What tells a model of many targets which is wanted; empty where nothing does.
+        source_token: The same for the source.
         is_marian: Whether tensors have Marian's names, and not Hugging Face's.
     """
 
@@ -65,6 +68,7 @@ class ModelFiles:
     source_ids: Path | None = None
     target_ids: Path | None = None
     target_token: str = ""
+    source_token: str = ""
     is_marian: bool = True
 
     @property
@@ -157,7 +161,9 @@ def read_folder(folder: Path) -> ModelFiles:
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
         return _read_bergamot(folder)
-    parts = read_opus(folder) if is_opus else read_parts(folder)
+    is_multilingual = is_hugging_face and (folder / PIECES).is_file()
+    read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
+    parts = read(folder)
     return ModelFiles(
         parts.source,
         parts.target,
@@ -169,6 +175,7 @@ def read_folder(folder: Path) -> ModelFiles:
         parts.source_ids,
         parts.target_ids,
         parts.target_token,
+        parts.source_token,
         is_marian=is_opus,
     )
 
@@ -235,6 +242,11 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     Raises:
         CheckpointFormatError: A file is damaged.
     """
+    if files.source_token:
+        sides = (files.source_token, files.target_token)
+        return Vocabularies(
+            *(multilingual_folder.read_tokenizer(files.weights.parent, token) for token in sides)
+        )
     if files.source_ids is not None and files.target_ids is not None:
         return Vocabularies(
             read_tokenizer(files.source_vocab, files.source_ids, files.target_token),

@@ -1,6 +1,6 @@
 """The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,8 @@ class Parts:
         target_pieces: That of the target.
         source_ids: The vocabulary that numbers the source's pieces.
         target_ids: The same file where the vocabulary is shared.
-        target_token: What stands before a source to name the target; empty where nothing does.
+        target_token: What names the target to the model; empty where nothing does.
+        source_token: What names the source to it.
     """
 
     source: str
@@ -51,6 +52,7 @@ class Parts:
     source_ids: Path
     target_ids: Path
     target_token: str
+    source_token: str = ""
 
 
 def is_translation_model(folder: Path) -> bool:
@@ -69,13 +71,7 @@ def read_parts(folder: Path) -> Parts:
         UnsupportedModelError: It is not said, or not one, which languages it translates.
     """
     options = read_options(folder)
-    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
-    needed = (SOURCE_PIECES, TARGET_PIECES, VOCAB)
-    missing = [name for name in needed if not (folder / name).is_file()]
-    if weights is None:
-        missing.append(" or ".join(WEIGHTS))
-    if missing or weights is None:
-        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
+    weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
     ids = folder / VOCAB
     own_ids = folder / TARGET_VOCAB
     source, target, token = _translates(folder, options, ids)
@@ -89,6 +85,21 @@ def read_parts(folder: Path) -> Parts:
         own_ids if own_ids.is_file() else ids,
         token,
     )
+
+
+def find_weights(folder: Path, others: Sequence[str]) -> Path:
+    """The file of tensors, or the index of its shards, where the other files are there too.
+
+    Raises:
+        CheckpointFormatError: With every file that is not there.
+    """
+    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    missing = [name for name in others if not (folder / name).is_file()]
+    if weights is None:
+        missing.append(" or ".join(WEIGHTS))
+    if missing or weights is None:
+        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
+    return weights
 
 
 def read_opus(folder: Path) -> Parts:
@@ -113,17 +124,26 @@ def read_opus(folder: Path) -> Parts:
 def _translates(folder: Path, options: Mapping[str, object], ids: Path) -> tuple[str, str, str]:
     """Source, target, and the token that names it to the model, if there is one."""
     tokens = target_languages(read_vocabulary(ids))
-    source, target = _languages(folder, options, tokens)
+    source, target = find_languages(folder, options, tokens)
     token = choose_target(target, tokens)
     if tokens and token is None:
         raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
     return source, target, token or ""
 
 
-def _languages(
+def find_languages(
     folder: Path, options: Mapping[str, object], tokens: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Source and target: what a person can change, the name of the folder, goes first."""
+    """The tags of source and target: what a person can change, the folder's name, goes first.
+
+    Args:
+        folder: Where the model lies.
+        options: Of its config.
+        tokens: Its targets by the tokens that name them, for the message.
+
+    Raises:
+        UnsupportedModelError: Nothing names one pair.
+    """
     path = folder / TOKENIZER_CONFIG
     own = read_json(path) if path.is_file() else {}
     found = (
