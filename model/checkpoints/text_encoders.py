@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from model.checkpoints.json_files import positive_integer
+from model.checkpoints.json_files import MAX_SIZE, positive_integer
 from model.checkpoints.names import Name, fill
 from model.checkpoints.tensors import Arrays
 from model.config import Activation
@@ -22,6 +22,8 @@ IGNORED = re.compile(
 )
 # What BERT's first files call the two vectors of a layer norm.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+MAX_LAYERS = 1000
 
 ACTIVATIONS = {
     "gelu": Activation.GELU,
@@ -125,8 +127,8 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         known = ", ".join(ACTIVATIONS)
         reasons.append(f"hidden_act is {options['hidden_act']!r}, supported: {known}")
 
-    def size(option: str, default: int) -> int:
-        return positive_integer(options, option, default, reasons)
+    def size(option: str, default: int, most: int = MAX_SIZE) -> int:
+        return positive_integer(options, option, default, reasons, most)
 
     eps = options.get("layer_norm_eps", 1e-12)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
@@ -135,7 +137,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         "d_model": size("hidden_size", 768),
         "num_heads": size("num_attention_heads", 12),
         "ffn_dim": size("intermediate_size", 3072),
-        "layers": size("num_hidden_layers", 12),
+        "layers": size("num_hidden_layers", 12, MAX_LAYERS),
         "vocab_size": size("vocab_size", family.sizes[1]),
         "max_positions": size("max_position_embeddings", family.sizes[0]),
     }

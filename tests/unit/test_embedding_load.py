@@ -70,6 +70,14 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("named", ["cls", ["cls"]])
+def test_pooling_may_be_named(tmp_path: Path, named: str | list[str]) -> None:
+    """As newer files do; older ones have a switch for each."""
+    folder = write_model(tmp_path / "tiny")
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": named})
+    assert read_config(find_embedding_models(str(folder))[0]).pooling == (Pooling.CLS,)
+
+
 def test_dense_follows_pooling(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense"])
     state = load_file(folder / "2_Dense" / "model.safetensors")
@@ -260,6 +268,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("sentence_bert_config.json", max_seq_length="12"),
         "max_seq_length is '12'",
     ),
+    "no length": (
+        options("sentence_bert_config.json", max_seq_length=float("nan")),
+        "max_seq_length is nan",
+    ),
+    "layers without end": (
+        options("config.json", num_hidden_layers=10**6),
+        "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
+    ),
+    "pooling of no name": (options("1_Pooling/config.json", pooling_mode=7), "7 is no way of"),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
     "pickle with code": (pickle_with_code, r"pytorch_model\.bin is damaged, or holds more than"),
     "plain pickle with code": (plain_pickle_with_code, r"pytorch_model\.bin is damaged, or holds"),
