@@ -14,7 +14,7 @@ from typing import Any
 from model.checkpoints import text_encoders
 from model.checkpoints.json_files import positive_integer, read_json, read_options
 from model.checkpoints.load import PACKAGE
-from model.checkpoints.tensors import weight_files, weights_path
+from model.checkpoints.weight_files import weight_files, weights_path
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -311,3 +313,18 @@ def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None
 def test_reference_to_nothing_is_refused(reference: str) -> None:
     with pytest.raises(CheckpointNotFoundError, match=reference.removeprefix("package:")):
         find_embedding_models(reference)
+
+
+def test_config_and_tokenizer_need_no_torch(tmp_path: Path) -> None:
+    """Whoever only tokenises pays neither its memory nor its seconds."""
+    write_model(tmp_path / "tiny")
+    code = (
+        "import sys\n"
+        "from model.checkpoints import sentence_transformers as st\n"
+        "(files,) = st.find_embedding_models(sys.argv[1])\n"
+        "tokens = st.load_tokenizer(files, st.read_config(files)).tokenize('hello')\n"
+        "print(files.revision, tokens.tokenized.ids, 'torch' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("[1, 7, 2] False\n")
