@@ -309,6 +309,22 @@ def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None
     assert find_embedding_models(str(folder))[0].name == "some_model"
 
 
+def test_package_is_found_without_being_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_model(tmp_path / "tiny_texts")
+    (folder / "__init__.py").write_text("raise AssertionError", encoding="utf-8")
+    info = tmp_path / "tiny_texts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-texts\nVersion: 1.0\n")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    record = "".join(f"{path.relative_to(tmp_path)},,\n" for path in files)
+    (info / "RECORD").write_text(record, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = find_embedding_models("package:tiny-texts")
+    assert (found.name, found.folder) == ("tiny_texts", folder)
+
+
 @pytest.mark.parametrize("reference", ["nowhere", "package:no-such-package", "package:numpy"])
 def test_reference_to_nothing_is_refused(reference: str) -> None:
     with pytest.raises(CheckpointNotFoundError, match=reference.removeprefix("package:")):
