@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from model.checkpoints.text_encoders import FAMILIES, name_pairs, read_config
+from model.checkpoints.text_encoders import FAMILIES, read_config
+from model.checkpoints.text_weights import name_pairs
 from model.text_encoder import TextEncoder
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()

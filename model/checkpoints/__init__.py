@@ -14,8 +14,10 @@ multilingual_folder  the same for M2M100 and NLLB-200 (no torch)
 load           a folder or an installed package -> ModelFiles and tokenizers (no torch)
 build          ModelFiles -> a filled model and its engine
 json_files     JSON, and what is wrong with it
+weight_files   which files of a Hugging Face folder are its weights (no torch)
 tensors        safetensors, shards of them, or a pickle -> named arrays
-text_encoders  what the options and tensor names of BERT, RoBERTa, XLM-RoBERTa and MPNet mean
-sentence_transformers  a folder or package -> EmbeddingFiles, config, tokenizer (no weights)
+text_encoders  what the options of BERT, RoBERTa, XLM-RoBERTa and MPNet mean (no torch)
+text_weights   what their tensor names mean
+sentence_transformers  a folder or package -> EmbeddingFiles, config, tokenizer (no torch)
 embedding      EmbeddingFiles -> a filled EmbeddingModel
 """

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import torch
 
-from model.checkpoints import text_encoders
 from model.checkpoints.json_files import read_options
 from model.checkpoints.names import fill
 from model.checkpoints.sentence_transformers import CONFIG, EmbeddingFiles, read_config
-from model.checkpoints.tensors import read_tensors, weights_path
+from model.checkpoints.tensors import read_tensors
+from model.checkpoints.text_encoders import family_of
+from model.checkpoints.text_weights import load_weights
+from model.checkpoints.weight_files import weights_path
 from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
 from model.errors import DeviceError
@@ -48,8 +50,8 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
 def _load_encoder(files: EmbeddingFiles, config: EmbeddingConfig) -> TextEncoder:
     path = weights_path(files.encoder)
-    family = text_encoders.family_of(read_options(files.encoder / CONFIG), CONFIG)
-    return text_encoders.load_weights(read_tensors(path), family, config.encoder, str(path))
+    family = family_of(read_options(files.encoder / CONFIG), CONFIG)
+    return load_weights(read_tensors(path), family, config.encoder, str(path))
 
 
 def _fill_dense(module: Dense, folder: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
-MAX_SIZE = 2**31
+MAX_SIZE = 2**24
+"""No table has more rows or columns; what a damaged file says must not become an allocation."""
 
 
 def read_json(path: Path) -> Any:
@@ -39,11 +40,15 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def positive_integer(
-    options: Mapping[str, Any], name: str, default: int, reasons: list[str]
+    options: Mapping[str, Any],
+    name: str,
+    default: int,
+    reasons: list[str],
+    most: int = MAX_SIZE,
 ) -> int:
     """An option that counts something; a wrong one adds to the reasons to refuse the file."""
     value = options.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < MAX_SIZE:
-        reasons.append(f"{name} is {value!r}, it must be an integer from 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        reasons.append(f"{name} is {value!r}, it must be an integer from 1 to {most}")
         return default
     return value

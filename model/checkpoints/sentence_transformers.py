@@ -14,7 +14,7 @@ from typing import Any
 from model.checkpoints import text_encoders
 from model.checkpoints.json_files import positive_integer, read_json, read_options
 from model.checkpoints.load import PACKAGE
-from model.checkpoints.tensors import weight_files, weights_path
+from model.checkpoints.weight_files import weight_files, weights_path
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
@@ -195,7 +195,7 @@ def read_pooling(path: Path) -> tuple[Pooling, ...]:
     """
     options = read_options(path)
     named = options.get("pooling_mode", [])
-    chosen = [named] if isinstance(named, str) else list(named)
+    chosen = list(named) if isinstance(named, list) else [named]
     chosen += [
         name.removeprefix(SWITCH)
         for name, is_on in options.items()
@@ -206,7 +206,7 @@ def read_pooling(path: Path) -> tuple[Pooling, ...]:
     reasons = [
         f"{name!r} is no way of pooling, supported: {', '.join(Pooling)}"
         for name in chosen
-        if name not in known
+        if not isinstance(name, str) or name not in known
     ]
     if options.get("include_prompt", True) is not True:
         reasons.append("include_prompt is off: prompts are always pooled with the text")
@@ -264,7 +264,7 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
         if value is None:
             continue
         # Tokenizers without a limit say 1e30, as a float or an integer.
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
             raise CheckpointFormatError(f"{path}: {option} is {value!r}, it must be at least 1")
         return int(min(value, config.max_tokens))
     return config.max_tokens

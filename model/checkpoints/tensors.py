@@ -9,54 +9,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from model.checkpoints.json_files import read_options
-from model.errors import CheckpointFormatError, CheckpointNotFoundError
-
-SAFETENSORS = "model.safetensors"
-SHARDED = "model.safetensors.index.json"
-PICKLED = "pytorch_model.bin"
+from model.checkpoints.weight_files import SHARDED, read_weight_map, weight_files
+from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
-
-
-def weights_path(folder: Path) -> Path:
-    """The file of weights in a folder; the first of safetensors, its index, and a pickle.
-
-    Raises:
-        CheckpointNotFoundError: There is none.
-    """
-    for name in (SAFETENSORS, SHARDED, PICKLED):
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointNotFoundError(
-        f"{folder} holds no weights: no {SAFETENSORS}, {SHARDED} or {PICKLED}"
-    )
-
-
-def weight_files(path: Path) -> list[Path]:
-    """The files that weights lie in: the shards of an index, or the file itself.
-
-    Raises:
-        CheckpointFormatError: The index is damaged or names a file outside its folder.
-        CheckpointNotFoundError: A shard is not there.
-    """
-    if path.name != SHARDED:
-        return [path]
-    shards = [path.parent / name for name in sorted(set(_weight_map(path).values()))]
-    missing = [shard.name for shard in shards if not shard.is_file()]
-    if missing:
-        raise CheckpointNotFoundError(f"{path} names shards that are missing: {missing}")
-    return shards
-
-
-def _weight_map(path: Path) -> dict[str, str]:
-    weight_map = read_options(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointFormatError(f"{path} has no weight_map")
-    for name in weight_map.values():
-        if not isinstance(name, str) or Path(name).name != name:
-            raise CheckpointFormatError(f"{path} names {name!r}, which is no file beside it")
-    return weight_map
 
 
 def read_tensors(path: Path) -> Arrays:
@@ -85,7 +41,7 @@ def as_array(tensor: torch.Tensor) -> NDArray[np.float32]:
 
 
 def _check_index(path: Path, arrays: Arrays) -> None:
-    named = _weight_map(path).keys()
+    named = read_weight_map(path).keys()
     if named != arrays.keys():
         differing = ", ".join(sorted(named ^ arrays.keys()))
         raise CheckpointFormatError(f"{path} and its shards do not hold the same: {differing}")

@@ -1,27 +1,15 @@
-"""Hugging Face's options and tensor names: BERT, RoBERTa, XLM-RoBERTa and MPNet encoders."""
+"""Hugging Face's options of BERT, RoBERTa, XLM-RoBERTa and MPNet encoders (no torch)."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from model.checkpoints.json_files import positive_integer
-from model.checkpoints.names import Name, fill
-from model.checkpoints.tensors import Arrays
+from model.checkpoints.json_files import MAX_SIZE, positive_integer
 from model.config import Activation
 from model.embedding_config import TextEncoderConfig
 from model.errors import UnsupportedModelError
-from model.text_encoder import TextEncoder
 
-# position_ids and token_type_ids count or are zeros; the pooler is a layer over the first token
-# that sentence vectors do not use; the others are heads of what the model was trained to do.
-IGNORED = re.compile(
-    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\.|^classifier\."
-)
-# What BERT's first files call the two vectors of a layer norm.
-OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+MAX_LAYERS = 1000
 
 ACTIVATIONS = {
     "gelu": Activation.GELU,
@@ -77,11 +65,6 @@ MPNET_ATTENTION = {
     "self_attention.out": "attention.attn.o",
     "self_residual.norm": "attention.LayerNorm",
 }
-FEED_FORWARD = {
-    "feed_forward.expand": "intermediate.dense",
-    "feed_forward.contract": "output.dense",
-    "feed_forward_residual.norm": "output.LayerNorm",
-}
 FAMILIES = {
     "bert": Family("bert.", BERT_ATTENTION, token_types=2),
     "roberta": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 50265)),
@@ -125,8 +108,8 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         known = ", ".join(ACTIVATIONS)
         reasons.append(f"hidden_act is {options['hidden_act']!r}, supported: {known}")
 
-    def size(option: str, default: int) -> int:
-        return positive_integer(options, option, default, reasons)
+    def size(option: str, default: int, most: int = MAX_SIZE) -> int:
+        return positive_integer(options, option, default, reasons, most)
 
     eps = options.get("layer_norm_eps", 1e-12)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
@@ -135,7 +118,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         "d_model": size("hidden_size", 768),
         "num_heads": size("num_attention_heads", 12),
         "ffn_dim": size("intermediate_size", 3072),
-        "layers": size("num_hidden_layers", 12),
+        "layers": size("num_hidden_layers", 12, MAX_LAYERS),
         "vocab_size": size("vocab_size", family.sizes[1]),
         "max_positions": size("max_position_embeddings", family.sizes[0]),
     }
@@ -168,60 +151,3 @@ def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> i
     if isinstance(pad_id, bool) or not isinstance(pad_id, int) or pad_id < 0:
         raise UnsupportedModelError(name, [f"pad_token_id is {pad_id!r}, it must be an id"])
     return pad_id + 1
-
-
-def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
-    """The tensors of a family, without the prefix of files that hold heads too."""
-    names = [
-        Name("embedding.tokens", "embeddings.word_embeddings.weight"),
-        Name("embedding.positions", "embeddings.position_embeddings.weight"),
-    ]
-    if config.token_types:
-        names.append(Name("embedding.types", "embeddings.token_type_embeddings.weight"))
-    if config.relative_buckets:
-        names.append(Name("relative_bias.weight", "encoder.relative_attention_bias.weight"))
-    modules = {"embedding.norm": "embeddings.LayerNorm"}
-    for ours, theirs in {**family.attention, **FEED_FORWARD}.items():
-        modules[f"layers.{{i}}.{ours}"] = f"encoder.layer.{{i}}.{theirs}"
-    return names + [
-        Name(f"{ours}.{kind}", f"{theirs}.{kind}")
-        for ours, theirs in modules.items()
-        for kind in ("weight", "bias")
-    ]
-
-
-def name_pairs(family: Family, config: TextEncoderConfig) -> list[tuple[str, str]]:
-    """(parameter, tensor) of the whole encoder."""
-    table = name_table(family, config)
-    return [pair for name in table for pair in name.expand(config.layers, first=0)]
-
-
-def load_weights(
-    arrays: Arrays, family: Family, config: TextEncoderConfig, name: str
-) -> TextEncoder:
-    """The encoder, filled, in float32 on the CPU.
-
-    Args:
-        arrays: The tensors of the checkpoint.
-        family: Whose names they have.
-        config: From `read_config`.
-        name: What the file is called.
-
-    Raises:
-        WeightMismatchError: Something is missing, left over or of another shape.
-    """
-    with torch.device("meta"):
-        encoder = TextEncoder(config)
-    fill(encoder, normal_names(arrays, family.prefix), name_pairs(family, config), IGNORED, name)
-    return encoder.eval()
-
-
-def normal_names(arrays: Arrays, prefix: str) -> Arrays:
-    """As an encoder without heads and of today would name them."""
-    normal = {}
-    for tensor, array in arrays.items():
-        short = tensor.removeprefix(prefix)
-        for old, new in OLD_NORMS.items():
-            short = short.removesuffix(old) + new if short.endswith(old) else short
-        normal[short] = array
-    return normal

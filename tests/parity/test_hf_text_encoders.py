@@ -21,8 +21,10 @@ from transformers import (
 )
 
 from model.checkpoints.json_files import read_options
-from model.checkpoints.tensors import read_tensors, weights_path
-from model.checkpoints.text_encoders import family_of, load_weights, read_config
+from model.checkpoints.tensors import read_tensors
+from model.checkpoints.text_encoders import family_of, read_config
+from model.checkpoints.text_weights import load_weights
+from model.checkpoints.weight_files import weights_path
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, embed
 from model.pooling import EmbeddingModel

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,14 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     assert (config.max_tokens, config.modules) == (24, ())
     expected = vector(folder, is_per_token=True).mean(axis=0)
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("named", ["cls", ["cls"]])
+def test_pooling_may_be_named(tmp_path: Path, named: str | list[str]) -> None:
+    """As newer files do; older ones have a switch for each."""
+    folder = write_model(tmp_path / "tiny")
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": named})
+    assert read_config(find_embedding_models(str(folder))[0]).pooling == (Pooling.CLS,)
 
 
 def test_dense_follows_pooling(tmp_path: Path) -> None:
@@ -263,6 +273,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("sentence_bert_config.json", max_seq_length="12"),
         "max_seq_length is '12'",
     ),
+    "no length": (
+        options("sentence_bert_config.json", max_seq_length=float("nan")),
+        "max_seq_length is nan",
+    ),
+    "layers without end": (
+        options("config.json", num_hidden_layers=10**6),
+        "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
+    ),
+    "pooling of no name": (options("1_Pooling/config.json", pooling_mode=7), "7 is no way of"),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
     "pickle with code": (pickle_with_code, r"pytorch_model\.bin is damaged, or holds more than"),
     "plain pickle with code": (plain_pickle_with_code, r"pytorch_model\.bin is damaged, or holds"),
@@ -293,7 +312,38 @@ def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None
     assert find_embedding_models(str(folder))[0].name == "some_model"
 
 
+def test_package_is_found_without_being_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_model(tmp_path / "tiny_texts")
+    (folder / "__init__.py").write_text("raise AssertionError", encoding="utf-8")
+    info = tmp_path / "tiny_texts-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-texts\nVersion: 1.0\n")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    record = "".join(f"{path.relative_to(tmp_path)},,\n" for path in files)
+    (info / "RECORD").write_text(record, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    (found,) = find_embedding_models("package:tiny-texts")
+    assert (found.name, found.folder) == ("tiny_texts", folder)
+
+
 @pytest.mark.parametrize("reference", ["nowhere", "package:no-such-package", "package:numpy"])
 def test_reference_to_nothing_is_refused(reference: str) -> None:
     with pytest.raises(CheckpointNotFoundError, match=reference.removeprefix("package:")):
         find_embedding_models(reference)
+
+
+def test_config_and_tokenizer_need_no_torch(tmp_path: Path) -> None:
+    """Whoever only tokenises pays neither its memory nor its seconds."""
+    write_model(tmp_path / "tiny")
+    code = (
+        "import sys\n"
+        "from model.checkpoints import sentence_transformers as st\n"
+        "(files,) = st.find_embedding_models(sys.argv[1])\n"
+        "tokens = st.load_tokenizer(files, st.read_config(files)).tokenize('hello')\n"
+        "print(files.revision, tokens.tokenized.ids, 'torch' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("[1, 7, 2] False\n")
