@@ -58,8 +58,8 @@ class MappedTokenizer(Tokenizer):
 
     def decode(self, ids: list[int]) -> str:
         """The text of ids; special and unknown tokens leave no trace."""
-        shown = self.pieces([i for i in ids if i not in self.hidden_ids])
-        text: str = self.processor.decode(shown)
+        shown = [i for i in ids if i not in self.hidden_ids]
+        text: str = self.processor.decode(self._spelled(shown))
         return _spaced(text)
 
     def pieces(self, ids: list[int]) -> list[str]:
@@ -69,13 +69,23 @@ class MappedTokenizer(Tokenizer):
     def _number(self, pieces: list[str]) -> list[int]:
         return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
+    def _spelled(self, ids: list[int]) -> list[str]:
+        """Pieces for SentencePiece to join, without a space at the front of the text.
+
+        It takes that away itself, but not from a piece that it does not have.
+        """
+        pieces = self.pieces(ids)
+        if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():
+            pieces[0] = pieces[0].removeprefix(WORD_START)
+        return pieces
+
     def _segment(self, text: str) -> Encoding:
         found = super()._segment(text)
         return Encoding(self._number(found.pieces), found.pieces, found.offsets)
 
     def _join(self, ids: list[int]) -> dict[str, Any]:
         mapping: dict[str, Any] = self.processor.decode(
-            self.pieces(ids), return_type="offset_mapping"
+            self._spelled(ids), return_type="offset_mapping"
         )
         return {**mapping, "text": _spaced(mapping["text"])}
 

@@ -85,6 +85,18 @@ def test_a_model_may_start_from_a_token() -> None:
     )
 
 
+def test_a_first_token_may_be_forced() -> None:
+    """Under beams and scores too, among rows that come and go."""
+    model = tiny_model(tiny_config(first_id=9), 44)
+    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+    found = translate(Engine(CudaRuntime(model, LIMITS), LIMITS), sequences)
+    plain = translate(Engine(TorchRuntime(model, LIMITS), LIMITS), sequences)
+    for name, hypotheses in plain.items():
+        assert_same_hypotheses(found[name], hypotheses)
+        assert all(hypothesis.tokens[0] == 9 for hypothesis in hypotheses)
+    assert any(9 not in hypotheses[0].tokens[1:] for hypotheses in found.values())
+
+
 def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
     engine, sources = cuda_engine(family), tiny_sources(50)
     engine.admit([Sequence(i, source) for i, source in enumerate(sources[:40])])

@@ -142,10 +142,14 @@ def test_ids_and_texts_are_those_of_transformers(folder: Path, text: str) -> Non
     ids = theirs(text)["input_ids"]
     assert [*ours.source.encode(text), ours.source.eos_id] == ids
     assert ours.source.tokenize(text).ids == ids
-    target = [*ours.target.encode(text), *ours.target.encode(TARGET_TEXT[2]), 0]
+    target = [*ours.source.encode(text), *ours.target.encode(TARGET_TEXT[2]), 0]
     assert ours.target.decode(target) == theirs.decode(target, skip_special_tokens=True).replace(
         "<unk>", ""
     )
+    shown = ours.target.detokenize(target)
+    assert shown.text == ours.target.decode(target)
+    places = [shown.text[start:end] for start, end in shown.offsets]
+    assert "".join(places) == shown.text.replace(" ", "")
 
 
 def named(folder: Path, name: str) -> ModelFiles:
