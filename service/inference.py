@@ -12,7 +12,7 @@ from service.catalog import Catalog, ServedModel
 from service.context import RequestContext
 from service.detection import Detection, LanguageDetector
 from service.fitting import fit_sentences
-from service.lanes import Shown, Translated
+from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import NO_MODEL
 from service.scheduler import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
@@ -210,7 +210,10 @@ class Translator:
         )
 
 
-def add_times(results: Sequence[Translated] | Sequence[Shown], context: RequestContext) -> None:
+def add_times(
+    results: Sequence[Translated] | Sequence[Shown] | Sequence[EmbeddedText],
+    context: RequestContext,
+) -> None:
     """Tells a request's context of the longest wait and the longest computation of its parts."""
     context.add("queue", max((result.queue_seconds for result in results), default=0.0))
     context.add("device", max((result.device_seconds for result in results), default=0.0))

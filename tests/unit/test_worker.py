@@ -22,6 +22,8 @@ from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service import worker as worker_module
 from service.channel import Channel
+from service.device_memory import memory_bytes
+from service.loading import load_from_files, warm_up
 from service.messages import (
     Abort,
     Done,
@@ -35,14 +37,7 @@ from service.messages import (
     Work,
     WorkerConfig,
 )
-from service.worker import (
-    HOLD_ROWS,
-    HOLD_STEPS,
-    Worker,
-    load_from_files,
-    memory_bytes,
-    warm_up,
-)
+from service.worker import HOLD_ROWS, HOLD_STEPS, Worker
 from tests.tiny import tiny_config, tiny_model, torch_runtime
 from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 
