@@ -37,6 +37,26 @@ class ServedModel:
         """What it is called, in the API and in metrics."""
         return self.files.name
 
+    def reader(self, max_tokens: int) -> TextReader:
+        """How its encoder reads texts to embed.
+
+        Args:
+            max_tokens: A longer text is cut, EOS included.
+        """
+        tokenizer = self.vocabularies.source
+        return TextReader(
+            self.name,
+            lambda prompt, text: tokenizer.encode(prompt + text),
+            [],
+            [tokenizer.eos_id],
+            max_tokens=max_tokens,
+            vocab_size=tokenizer.vocab_size,
+            size=None,
+            is_normalized=False,
+            prompts={},
+            default_prompt=None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ServedEmbedder:
@@ -83,7 +103,6 @@ class Catalog:
     ) -> None:
         self.models = {model.name: model for model in models}
         self.embedders = {embedder.name: embedder for embedder in embedders}
-        self.readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         names = [model.name for model in models] + [embedder.name for embedder in embedders]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -112,6 +131,17 @@ class Catalog:
             models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
             embedders += [load_embedder(files) for files in found[1]]
         return cls(models, embedders)
+
+    def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
+        """How each model reads texts to embed: those made for it, then encoders of translation.
+
+        Args:
+            max_source_tokens: That the latter take.
+        """
+        readers = {name: embedder.reader for name, embedder in self.embedders.items()}
+        return readers | {
+            name: model.reader(max_source_tokens) for name, model in self.models.items()
+        }
 
     def targets(self, source: str) -> list[str]:
         """Languages that a source can be translated to, itself included."""

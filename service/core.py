@@ -132,11 +132,12 @@ def build_core(
         start_worker: How device workers come to be.
         on_failure: Called when a model turns out not to be loadable.
     """
-    metrics = Metrics(catalog.models, version("regard"), catalog.embedders)
+    embedders = [*catalog.embedders, *catalog.models]
+    metrics = Metrics(catalog.models, version("regard"), embedders)
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(catalog.models, admission, metrics, catalog.embedders)
+    scheduler = Scheduler(catalog.models, admission, metrics, embedders)
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
         models=tuple(model.files for model in catalog.models.values()),

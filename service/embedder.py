@@ -77,7 +77,7 @@ class Embedder:
     """
 
     def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
-        self.readers = catalog.readers
+        self.readers = catalog.readers(settings.max_source_tokens)
         self.default = next(iter(catalog.embedders), None)
         self.backend = backend
         self.settings = settings

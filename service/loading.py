@@ -1,6 +1,9 @@
 """From files to what a device worker computes with, warm."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
@@ -8,16 +11,32 @@ from model.checkpoints.load import ModelFiles
 from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.device import select_device
 from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
+from model.encoder_pass import EncoderPass
 from model.engine import Engine
-from model.pooling import EmbeddingModel
 from model.sequence import Sequence as SourceSequence
-from service.embedding_queue import BATCH_TOKENS, Pass
+from service.embedding_queue import BATCH_TOKENS, NewPass, Pass
 from service.messages import EmbedTask, WorkerConfig
 
 WARM_TOKENS = 32
 
+
+@dataclass(frozen=True, slots=True)
+class LoadedEmbedder:
+    """What embeds.
+
+    Attributes:
+        new_pass: Begins to embed texts.
+        device: Where that is done.
+        dtype: Such as `float32`.
+    """
+
+    new_pass: NewPass
+    device: torch.device
+    dtype: str
+
+
 LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
-LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], EmbeddingModel]
+LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedEmbedder]
 
 
 def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
@@ -47,7 +66,7 @@ def warm_up(engine: Engine) -> None:
         engine.clear()
 
 
-def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> EmbeddingModel:
+def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder:
     """An embedding model, warm.
 
     Raises:
@@ -56,14 +75,24 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> EmbeddingModel
     dtype = "auto" if config.dtype == "int8" else config.dtype  # that is for translation models
     model = load_embedding_model(files, select_device(config.device), dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
-    return model
+    precision = str(model.encoder.dtype).removeprefix("torch.")
+
+    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
+        return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
+
+    return LoadedEmbedder(new_pass, model.encoder.device, precision)
 
 
-def new_embedding_pass(model: EmbeddingModel, tasks: Sequence[EmbedTask]) -> Pass:
-    """A pass over texts that are computed together.
+def embedder_of(engine: Engine) -> LoadedEmbedder:
+    """The encoder of a translation model, which is there already."""
+    model = engine.model
 
-    Raises:
-        InputError: One of them cannot be computed.
-    """
-    jobs = [EmbeddingJob(task.ids, task.is_per_token, is_raw=task.is_raw) for task in tasks]
-    return EmbeddingPass(model, jobs, BATCH_TOKENS)
+    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
+        return EncoderPass(model, jobs_of(tasks), BATCH_TOKENS)
+
+    return LoadedEmbedder(new_pass, model.device, str(model.precision))
+
+
+def jobs_of(tasks: Sequence[EmbedTask]) -> list[EmbeddingJob]:
+    """Tasks, for the model."""
+    return [EmbeddingJob(task.ids, task.is_per_token, is_raw=task.is_raw) for task in tasks]

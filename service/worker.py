@@ -12,7 +12,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -28,9 +27,9 @@ from service.inspection_queue import InspectionQueue
 from service.loading import (
     LoadEmbedder,
     LoadEngine,
+    embedder_of,
     load_embedder,
     load_from_files,
-    new_embedding_pass,
 )
 from service.machine import freeze_heap
 from service.messages import (
@@ -141,6 +140,8 @@ class Worker:
         engine = self.load(files, config)
         self.engines[files.name] = engine
         self.attention.queues[files.name] = InspectionQueue(engine.model)
+        own = embedder_of(engine)
+        self.embedding.queues[files.name] = EmbeddingQueue(own.new_pass, own.device)
         device, dtype = str(engine.model.device), str(engine.model.precision)
         seconds = time.perf_counter() - start
         rows = engine.limits.max_rows
@@ -148,12 +149,10 @@ class Worker:
 
     def _add_embedder(self, files: EmbeddingFiles, config: WorkerConfig) -> ResidentEmbedder:
         start = time.perf_counter()
-        model = self.load_embedder(files, config)
-        device, dtype = model.encoder.device, model.encoder.dtype
-        queue = EmbeddingQueue(partial(new_embedding_pass, model), device)
-        self.embedding.queues[files.name] = queue
+        loaded = self.load_embedder(files, config)
+        self.embedding.queues[files.name] = EmbeddingQueue(loaded.new_pass, loaded.device)
         seconds = time.perf_counter() - start
-        return ResidentEmbedder(files.name, str(device), str(dtype).removeprefix("torch."), seconds)
+        return ResidentEmbedder(files.name, str(loaded.device), loaded.dtype, seconds)
 
     @property
     def is_idle(self) -> bool:
