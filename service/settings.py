@@ -54,7 +54,9 @@ class Settings(BaseSettings):
         128, ge=16, description="Tokens of one sentence; a longer one is translated in pieces."
     )
     max_body_bytes: PositiveInt = Field(2 * 1024 * 1024, description="Size of a request's body.")
-    max_inputs: PositiveInt = Field(1024, description="Texts in one request.")
+    max_inputs: PositiveInt = Field(
+        2048, description="Texts in one request; OpenAI's clients send so many."
+    )
     max_beam_size: PositiveInt = Field(
         8,
         le=64,

@@ -3,18 +3,14 @@
 import base64
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
-from model.embedding_pass import EmbeddingJob, Vectors, embed
+from model.embedding_pass import Vectors
 from service.app import create_app
 from service.errors import (
     DeadlineExceededError,
@@ -26,6 +22,7 @@ from service.errors import (
 )
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
+from tests.embedding_reference import Reference
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
 HELLO, LONG = "hello world", " ".join("abc" * 10)
@@ -48,24 +45,8 @@ def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[An
 
 
 @pytest.fixture(scope="module")
-def reference(embedding_folder: str) -> "Reference":
+def reference(embedding_folder: str) -> Reference:
     return Reference(embedding_folder)
-
-
-class Reference:
-    """The same model, asked directly."""
-
-    def __init__(self, folder: str) -> None:
-        files = read_folder(Path(folder))
-        self.model = load_embedding_model(files, torch.device("cpu"), "float32")
-        self.tokenizer = load_tokenizer(files, read_config(files))
-
-    def ids(self, text: str) -> list[int]:
-        return self.tokenizer.tokenize(text).tokenized.ids
-
-    def vectors(self, *texts: str, is_per_token: bool = False) -> list[Vectors]:
-        jobs = [EmbeddingJob(self.ids(text), is_per_token) for text in texts]
-        return embed(self.model, jobs)
 
 
 def embed_at(server: AnyServer, inputs: Any, **fields: Any) -> httpx.Response:
@@ -184,7 +165,7 @@ def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None
         ({"inputs": [3, 99]}, InvalidRequestError, ["token id 99"]),
         ({"inputs": "a", "model": "no"}, NotFoundError, ["no model no", "tiny, en-pt, pt-en"]),
         ({"inputs": "a", "prompt_name": "q"}, InvalidRequestError, ["prompt_name", "has: none"]),
-        ({"inputs": ["a"] * 1025}, RequestTooLargeError, ["1025", "1024"]),
+        ({"inputs": ["a"] * 2049}, RequestTooLargeError, ["2049", "REGARD_MAX_INPUTS"]),
         ({"inputs": "a" * 2_200_000}, RequestTooLargeError, ["REGARD_MAX_BODY_BYTES"]),
     ],
 )
