@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from model.errors import ModelError
 from service.console import console, read_settings, stop
@@ -17,7 +17,7 @@ from service.registry.cache import ModelCache, Record
 from service.registry.describe import describe, files_of
 from service.registry.errors import RegistryError
 from service.registry.http_client import HttpClient
-from service.registry.locate import broken_pins, missing_files, place_of
+from service.registry.locate import broken_pins, missing_files, place_of, root_of
 from service.registry.manifest import ModelEntry, read_entries
 from service.registry.progress import Bars
 from service.registry.pull import Puller, Registries
@@ -25,6 +25,7 @@ from service.settings import Settings
 
 HF_TOKEN = "HF_TOKEN"
 INTERRUPTED = 130
+COLUMNS = ("model", "state", "size", "revision", "folder")
 
 app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True)
 output = Console()
@@ -64,12 +65,12 @@ def list_models(cache: Cache = None) -> None:
     """List the models of REGARD_MODELS and of the cache, and whether their files are there."""
     with _errors_shown():
         choice = _Choice(None, cache)
-        table = Table("model", "state", "size", "revision", "folder", box=box.SIMPLE)
+        columns = [Column(name, overflow="fold") for name in COLUMNS]
+        table = Table(*columns, box=box.SIMPLE)
         named = {str(entry.reference) for entry in choice.entries}
-        others = [r for r in choice.cache.records() if r.reference not in named]
         for entry in choice.entries:
             table.add_row(*_row(entry, choice.cache), style="bold")
-        for record in others:
+        for record in (r for r in choice.cache.records() if r.reference not in named):
             state = "incomplete" if choice.cache.missing(record) else "not served"
             table.add_row(record.reference, state, *_columns(record, choice.cache))
         output.print(table)
@@ -78,7 +79,7 @@ def list_models(cache: Cache = None) -> None:
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
     if not entry.reference.is_remote:
-        return name, "on disk", "", "", ""
+        return name, "on disk" if root_of(name).is_dir() else "not there", "", "", name
     record = cache.record(entry.reference)
     if record is None:
         return name, "not pulled", "", "", ""
@@ -178,11 +179,9 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
         typer.echo(_to_toml(entry, {file.name: file.sha256 for file in files}))
         return
     revision = "" if located.record is None else f" @ {located.record.revision[:12]}"
-    table = Table("file", "bytes", "sha256", box=box.SIMPLE, title_justify="left")
-    table.title = f"{entry.reference}{revision}: {describe(located.place)}"
+    typer.echo(f"{entry.reference}{revision}: {describe(located.place)}, in {located.place}")
     for file in files:
-        table.add_row(file.name, str(file.size), file.sha256)
-    output.print(table, soft_wrap=True)
+        typer.echo(f"{file.sha256} {file.size:>12} {file.name}")
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:

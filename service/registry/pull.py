@@ -90,13 +90,16 @@ class Puller:
         files = tuple(CachedFile(f.name, f.size, f.sha256) for f in remote.files)
         record = Record(str(entry.reference), str(remote.folder), remote.revision, files)
         folder = self.cache.folder(record)
-        self._announce(record, entry.reference)
-        here = {f.name: s for f in remote.files if (s := self._kept(f, folder, record))}
-        lacking = [file for file in remote.files if file.name not in here]
+        lacking = []
+        for file in remote.files:
+            kept = self._kept(file, folder, record.folder)
+            record = record if kept is None else record.with_file(kept)
+            lacking += [file] if kept is None else []
         require_space(folder, sum(_still_needed(file, folder) for file in lacking))
-        stored = [*here.values(), *(self._fetch(file, folder, remote) for file in lacking)]
-        for each in stored:
-            record = record.with_file(each)
+        self._note(record, entry.reference)
+        for file in lacking:
+            record = record.with_file(self._fetch(file, folder, remote))
+            self._note(record, entry.reference)
         self.cache.remember(record)
         return record
 
@@ -110,8 +113,8 @@ class Puller:
         sums = {file.name: file.sha256 for file in record.files}
         return record if all(sums.get(name) == pin for name, pin in entry.pins.items()) else None
 
-    def _announce(self, record: Record, reference: Reference) -> None:
-        """Writes down what will be there, so that what lacks can be told if this is interrupted.
+    def _note(self, record: Record, reference: Reference) -> None:
+        """Writes down how far a pull is: what lacks can be told, and what is there is trusted.
 
         A version that is complete stays the one to be served until the new one is.
         """
@@ -119,17 +122,22 @@ class Puller:
         if known is None or self.cache.missing(known):
             self.cache.remember(record)
 
-    def _kept(self, file: RemoteFile, folder: Path, record: Record) -> StoredFile | None:
-        """A file that is there and as it was published, or as it was when it was pulled."""
+    def _kept(self, file: RemoteFile, folder: Path, place: str) -> StoredFile | None:
+        """A file that is there and as it was published, or else as it was when it was pulled.
+
+        Any other is thrown away: it will be fetched, and must not be taken for good until then.
+        """
         path = folder / file.name
         if not path.is_file():
             return None
         stored = measure(file.name, path)
-        known = [r for r in self.cache.records() if r.folder == record.folder]
-        sums = {f.sha256 for r in known for f in r.files if f.name == file.name}
+        records = [record for record in self.cache.records() if record.folder == place]
+        sums = {f.sha256 for record in records for f in record.files if f.name == file.name}
         is_published = file.sha256 is not None or file.git_sha1 is not None
-        is_as_it_was = is_published or stored.sha256 in sums
-        return stored if is_as_it_was and difference(stored, file, path) is None else None
+        if (is_published or stored.sha256 in sums) and difference(stored, file, path) is None:
+            return stored
+        path.unlink()
+        return None
 
     def _fetch(self, file: RemoteFile, folder: Path, remote: RemoteModel) -> StoredFile:
         with self.open_bar(file.name, file.size) as report:

@@ -55,7 +55,7 @@ def test_models_are_pulled_listed_described_and_verified(
     assert "not pulled" in run("list").output
     assert "translates en-de" in run("pull").output
     assert " pulled " in run("list").output
-    assert f"{sha256(STUDENT[VOCAB])}" in run("info").output
+    assert f"{sha256(STUDENT[VOCAB])}          594 {VOCAB}\n" in run("info").output
     assert f"{PAIR}: good, translates en-de" in run("verify").output
     weights_in(tmp_path).with_name(VOCAB).unlink()
     assert "incomplete" in run("list").output
@@ -87,6 +87,15 @@ def test_model_that_was_never_pulled_cannot_be_verified_or_described(
 ) -> None:
     assert "never pulled" in run("verify", code=1).output
     assert "never pulled" in run("info", code=1).output
+
+
+def test_folders_and_packages_are_listed_as_there_or_not(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REGARD_MODELS", f"{tmp_path},/no/such")
+    lines = run("list").output.splitlines()
+    assert [line for line in lines if "/no/such" in line and "not there" in line]
+    assert [line for line in lines if str(tmp_path) in line and "on disk" in line]
 
 
 def test_one_bad_model_does_not_hide_another_from_verify(registry: FakeRegistry) -> None:

@@ -261,6 +261,18 @@ class TestHub:
         pull(OPUS)
         assert pull.files(record) == opus
 
+    def test_damaged_file_that_cannot_be_fetched_again_does_not_count_as_there(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        record = pull(OPUS)
+        path = pull.cache.folder(record) / "vocab.json"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        remote = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/vocab.json"
+        registry.faults[remote] = [Fault(status=403)]
+        with pytest.raises(AccessRefusedError):
+            pull(OPUS)
+        assert pull.cache.missing(record) == [f"{path} is not there"]
+
     def test_repository_without_weights_that_can_be_read_is_refused(
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
@@ -372,20 +384,19 @@ def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
     pull: Pull, registry: FakeRegistry
 ) -> None:
     registry.publish_pair("en-de", STUDENT)
-    path = "/models/en-de/tiny/exported/" + VOCAB + ".gz"
-    registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 5]
+    path = "/models/en-de/tiny/exported/" + SHORTLIST + ".gz"
+    registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 4]
     with pytest.raises(DownloadError):
         pull(PAIR)
     record = pull.cache.record(parse_reference(PAIR))
     assert record is not None
     folder = pull.cache.folder(record)
-    lacking = [f"{folder / name} is not there" for name in (VOCAB, SHORTLIST)]
-    assert pull.cache.missing(record) == lacking
-    assert (folder / (VOCAB + PART)).stat().st_size == 10
+    assert pull.cache.missing(record) == [f"{folder / SHORTLIST} is not there"]
+    assert (folder / (SHORTLIST + PART)).stat().st_size == 10
+    registry.asked.clear()
     assert pull.files(pull(PAIR)) == STUDENT
-    assert registry.ranges(path)[-1] == "bytes=10-"
-    weights = "/models/en-de/tiny/exported/" + WEIGHTS + ".gz"
-    assert len(registry.ranges(weights)) == 1
+    assert registry.paths() == ["/db/models.json", path]
+    assert registry.ranges(path) == ["bytes=10-"]
 
 
 def test_model_that_does_not_fit_is_not_begun(pull: Pull, registry: FakeRegistry) -> None:
