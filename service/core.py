@@ -136,6 +136,7 @@ def build_core(
         ),
         threads=max(1, available_cores() // count),
         attention_share=settings.attention_share,
+        placements=settings.placements,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

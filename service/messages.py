@@ -3,7 +3,9 @@
 The server sends lists of messages, so that those of many requests are read as one.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from model.checkpoints.load import ModelFiles
@@ -25,6 +27,7 @@ class WorkerConfig:
         limits: Of each model's batch; max_rows 0 lets the device decide.
         threads: Intra-op threads on a CPU.
         attention_share: Of the time, how much goes to attention while sentences are translated.
+        placements: Device and dtype of single models, by folder; empty for those above.
     """
 
     models: tuple[ModelFiles, ...]
@@ -34,6 +37,12 @@ class WorkerConfig:
     limits: EngineLimits
     threads: int
     attention_share: float
+    placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, folder: Path) -> "WorkerConfig":
+        """The same for the model in a folder, which may have a device and dtype of its own."""
+        device, dtype = self.placements.get(str(folder), ("", ""))
+        return replace(self, device=device or self.device, dtype=dtype or self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

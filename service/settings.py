@@ -1,8 +1,9 @@
 """Settings: every environment variable, once."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -111,6 +112,8 @@ class Settings(BaseSettings):
         "info", description="How much is logged; never texts or keys."
     )
 
+    _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
+
     @field_validator("models", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -135,6 +138,25 @@ class Settings(BaseSettings):
                 "lower the one or raise the other"
             )
         return beam_size
+
+    def with_models(
+        self, models: Sequence[str], placements: Mapping[str, tuple[str, str]]
+    ) -> "Settings":
+        """The same for models that were found on disk.
+
+        Args:
+            models: Folders, and packages.
+            placements: Device and dtype that a manifest gives single models, by their folders;
+                empty where it gives none.
+        """
+        found = self.model_copy(update={"models": tuple(models)})
+        found._placements = dict(placements)
+        return found
+
+    @property
+    def placements(self) -> Mapping[str, tuple[str, str]]:
+        """Device and dtype of single models, by folder."""
+        return self._placements
 
     @property
     def max_alternatives(self) -> int:

@@ -134,7 +134,7 @@ class Worker:
         for files in config.models:
             start = time.perf_counter()
             try:
-                engine = self.load(files, config)
+                engine = self.load(files, config.of(files.weights.parent))
             except ModelError as error:
                 self.channel.send(LoadFailed(f"{files.name}: {error}"))
                 self.is_stopping = True

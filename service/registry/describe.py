@@ -4,7 +4,7 @@ from pathlib import Path
 
 from model.checkpoints.load import find_models
 from model.checkpoints.sentence_transformers import MODULES, find_embedding_models
-from model.errors import CheckpointError
+from model.errors import CheckpointError, CheckpointNotFoundError
 from service.registry.download import PART, StoredFile, measure
 from service.registry.locate import LocatedModel, root_of
 from service.registry.references import Source
@@ -29,6 +29,18 @@ def describe(place: str) -> str:
             raise (embedding if is_embedding else translation) from embedding
 
 
+def folders_of(place: str) -> list[Path]:
+    """The folders of the models at a place, each of one model.
+
+    Raises:
+        CheckpointError: There is none that can be served.
+    """
+    try:
+        return [files.weights.parent for files in find_models(place)]
+    except CheckpointNotFoundError:
+        return [files.folder for files in find_embedding_models(place)]
+
+
 def files_of(located: LocatedModel) -> list[StoredFile]:
     """The files of a model, read; in a folder of one's own these are all that are there."""
     root = root_of(located.place)
@@ -44,9 +56,5 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
 
 def _package_files(place: str, root: Path) -> list[str]:
     """What lies in the folders of a package's models."""
-    try:
-        folders = {files.weights.parent for files in find_models(place)}
-    except CheckpointError:
-        folders = {files.folder for files in find_embedding_models(place)}
-    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
-    return [path.relative_to(root).as_posix() for path in paths]
+    paths = sorted(p for folder in folders_of(place) for p in folder.rglob("*") if p.is_file())
+    return list(dict.fromkeys(path.relative_to(root).as_posix() for path in paths))

