@@ -13,14 +13,16 @@ from rich.table import Column, Table
 
 from model.errors import ModelError
 from service.console import console, read_settings, stop
-from service.registry.cache import ModelCache, Record
+from service.registry.cache import ModelCache, Record, differing
 from service.registry.describe import describe, files_of
-from service.registry.errors import RegistryError
+from service.registry.errors import CacheError, OfflineError, RegistryError
+from service.registry.firefox import read_index
 from service.registry.http_client import HttpClient
-from service.registry.locate import broken_pins, missing_files, place_of, root_of
+from service.registry.locate import broken_pins, installed_sums, missing_files, place_of, root_of
 from service.registry.manifest import ModelEntry, read_entries
 from service.registry.progress import Bars
 from service.registry.pull import Puller, Registries
+from service.registry.references import Source
 from service.settings import Settings
 
 HF_TOKEN = "HF_TOKEN"
@@ -61,10 +63,18 @@ def _errors_shown() -> Iterator[None]:
 
 
 @app.command("list")
-def list_models(cache: Cache = None) -> None:
+def list_models(
+    cache: Cache = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="list the pairs that Mozilla has published instead")
+    ] = False,
+) -> None:
     """List the models of REGARD_MODELS and of the cache, and whether their files are there."""
     with _errors_shown():
         choice = _Choice(None, cache)
+        if published:
+            _list_published(choice.settings)
+            return
         columns = [Column(name, overflow="fold") for name in COLUMNS]
         table = Table(*columns, box=box.SIMPLE)
         named = {str(entry.reference) for entry in choice.entries}
@@ -76,15 +86,31 @@ def list_models(cache: Cache = None) -> None:
         output.print(table)
 
 
+def _list_published(settings: Settings) -> None:
+    if settings.offline:
+        raise OfflineError("REGARD_OFFLINE forbids to ask what is published")
+    models = read_index(HttpClient(), settings.firefox_registry)
+    for pair, entries in sorted(models.items()):
+        kinds = (f"{e.get('architecture')} ({e.get('releaseStatus') or 'no'})" for e in entries)
+        typer.echo(f"{Source.FIREFOX.value}{pair}: {', '.join(kinds)}")
+
+
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
     if not entry.reference.is_remote:
-        return name, "on disk" if root_of(name).is_dir() else "not there", "", "", name
+        return name, "on disk" if _is_there(name) else "not there", "", "", name
     record = cache.record(entry.reference)
     if record is None:
         return name, "not pulled", "", "", ""
     state = "incomplete" if cache.missing(record) else "pulled"
     return name, state, *_columns(record, cache)
+
+
+def _is_there(place: str) -> bool:
+    try:
+        return root_of(place).is_dir()
+    except CacheError:  # a package that is not installed
+        return False
 
 
 def _columns(record: Record, cache: ModelCache) -> tuple[str, str, str]:
@@ -137,12 +163,20 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
     if faults:
         return faults
     located = place_of(entry, cache)
+    does = describe(located.place)
     if located.record is not None:
-        faults = [f"{entry.reference}: {fault}" for fault in cache.damaged(located.record)]
-    faults += [f"{entry.reference}: {fault}" for fault in broken_pins(entry, cache)]
+        faults = cache.damaged(located.record)
+    elif located.place.startswith(Source.PACKAGE):
+        sums = installed_sums(entry.reference.name)
+        files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
+        faults = differing(root_of(located.place), files)
+    elif not entry.pins:
+        does += "; there is no sum to compare its files with: `regard models info --toml` writes a "
+        does += "manifest that pins them"
+    faults += broken_pins(entry, cache)
     if not faults:
-        _say(f"{entry.reference}: good, {describe(located.place)}")
-    return faults
+        _say(f"{entry.reference}: good, {does}")
+    return [f"{entry.reference}: {fault}" for fault in faults]
 
 
 def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:

@@ -41,19 +41,29 @@ def find_model(reference: Reference, http: HttpClient, base_url: str) -> RemoteM
     Raises:
         RegistryError: It cannot be had, or there is none for that pair.
     """
-    url = f"{base_url}/{INDEX}"
-    index = http.read_json(url)
-    models = index.get("models") if isinstance(index, dict) else None
-    if not isinstance(models, dict):
-        raise DownloadError(f"{shown(url)} is no registry of models: it has no object 'models'")
-    entry = choose_model(models, reference)
+    entry = choose_model(read_index(http, base_url), reference)
     try:
         files = [_to_file(entry["files"][role], base_url) for role in _roles(entry["files"])]
     except (KeyError, TypeError, AttributeError) as error:
-        raise DownloadError(f"{shown(url)}: the entry of {reference} lacks {error!r}") from error
+        where = shown(f"{base_url}/{INDEX}")
+        raise DownloadError(f"{where}: the entry of {reference} lacks {error!r}") from error
     weights = files[0]
     revision = (weights.sha256 or "unknown")[:REVISION_DIGITS]
     return RemoteModel(PurePosixPath("firefox", revision, reference.name), revision, tuple(files))
+
+
+def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str, Any]]]:
+    """All models that are published, by pair of languages.
+
+    Raises:
+        RegistryError: The registry cannot be had.
+    """
+    url = f"{base_url}/{INDEX}"
+    index = http.read_json(url)
+    models = index.get("models") if isinstance(index, dict) else None
+    if not isinstance(models, dict) or not all(isinstance(each, list) for each in models.values()):
+        raise DownloadError(f"{shown(url)} is no registry of models: it has no object 'models'")
+    return models
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
@@ -63,7 +73,7 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
         NotPublishedError: There is none for that pair or architecture.
     """
     entries = models.get(reference.name)
-    if not isinstance(entries, list) or not entries:
+    if not entries:
         source = reference.name.partition("-")[0]
         known = sorted(pair for pair in models if pair.partition("-")[0] == source)
         raise NotPublishedError(

@@ -3,6 +3,7 @@
 All that lacks is told at once, with the command that fetches it.
 """
 
+import base64
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,16 @@ def root_of(place: str) -> Path:
         return Path(str(metadata.distribution(name).locate_file("")))
     except (metadata.PackageNotFoundError, ValueError) as error:
         raise CacheError(f"the package {name} is not installed") from error
+
+
+def installed_sums(package: str) -> dict[str, str]:
+    """The sha256 sum of each file of a package that pip wrote down when it was installed."""
+    sums = {str(file): file.hash for file in metadata.files(package) or []}
+    return {
+        name: base64.urlsafe_b64decode(each.value + "=").hex()
+        for name, each in sums.items()
+        if each is not None and each.mode == "sha256"
+    }
 
 
 def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 
 from service.registry.errors import ManifestError, UnknownReferenceError
 from service.registry.references import Reference, Source, parse_reference
+from service.registry.remote import is_sha256
 
 SUFFIX = ".toml"
-SHA256 = re.compile(r"[0-9a-f]{64}")
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
 DTYPES = ("auto", "float32", "bfloat16", "int8")
 KEYS = ("reference", "device", "dtype", "sha256")
@@ -121,6 +121,6 @@ def _read_pins(table: Mapping[str, Any], name: str, faults: list[str]) -> dict[s
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or str(path) != file:
             faults.append(f"{name}: {file!r} is no path inside the model's folder")
-        if not isinstance(value, str) or not SHA256.fullmatch(value):
+        if not is_sha256(value):
             faults.append(f"{name}: the sha256 of {file} is {value!r}, must be 64 hex digits")
     return pins

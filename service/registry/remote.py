@@ -1,10 +1,18 @@
 """What a registry says of a model."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from service.registry.errors import DamagedFileError, NotPublishedError
+from service.registry.errors import DamagedFileError, DownloadError, NotPublishedError
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def is_sha256(value: object) -> bool:
+    """Whether something is spelled as a sha256 sum."""
+    return isinstance(value, str) and SHA256.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,15 @@ class RemoteFile:
     sha256: str | None = None
     git_sha1: str | None = None
     is_packed: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what is no sum: parts of one become names of folders.
+
+        Raises:
+            DownloadError: The registry is not what it should be.
+        """
+        if not (self.sha256 is None or is_sha256(self.sha256)):
+            raise DownloadError(f"{self.name} is published with {self.sha256!r} for a sha256 sum")
 
 
 @dataclass(frozen=True, slots=True)

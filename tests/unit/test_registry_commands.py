@@ -1,5 +1,7 @@
 """`regard models`, and what `regard serve` makes of references."""
 
+import base64
+import hashlib
 import json
 import pickle
 import tomllib
@@ -94,10 +96,50 @@ def test_model_that_was_never_pulled_cannot_be_verified_or_described(
 def test_folders_and_packages_are_listed_as_there_or_not(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("REGARD_MODELS", f"{tmp_path},/no/such")
+    monkeypatch.setenv("REGARD_MODELS", f"{tmp_path},/no/such,package:no-such,package:pytest")
     lines = run("list").output.splitlines()
-    assert [line for line in lines if "/no/such" in line and "not there" in line]
+    for name, state in (("/no/such", "not there"), ("package:no-such", "not there")):
+        assert [line for line in lines if name in line and state in line]
+    assert [line for line in lines if "package:pytest" in line and "on disk" in line]
     assert [line for line in lines if str(tmp_path) in line and "on disk" in line]
+
+
+def test_what_is_published_is_listed(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.publish_pair("en-de", STUDENT, None, architecture="base")
+    assert run("list", "--published").output == "firefox:en-de: tiny (Release), base (no)\n"
+    monkeypatch.setenv("REGARD_OFFLINE", "true")
+    assert "REGARD_OFFLINE forbids" in run("list", "--published", code=1).output
+
+
+def test_folder_without_sums_is_not_said_to_be_compared(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    run("pull")
+    output = run("verify", str(weights_in(tmp_path).parent)).output
+    assert "there is no sum to compare its files with" in output
+
+
+def test_package_is_compared_with_what_was_installed(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    folder = site / "tiny_pair"
+    folder.mkdir(parents=True)
+    (site / "tiny_pair-1.dist-info").mkdir()
+    (site / "tiny_pair-1.dist-info" / "METADATA").write_text("Name: tiny-pair\nVersion: 1\n")
+    lines = []
+    for name, content in STUDENT.items():
+        (folder / name).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        lines.append(f"tiny_pair/{name},sha256={digest},{len(content)}")
+    (site / "tiny_pair-1.dist-info" / "RECORD").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(site))
+    assert "good" in run("verify", "package:tiny-pair").output
+    (folder / VOCAB).write_bytes(b"x")
+    output = run("verify", "package:tiny-pair", code=1).output
+    assert f"package:tiny-pair: {folder / VOCAB} has the sha256 sum" in output
 
 
 def test_one_bad_model_does_not_hide_another_from_verify(registry: FakeRegistry) -> None:

@@ -338,7 +338,7 @@ class TestPacked:
         run.fails(DamagedFileError, "cannot be unpacked", is_packed=True, size=None, sha256=None)
 
     def test_wrong_sum_of_what_is_in_it_is_told(self, run: Run) -> None:
-        run.fails(DamagedFileError, "not 00", is_packed=True, sha256="00")
+        run.fails(DamagedFileError, "not 0000", is_packed=True, sha256="0" * 64)
         assert run.left() == []
 
     def test_more_than_was_published_is_not_unpacked(self, run: Run) -> None:

@@ -156,6 +156,16 @@ class TestFirefox:
             pull(PAIR)
         assert registry.paths() == ["/db/models.json"]
 
+    @pytest.mark.parametrize("value", ["../../../..", "0" * 63, 7])
+    def test_sum_that_is_none_does_not_name_a_folder(
+        self, pull: Pull, registry: FakeRegistry, value: object
+    ) -> None:
+        entry = registry.publish_pair("en-de", STUDENT)
+        entry["files"]["model"]["uncompressedHash"] = value
+        registry.write_index({"en-de": [entry]})
+        with pytest.raises(DownloadError, match="for a sha256 sum"):
+            pull(PAIR)
+
     def test_damage_to_a_file_without_a_published_sum_is_seen(
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
@@ -363,7 +373,7 @@ class TestPins:
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
         with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* pinned is 00"):
-            pull(PAIR, model__ende__intgemm__alphas__bin="00")
+            pull(PAIR, model__ende__intgemm__alphas__bin="0" * 64)
         assert registry.paths() == ["/db/models.json"]
 
     def test_flipped_byte_under_a_pinned_sum_is_refused(
