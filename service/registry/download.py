@@ -96,6 +96,7 @@ class _Fetch:
         self.file, self.target, self.part = file, target, part
         self.output, self.http = output, http
         self.report, self.token = report, token
+        self.furthest = 0
 
     def advance(self) -> None:
         """One try.
@@ -145,7 +146,9 @@ class _Fetch:
                 done += len(block)
                 self.report(done, total)
         except PassingError as error:
-            error.has_moved = done > start
+            # A server that begins anew each time, and never gets further, is not waited for.
+            error.has_moved = done > max(start, self.furthest)
+            self.furthest = max(done, self.furthest)
             raise
 
 

@@ -94,6 +94,15 @@ def test_tries_are_counted_from_the_last_that_brought_something(
     assert run.pauses == [PAUSES_SECONDS[0]] * 10
 
 
+def test_server_that_begins_anew_and_never_gets_further_is_given_up(
+    run: Run, registry: FakeRegistry
+) -> None:
+    registry.has_ranges = False
+    registry.faults[PATH] = [Fault(cut=50_000)] * 10
+    run.fails(DownloadError, "failed 5 times", "the connection broke after 50000")
+    assert len(registry.asked) == 5
+
+
 def test_interrupted_download_goes_on_at_the_next_call(
     run: Run, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
