@@ -199,7 +199,9 @@ class CudaRuntime:
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         self.tokens.index_fill_(0, rows, start)
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Pending:
         """One more token for each row; scores are waited for."""
         size = fit(self.row_sizes, rows)
         source_width = fit(self.widths_of_sources, int(self.widths[:rows].max()))

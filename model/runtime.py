@@ -64,7 +64,7 @@ class Runtime(Protocol):
         model: Whose config and device these are.
         lag: How many steps may be under way before the first one's outcome is wanted. Each row
             goes on with its likeliest token meanwhile.
-        steps: Tokens of a row that one call of `decode` may give.
+        steps: Tokens of a row that one call of `decode` may give at most.
     """
 
     model: EncoderDecoder
@@ -77,7 +77,9 @@ class Runtime(Protocol):
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes newcomers and gives each as many rows as its beam is wide, from `row` on."""
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Pending:
         """At least one more token for rows 0 to `rows` - 1, each going on with its likeliest.
 
         Args:
@@ -85,6 +87,7 @@ class Runtime(Protocol):
             scored: Groups of rows whose log-probabilities are wanted; then it is one token.
             remaining: How many tokens of each row are wanted (B,); who computes several stops a
                 row there, or at EOS.
+            max_steps: No more tokens of a row than that, at least 1.
         """
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:

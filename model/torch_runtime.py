@@ -119,7 +119,9 @@ class TorchRuntime:
         tokens = int(lengths.sum())
         return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Ready:
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Ready:
         """One more token for each row."""
         logits = self._logits(rows)
         best = self.output.token_ids(argmax(logits))

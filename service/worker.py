@@ -221,10 +221,21 @@ class Worker:
         start = time.perf_counter()
         for name, engine in self.engines.items():
             try:
+                engine.is_hurried = self._is_hurried(engine)
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)
         self._earn(time.perf_counter() - start)
+
+    def _is_hurried(self, engine: Engine) -> bool:
+        """Whether others wait for the end of its step: other work, or newcomers to a small batch.
+
+        Those of a large one wait longer, are encoded in larger groups, and there is less Python
+        around it all: 5 % more requests at 64 clients.
+        """
+        has_others = any(map(len, self._side_queues()))
+        has_others |= any(each.num_rows for each in self.engines.values() if each is not engine)
+        return has_others or engine.num_rows < HOLD_ROWS
 
     def _earn(self, seconds: float) -> None:
         """Translations have taken so long, which is what other work gets its share beside."""

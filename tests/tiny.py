@@ -187,7 +187,7 @@ def forced_log_probs(runtime: Runtime, source: list[int], target: list[int]) -> 
         runtime.enter(0, [Sequence(0, source)])
         steps = []
         for token in target:
-            (scores,) = runtime.decode(1, [[0]], np.ones(1, np.int64)).wait().scores
+            (scores,) = runtime.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores
             steps.append(scores.log_probs[0].numpy())
             runtime.set_tokens([0], [token])
         runtime.leave(0, 1)

@@ -116,7 +116,7 @@ def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
         for _ in range(30):
             runtime.enter(0, [Sequence(0, source)])
             for _ in range(10):
-                runtime.decode(1, [], np.ones(1, np.int64))
+                runtime.decode(1, [], np.ones(1, np.int64), 1)
     assert int(runtime.cache.positions.max()) <= runtime.widths_of_targets[-1]
     assert greedy_ids(engine, [source]) == greedy_ids(plain_engine(family), [source])
 
@@ -326,8 +326,8 @@ def test_the_outcome_of_a_step_outlives_the_next_ones() -> None:
     runtime = CudaRuntime(tiny_model(tiny_config(), 0), LIMITS)
     with torch.inference_mode():
         runtime.enter(0, [Sequence(0, [5, 6, 0])])
-        first = runtime.decode(1, [], np.ones(1, np.int64)).wait()
+        first = runtime.decode(1, [], np.ones(1, np.int64), 1).wait()
         best = first.best.copy()
         for _ in range(6):
-            runtime.decode(1, [], np.ones(1, np.int64)).wait()
+            runtime.decode(1, [], np.ones(1, np.int64), 1).wait()
     assert first.best.tolist() == best.tolist()

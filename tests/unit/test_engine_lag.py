@@ -57,11 +57,13 @@ class AheadRuntime:
                 row += 1
         return []
 
-    def decode(self, rows: int, scored: SequenceOf[list[int]], remaining: Ids) -> Pending:
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Pending:
         assert NOBODY not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {NOBODY}
         assert remaining.min() >= 1
-        best = np.full((rows, 1 if scored else self.steps), -1)
+        best = np.full((rows, 1 if scored else min(self.steps, max_steps)), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
         scores = [Scores(self.log_probs(best[group, 0]), np.arange(VOCAB)) for group in scored]

@@ -16,7 +16,7 @@ from service.channel import Channel
 from service.embedding_queue import EmbeddingQueue
 from service.messages import Abort, Embed, EmbedTask, Report, Work
 from service.side_work import MAX_CREDIT_SECONDS
-from service.worker import EMBEDDING_SHARE, REPORT_SECONDS, Worker
+from service.worker import EMBEDDING_SHARE, HOLD_ROWS, REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.test_inspection_queue import task
 from tests.unit.test_worker_attention import Clock, CountingQueue, FakeEngine
@@ -247,3 +247,18 @@ def test_lack_of_memory_is_told(start: Start) -> None:
     (failed,) = [each for report in bench.sent for each in report.failed]
     assert failed.is_out_of_memory
     assert [r.out_of_memory for r in bench.sent if r.out_of_memory] == [{"tiny": 1}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "has_text", "is_hurried"),
+    [(HOLD_ROWS, False, False), (HOLD_ROWS - 1, False, True), (HOLD_ROWS, True, True)],
+)
+def test_translations_are_hurried_in_small_batches_and_beside_texts(
+    start: Start, rows: int, has_text: bool, is_hurried: bool
+) -> None:
+    bench = start()
+    bench.engine.num_rows = rows
+    if has_text:
+        bench.add(1)
+    bench.worker._step()
+    assert cast("Engine", bench.engine).is_hurried is is_hurried
