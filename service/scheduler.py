@@ -71,11 +71,20 @@ class Sentence:
         model: Served name.
         source: Ids, EOS included.
         options: How to search.
+        first_id: What the target begins with; None where that is free.
+        pair: Source and target where this is only the first of two legs; else None.
     """
 
     model: str
     source: list[int]
     options: DecodingOptions
+    first_id: int | None = None
+    pair: tuple[str, str] | None = None
+
+    @property
+    def price(self) -> int:
+        """Source tokens that models read; the second leg is taken to be as long as the first."""
+        return len(self.source) * (1 if self.pair is None else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +139,8 @@ class Scheduler:
         """
         self._check()
         works = [
-            (sentence.model, Sequence(next(self.ids), sentence.source, sentence.options))
-            for sentence in sentences
+            (each.model, Sequence(next(self.ids), each.source, each.options, each.first_id))
+            for each in sentences
         ]
         return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
 
@@ -161,11 +170,7 @@ class Scheduler:
             async with asyncio.timeout(max(0.0, deadline - time.perf_counter())):
                 return [await job.future for job in jobs]
         except TimeoutError as error:
-            done = sum(is_settled(job) for job in jobs)
-            raise DeadlineExceededError(
-                f"{done} of {len(jobs)} sentences were done before the deadline; "
-                "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
-            ) from error
+            raise too_late(sum(map(is_settled, jobs)), len(jobs)) from error
         finally:
             left = [job for job in jobs if not is_settled(job)]
             for job in jobs:  # an error of a second sentence has nobody to go to
@@ -344,6 +349,14 @@ class Scheduler:
         for job in waiting + held:
             if not job.future.done():
                 job.future.set_exception(error)
+
+
+def too_late(done: int, total: int) -> DeadlineExceededError:
+    """The error for a request whose deadline has passed."""
+    return DeadlineExceededError(
+        f"{done} of {total} sentences were done before the deadline; "
+        "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
+    )
 
 
 def is_settled(job: Job) -> bool:

@@ -20,6 +20,11 @@ class Settings(BaseSettings):
         min_length=1,
         description="Models to keep resident, separated by commas: folders, or package:NAME.",
     )
+    languages: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("all",),
+        min_length=1,
+        description="Languages to offer, separated by commas; all offers every one of the models.",
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(
         "auto",
@@ -92,7 +97,7 @@ class Settings(BaseSettings):
         "info", description="How much is logged; never texts or keys."
     )
 
-    @field_validator("models", mode="before")
+    @field_validator("models", "languages", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -109,6 +114,11 @@ class Settings(BaseSettings):
                 "lower the one or raise the other"
             )
         return beam_size
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The languages to offer; none where that is all."""
+        return () if self.languages == ("all",) else self.languages
 
     @property
     def max_alternatives(self) -> int:

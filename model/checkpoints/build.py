@@ -63,8 +63,8 @@ def _load_hugging_face(
         files.weights.parent, files.num_bytes, vocabularies.target.unk_id
     )
     check_vocabularies(config, vocabularies, files.name)
-    if vocabularies.target.prefix:
-        config = replace(config, first_id=vocabularies.target.prefix[0])
+    if files.tokens is not None:
+        config = replace(config, forces_first=files.tokens.begins_target)
     precision = select_precision(dtype, device)
     model = hf_weights.load_weights(files.weights, config, precision is Precision.INT8)
     model.precision = precision

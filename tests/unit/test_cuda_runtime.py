@@ -85,16 +85,19 @@ def test_a_model_may_start_from_a_token() -> None:
     )
 
 
-def test_a_first_token_may_be_forced() -> None:
-    """Under beams and scores too, among rows that come and go."""
-    model = tiny_model(tiny_config(first_id=9), 44)
-    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+def test_each_sequence_may_have_its_own_first_token() -> None:
+    """Under beams and scores too, among rows that come and go and some that are free."""
+    model = tiny_model(tiny_config(forces_first=True), 44)
+    first = [(9, 13, None)[i % 4 % 3] for i in range(30)]
+    sequences = [Sequence(i, s, OPTIONS[i % 3], first[i]) for i, s in enumerate(tiny_sources(30))]
     found = translate(Engine(CudaRuntime(model, LIMITS), LIMITS), sequences)
     plain = translate(Engine(TorchRuntime(model, LIMITS), LIMITS), sequences)
     for name, hypotheses in plain.items():
         assert_same_hypotheses(found[name], hypotheses)
-        assert all(hypothesis.tokens[0] == 9 for hypothesis in hypotheses)
-    assert any(9 not in hypotheses[0].tokens[1:] for hypotheses in found.values())
+        if first[name] is not None:
+            assert all(hypothesis.tokens[0] == first[name] for hypothesis in hypotheses)
+    free = {found[i][0].tokens[0] for i in found if first[i] is None}
+    assert free - {9, 13}
 
 
 def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
