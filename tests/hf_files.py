@@ -22,15 +22,16 @@ SENTENCE = "the small tree is here"
 
 
 @cache
-def pieces_model(sentences: tuple[str, ...]) -> bytes:
+def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: Any) -> bytes:
     """A `.spm` file trained on a few sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences * 30),
         model_writer=model,
-        vocab_size=45,
+        vocab_size=vocab_size,
         hard_vocab_limit=False,
         minloglevel=2,
+        **options,
     )
     return model.getvalue()
 

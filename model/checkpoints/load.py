@@ -12,10 +12,11 @@ from pathlib import Path
 import yaml
 
 from model.checkpoints import multilingual_folder
-from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR
+from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_options
 from model.checkpoints.languages import LanguageTokens, pair_in
-from model.checkpoints.multilingual_folder import PIECES, read_multilingual
+from model.checkpoints.multilingual_folder import read_multilingual
 from model.checkpoints.opus_folder import (
+    PIECES,
     SOURCE_PIECES,
     is_translation_model,
     read_opus,
@@ -129,8 +130,20 @@ def find_models(reference: str) -> list[ModelFiles]:
         raise CheckpointNotFoundError(
             f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
             f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
+            f"{_other_type(Path(reference) / CONFIG)}"
         )
     return [read_folder(folder) for folder in folders]
+
+
+def _other_type(config: Path) -> str:
+    """What a config is of in place of a model that is served."""
+    if not config.is_file():
+        return ""
+    try:
+        kind = read_options(config.parent).get("model_type")
+    except CheckpointFormatError as error:
+        return f"; {error}"
+    return f"; {CONFIG} is of a {str(kind)!r} model"
 
 
 def _package_folders(name: str) -> list[Path]:
@@ -286,7 +299,7 @@ def _read_vocabularies(files: ModelFiles) -> Vocabularies:
     return Vocabularies(source, target)
 
 
-def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: str) -> None:
+def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
     """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
 
     Raises:
@@ -295,12 +308,20 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: st
     sizes = vocabularies.source.vocab_size, vocabularies.target.vocab_size
     if sizes != (config.source_vocab_size, config.target_vocab_size):
         raise CheckpointError(
-            f"{name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; the weights are for "
-            f"{config.source_vocab_size} and {config.target_vocab_size}"
+            f"{files.name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; "
+            f"the weights are for {config.source_vocab_size} and {config.target_vocab_size} "
+            f"({', '.join([*_vocabulary_names(files), files.weights.name])})"
         )
     ends = vocabularies.source.eos_id, vocabularies.target.eos_id
     if set(ends) != {config.eos_id}:
         raise CheckpointError(
-            f"{name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
-            f"in {config.eos_id} by the config"
+            f"{files.name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
+            f"in {config.eos_id} by the config ({', '.join(_vocabulary_names(files))})"
         )
+
+
+def _vocabulary_names(files: ModelFiles) -> list[str]:
+    """The files that say how many ids there are."""
+    sides = (files.source_ids, files.source_vocab), (files.target_ids, files.target_vocab)
+    paths = (ids if ids and ids.is_file() else vocab for ids, vocab in sides)
+    return list(dict.fromkeys(path.name for path in paths))

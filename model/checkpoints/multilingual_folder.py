@@ -5,6 +5,7 @@ Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-1
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.hf_config import read_json, read_options
@@ -17,6 +18,7 @@ from model.checkpoints.languages import (
 )
 from model.checkpoints.opus_folder import (
     EOS,
+    PIECES,
     TOKENIZER_CONFIG,
     UNK,
     VOCAB,
@@ -29,10 +31,13 @@ from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 from model.tokenization import Tokenizer
 
-PIECES = "sentencepiece.bpe.model"
 SPECIAL_TOKENS = "special_tokens_map.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Ids 0 to 3; a SentencePiece file itself begins with three signs of its own."""
+
+MAX_UNUSED = 8
+"""Ids beyond the languages' that stand for nothing: 8 in M2M100, 3 in NLLB-200. A vocabulary that
+lacks more is not the model's."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
 """What files call the list of tokens of languages."""
@@ -125,7 +130,9 @@ def read_ids(folder: Path) -> dict[str, int]:
     for token in language_tokens(folder):
         ids.setdefault(token, len(ids))
     size = read_options(folder).get("vocab_size")
-    unused = range(len(ids), size) if type(size) is int and size < 2 * len(ids) else ()
+    unused: Iterable[int] = ()
+    if type(size) is int and size <= len(ids) + MAX_UNUSED:
+        unused = range(len(ids), size)
     return {**ids, **{f"<unused {number}>": number for number in unused}}
 
 

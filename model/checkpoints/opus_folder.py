@@ -24,6 +24,7 @@ from model.mapped_tokenization import MappedTokenizer
 TOKENIZER_CONFIG = "tokenizer_config.json"
 VOCAB = "vocab.json"
 TARGET_VOCAB = "target_vocab.json"
+PIECES = "sentencepiece.bpe.model"
 SOURCE_PIECES = "source.spm"
 TARGET_PIECES = "target.spm"
 
@@ -68,7 +69,7 @@ def is_translation_model(folder: Path) -> bool:
     try:
         return str(read_options(folder).get("model_type")) in FAMILIES
     except CheckpointFormatError:
-        return (folder / SOURCE_PIECES).is_file()
+        return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
 
 
 def read_parts(folder: Path) -> Parts:
