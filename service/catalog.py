@@ -169,8 +169,9 @@ class Catalog:
         """The one model that has a pair; None without."""
         if source == target:
             return None
-        candidates = [self.pairs.get((source, target)), *self.broad]
-        for model in filter(None, candidates):
+        if own := self.pairs.get((source, target)):
+            return Direction(own.name, source, target, own.vocabularies)
+        for model in self.broad:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)
         return None

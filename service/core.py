@@ -68,7 +68,7 @@ class Core:
         return generate_latest(self.metrics.registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AdmittedPlace:
     """A Place of a request that is admitted."""
 

@@ -17,7 +17,7 @@ BULK_SHARE = 5
 """One row in so many goes to the bulk lane while both lanes wait."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Translated:
     """The result of one sentence, with the time that it spent waiting and decoding."""
 

@@ -110,7 +110,7 @@ class LoadFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """The translations of one sequence."""
 

@@ -68,6 +68,8 @@ class Relay:
         text = first.vocabularies.target.decode(half.hypotheses[0].tokens)
         tokenizer = second.vocabularies.source
         fitted = fit_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
+        if fitted.num_cut:
+            self.scheduler.metrics.truncated_inputs.labels("translate", second.name).inc()
         first_id = second.vocabularies.first_id
         parts = [
             Sentence(second.name, [*ids, tokenizer.eos_id], sentence.options, first_id)

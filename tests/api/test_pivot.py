@@ -178,6 +178,9 @@ def test_what_the_first_model_wrote_may_be_too_long_for_the_second(
     body = translate(server, f"{q}", return_scores=True, split_sentences=False).json()
     assert body["translatedText"] == q
     assert len(script.admitted) == 3
+    server.until_answered()
+    cut = {"task": "translate", "model": "en-fr"}
+    assert server.sample("regard_truncated_inputs_total", **cut) == 1
     assert len(body["scores"]) == 1
     assert body["scores"][0]["score"] == -0.5
 
