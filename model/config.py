@@ -76,8 +76,8 @@ class ModelConfig:
         unk_id: Never generated.
         pad_id: Never generated; None where the vocabulary has no such id.
         start_id: Put into the decoder first; None for the zero vector (Marian).
-        first_id: What every target begins with, whatever the logits: the token of its language in
-            M2M100 and NLLB; None where nothing is forced.
+        forces_first: Whether a sequence may name the token that its target begins with, whatever
+            the logits: that of its language in M2M100 and NLLB.
         shared_embeddings: One table for encoder, decoder and output.
         tied_output: The output layer uses the decoder's table.
         decoder: What stands first in a decoder layer.
@@ -107,7 +107,7 @@ class ModelConfig:
     unk_id: int = 1
     pad_id: int | None = None
     start_id: int | None = None
-    first_id: int | None = None
+    forces_first: bool = False
     shared_embeddings: bool = True
     tied_output: bool = True
     decoder: DecoderKind = DecoderKind.SSRU

@@ -24,6 +24,7 @@ from model.output import FullOutput, force_first
 from model.runtime import Decoded, Pending, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
 from model.shortlist import Ids
+from model.torch_runtime import first_token
 from model.transfer import Downloads, Slot, Uploads
 from model.transformer import NO_TOKEN, Decoder, Encoder, EncoderDecoder
 
@@ -102,6 +103,7 @@ class CudaRuntime:
             config, rows + 1, widest, self.widths_of_targets[-1], device, model.dtype
         )
         self.tokens = torch.full((rows + 1,), NO_TOKEN, device=device)
+        self.first_ids = torch.full((rows + 1,), NO_TOKEN, device=device)
         self.output = FullOutput(model.decoder, config.forbidden_ids)
         self.logits = torch.zeros(rows, config.target_vocab_size, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
@@ -140,6 +142,7 @@ class CudaRuntime:
         """Forgets every row; what a graph reads stays where it is."""
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
+        self.first_ids.fill_(NO_TOKEN)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes newcomers; the other rows of a beam are copies of its first."""
@@ -175,10 +178,12 @@ class CudaRuntime:
         count = fit(self._batch_sizes(width), len(group))
         source = np.full((count, width), self.config.eos_id)
         lengths, rows = np.ones(count, np.int64), np.full(count, self.nobody)
+        first_ids = np.full(count, NO_TOKEN)
         for index, newcomer in enumerate(group):
             lengths[index], rows[index] = source_tokens(newcomer), newcomer.row
+            first_ids[index] = first_token(newcomer.sequence)
             source[index, : lengths[index]] = newcomer.sequence.source
-        self.uploads.send(source, lengths, rows)
+        self.uploads.send(source, lengths, rows, first_ids)
         self.graphs.run(self._encode, count, width)
         taken = rows[: len(group)]
         self.widths[taken], self.lengths[taken] = width, 0
@@ -189,7 +194,7 @@ class CudaRuntime:
         """Gives `count` sources of `width` tokens their rows, as they arrived."""
         arrived, tokens = self.uploads.arrived, count * width
         source = arrived[:tokens].view(count, width)  # (B, S)
-        lengths, rows = arrived[tokens : tokens + 2 * count].view(2, count)
+        lengths, rows, first_ids = arrived[tokens : tokens + 3 * count].view(3, count)
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
         with sdpa_kernel(ATTENTION):
             memory, _ = self.model.encoder(source, mask)
@@ -198,6 +203,7 @@ class CudaRuntime:
         self.cache.fill_rows(rows, projected, bias)
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         self.tokens.index_fill_(0, rows, start)
+        self.first_ids.index_copy_(0, rows, first_ids)
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
@@ -222,8 +228,8 @@ class CudaRuntime:
             hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)
         logits = self.logits[:rows]
         self.output.write_logits(hidden[:, 0], logits)
-        if self.config.first_id is not None:
-            force_first(logits, self.cache.positions[:rows], self.config.first_id)
+        if self.config.forces_first:
+            force_first(logits, self.cache.positions[:rows], self.first_ids[:rows])
         self.tokens[:rows].copy_(logits.argmax(dim=-1))
         self.cache.advance(rows)
 
@@ -253,7 +259,8 @@ class CudaRuntime:
     def _move(self, count: int, is_same_source: bool) -> None:
         source, target = self.uploads.arrived[: 2 * count].view(2, count)
         self.cache.copy_rows(source, target, is_same_source)
-        self.tokens.index_copy_(0, target, self.tokens[source])
+        for values in (self.tokens, self.first_ids):
+            values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
         """Rows compute along, for nobody, until others enter them."""

@@ -12,7 +12,13 @@ import numpy as np
 import torch
 
 from model.decoding import Search, new_search
-from model.errors import BeamSizeError, EmptySourceError, SourceTooLongError, UnknownTokenError
+from model.errors import (
+    BeamSizeError,
+    EmptySourceError,
+    FirstTokenError,
+    SourceTooLongError,
+    UnknownTokenError,
+)
 from model.greedy_rows import GreedyRows
 from model.runtime import Decoded, Pending, Runtime
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
@@ -105,6 +111,7 @@ class Engine:
             SourceTooLongError: More tokens than the limit.
             UnknownTokenError: An id outside the vocabulary.
             BeamSizeError: A beam wider than the batch.
+            FirstTokenError: A first token that the model does not take.
         """
         length, limit = len(sequence.source), self.limits.max_source_tokens
         if not length:
@@ -123,6 +130,21 @@ class Engine:
                 f"beam size is {sequence.options.beam_size}; "
                 f"it must be from 1 to {self.limits.max_rows}"
             )
+
+        self._check_first(sequence.first_id)
+
+    def _check_first(self, first_id: int | None) -> None:
+        if first_id is None:
+            return
+        if not self.config.forces_first:
+            raise FirstTokenError(f"no target of this model begins with a given token ({first_id})")
+        if not 0 <= first_id < self.config.target_vocab_size:
+            raise UnknownTokenError(
+                f"a target is to begin with id {first_id}; "
+                f"the vocabulary has {self.config.target_vocab_size}"
+            )
+        if first_id in self.config.forbidden_ids:
+            raise FirstTokenError(f"a target is to begin with id {first_id}, which is never said")
 
     @torch.inference_mode()
     def admit(self, sequences: SequenceOf[Sequence]) -> None:

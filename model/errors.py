@@ -12,6 +12,7 @@ ModelError
    ├─ SourceTooLongError            more tokens than the model's limit
    ├─ UnknownTokenError             an id outside the vocabulary
    ├─ BeamSizeError                 more hypotheses than rows
+   ├─ FirstTokenError               a beginning of a target that the model does not take
    ├─ AttentionQueryError           attention that the model does not have
    └─ DimensionsError               more dimensions than a vector has
 """
@@ -86,6 +87,10 @@ class UnknownTokenError(InputError):
 
 class BeamSizeError(InputError):
     """A sequence wants more rows than the batch has."""
+
+
+class FirstTokenError(InputError):
+    """A target cannot begin with that token."""
 
 
 class AttentionQueryError(InputError):

@@ -1,6 +1,6 @@
 """SentencePiece's pieces under the ids of another vocabulary, as Hugging Face's folders have it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ class MappedTokenizer(Tokenizer):
         special: The ids of pieces that are signs to the model and not text, EOS among them.
         eos_id: Ends every text.
         unk_id: Stands for every piece that is not in `ids`.
-        prefix: Ids put before the tokens of every text.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -29,7 +28,6 @@ class MappedTokenizer(Tokenizer):
         special: Collection[int],
         eos_id: int,
         unk_id: int,
-        prefix: Sequence[int] = (),
     ) -> None:
         super().__init__(path)
         self.ids = ids
@@ -38,7 +36,10 @@ class MappedTokenizer(Tokenizer):
         self.eos_id, self.unk_id = eos_id, unk_id
         self.special_ids = frozenset(special)
         self.hidden_ids = self.special_ids | {unk_id}
-        self.prefix = list(prefix)
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece of the vocabulary."""
+        return self.ids[piece]
 
     def encode(self, text: str) -> list[int]:
         """The prefix and the ids of a text without EOS; none for white space alone."""

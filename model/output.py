@@ -67,17 +67,18 @@ class FullOutput:
         return columns
 
 
-def force_first(logits: Tensor, positions: Tensor, first_id: int) -> None:
-    """Leaves rows that are at position 0 no other choice than one token, in place.
+def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
+    """Leaves rows that are at position 0 no other choice than their own token, in place.
 
     Args:
         logits: (B, V).
         positions: (B,).
-        first_id: The token.
+        first_ids: (B,), NO_TOKEN for a row that may begin with any.
     """
-    kept = logits[:, first_id].clone()  # finite, so its log-probability becomes 0
-    logits.masked_fill_((positions == 0)[:, None], NEVER)
-    logits[:, first_id] = kept
+    columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
+    kept = logits.gather(1, columns)  # finite, so its log-probability becomes 0
+    logits.masked_fill_(((positions == 0) & (first_ids >= 0))[:, None], NEVER)
+    logits.scatter_(1, columns, kept)
 
 
 class ShortlistOutput:

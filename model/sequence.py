@@ -48,11 +48,14 @@ class Sequence:
         id: The caller's, unique among those in the batch.
         source: Ids, EOS included.
         options: How to search.
+        first_id: What the target begins with, whatever the logits; None for the likeliest. Only
+            models with `forces_first` take one.
     """
 
     id: int
     source: list[int]
     options: DecodingOptions = DecodingOptions()
+    first_id: int | None = None
 
 
 @dataclass(slots=True)

@@ -1,10 +1,11 @@
 """Text to token ids and back, with the place of every token in the text."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sentencepiece
 
@@ -82,6 +83,17 @@ class Tokenizer:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece of the vocabulary."""
+        number: int = self.processor.piece_to_id(piece)
+        return number
+
+    def before(self, token: str) -> Self:
+        """The same vocabulary, with a token of a language put before every text; or with none."""
+        other = copy(self)
+        other.prefix = [self.id_of(token)] if token else []
+        return other
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text without EOS; none for white space alone.

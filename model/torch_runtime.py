@@ -66,6 +66,7 @@ class TorchRuntime:
         )
         self.output = self._output_layer(rows)
         self.tokens = np.full(rows, NO_TOKEN, np.int64)
+        self.first_ids = np.full(rows, NO_TOKEN, np.int64)
         self.widths = np.zeros(rows, np.int64)
         self.lengths = np.zeros(rows, np.int64)
 
@@ -113,6 +114,7 @@ class TorchRuntime:
         rows = list(range(row, row + len(copies)))
         for place, index in zip(rows, copies, strict=True):
             self.output.enter(place, group[index].source)
+            self.first_ids[place] = first_token(group[index])
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         self.tokens[rows], self.widths[rows], self.lengths[rows] = start, width, 0
         self.cache.fill_rows(torch.tensor(rows, device=device), projected, bias)
@@ -138,8 +140,9 @@ class TorchRuntime:
         tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
         hidden, _, _ = self.model.decoder(tokens, state, last)
         logits = self.output.logits(hidden[:, 0])[:live]  # (B, U)
-        if self.config.first_id is not None:
-            force_first(logits, self.cache.positions[:live], self.config.first_id)
+        if self.config.forces_first:
+            first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
+            force_first(logits, self.cache.positions[:live], first_ids)
         self.cache.advance(live)
         self.lengths[:live] += 1
         return logits
@@ -155,7 +158,7 @@ class TorchRuntime:
         self.cache.copy_rows(from_rows, to_rows, is_same_source)
         if not is_same_source:
             self.output.move(source, target)
-        for values in (self.tokens, self.widths, self.lengths):
+        for values in (self.tokens, self.first_ids, self.widths, self.lengths):
             values[target] = values[source]
 
     def leave(self, first: int, end: int) -> None:
@@ -163,6 +166,11 @@ class TorchRuntime:
         self.cache.positions[first:end] = 0  # what computes along stays in bounds
         for row in range(first, end):
             self.output.leave(row)
+
+
+def first_token(sequence: Sequence) -> int:
+    """What its target begins with; NO_TOKEN where that is free."""
+    return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
 def round_up(tokens: int) -> int:

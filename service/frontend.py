@@ -283,7 +283,9 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
         async with backend.connected(connection):
             yield
 
-    services = build_services(settings, Catalog.load(settings.models), backend, config.started)
+    services = build_services(
+        settings, Catalog.load(settings.models, settings.offered), backend, config.started
+    )
     server = FrontendServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)
 

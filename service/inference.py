@@ -8,9 +8,10 @@ from typing import ParamSpec, TypeVar
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization import Tokenizer
 from service.backend import Backend
-from service.catalog import Catalog, ServedModel
+from service.catalog import PIVOT, Catalog, Direction
 from service.context import RequestContext
 from service.detection import Detection, LanguageDetector
+from service.errors import InvalidRequestError
 from service.fitting import fit_sentences
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import NO_MODEL
@@ -42,6 +43,7 @@ class TranslationRequest:
         target: A served language.
         options: How to search.
         split_sentences: False takes each text as one sentence.
+        is_aligned: Whether words are to be aligned afterwards, which takes one model.
     """
 
     texts: Sequence[str]
@@ -49,6 +51,7 @@ class TranslationRequest:
     target: str
     options: DecodingOptions
     split_sentences: bool = True
+    is_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +75,32 @@ class Prepared:
     """A text taken apart: which model it goes to, and its sentences as ids.
 
     Attributes:
-        model: None where there is nothing to translate.
+        route: The models that it goes through, in order; none where nothing is to be translated.
         segments: Its sentences, and what stands between them.
         sources: Ids of each sentence, EOS included.
         detected: What the source was taken for; None where the client said it.
         num_cut: Sentences that were longer than the model takes.
     """
 
-    model: ServedModel | None
+    route: tuple[Direction, ...]
     segments: Segments
     sources: list[list[int]]
     detected: Detection | None
     num_cut: int = 0
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Of what goes in, and of what comes out; there is a route."""
+        return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    def sentences(self, options: DecodingOptions) -> list[Sentence]:
+        """What is to be translated."""
+        if not self.route:
+            return []
+        first, last = self.route[0], self.route[-1]
+        pair = (first.source, last.target) if len(self.route) > 1 else None
+        first_id = first.vocabularies.first_id
+        return [Sentence(first.name, ids, options, first_id, pair) for ids in self.sources]
 
 
 @dataclass(slots=True)
@@ -144,12 +161,7 @@ class Translator:
             with context.stage("tokenize"):
                 prepared: list[Prepared] = await run_sized(num_chars, self._prepare_all, request)
             describe(prepared, context)
-            sentences = [
-                Sentence(text.model.name, source, request.options)
-                for text in prepared
-                if text.model
-                for source in text.sources
-            ]
+            sentences = [one for text in prepared for one in text.sentences(request.options)]
             is_bulk = len(sentences) > self.settings.bulk_sentences
             results = await place.run(sentences, is_bulk, deadline)
             add_times(results, context)
@@ -173,15 +185,21 @@ class Translator:
         if source is None:
             detected = self.detect(text, self.catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
-        model = self.catalog.model(source, request.target)
-        if model is None:
-            return Prepared(None, Segments((text,), ()), [], detected)
-        tokenizer = model.vocabularies.source
+        route = self.catalog.route(source, request.target)
+        if not route:
+            return Prepared((), Segments((text,), ()), [], detected)
+        if request.is_aligned and len(route) > 1:
+            raise InvalidRequestError(
+                f"Invalid request: no one model translates from {source} to {request.target}, and "
+                f"words are not aligned through {PIVOT}; leave return_alignment out, or translate "
+                f"to {PIVOT} and from it in two requests"
+            )
+        tokenizer = route[0].vocabularies.source
         whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # one is for EOS
         fitted = fit_sentences(whole, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in fitted.sources]
-        return Prepared(model, fitted.segments, sources, detected, fitted.num_cut)
+        return Prepared(route, fitted.segments, sources, detected, fitted.num_cut)
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Translated]
@@ -193,9 +211,9 @@ class Translator:
         ]
 
     def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
-        if text.model is None:
+        if not text.route:
             return TranslatedText(text.segments.separators[0], [], text.detected, [], text, [])
-        tokenizer = text.model.vocabularies.target
+        _, tokenizer = text.tokenizers
         depth = max((len(hypotheses) for hypotheses in sentences), default=1)
         versions = []
         for rank in range(depth):
@@ -221,11 +239,11 @@ def add_times(
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
     """Tells a request's context which models it goes to, and what had to be cut."""
-    models = {text.model.name for text in prepared if text.model}
+    models = {direction.name for text in prepared for direction in text.route}
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     for text in prepared:
-        if text.model and text.num_cut:
-            name = text.model.name
+        if text.num_cut:
+            name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
 
 

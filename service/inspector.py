@@ -24,7 +24,7 @@ from service.attention_query import (
 from service.attention_schemas import AttentionQuestion, AttentionRequest, StepsRequest
 from service.attentions import AttentionItem
 from service.backend import Backend
-from service.catalog import Catalog, ServedModel
+from service.catalog import Catalog, Direction, ServedModel
 from service.context import RequestContext
 from service.detection import LanguageDetector
 from service.errors import (
@@ -48,11 +48,11 @@ class Wanted:
     """What is asked of a model.
 
     Attributes:
-        model: Served.
+        model: And its languages.
         config: Its own.
     """
 
-    model: ServedModel
+    model: Direction
     config: ModelConfig
 
     @property
@@ -165,7 +165,7 @@ class Inspector:
         Raises:
             ServiceError: It is refused, late, or failed.
         """
-        models = {t.prepared.model.name: t.prepared.model for t in translations if t.prepared.model}
+        models = {each.name: each for t in translations for each in t.prepared.route}
         aligners = {
             name: aligner_of((await self._loaded(model)).config) for name, model in models.items()
         }
@@ -204,28 +204,34 @@ class Inspector:
         context.model = model.name
         return await self._loaded(model)
 
-    async def _loaded(self, model: ServedModel) -> Wanted:
+    async def _loaded(self, model: Direction) -> Wanted:
         resident = (await self.backend.status()).models.get(model.name)
         if resident is None:
             raise UnavailableError("the models are loading; try again soon", 1)
         return Wanted(model, resident.config)
 
-    async def _model(self, question: AttentionQuestion, texts: list[str]) -> ServedModel:
+    async def _model(self, question: AttentionQuestion, texts: list[str]) -> Direction:
         if question.model is not None:
             model = self.catalog.models.get(question.model)
             if model is None:
                 known = ", ".join(self.catalog.models)
                 raise NotFoundError(f"there is no model {question.model[:64]}; there are {known}")
-            self._check_languages(question, model)
-            return model
+            return self._direction(question, model)
         target = self.catalog.language(question.target or "")
-        found = self.catalog.model(await self._source(question, target, texts), target)
-        if found is None:
+        source = await self._source(question, target, texts)
+        route = self.catalog.route(source, target)
+        if not route:
             raise InvalidRequestError(
                 f"Invalid request: nothing is translated from {target} to {target}; "
                 "name two languages, or a model"
             )
-        return found
+        if len(route) > 1:
+            models = " and ".join(direction.name for direction in route)
+            raise InvalidRequestError(
+                f"Invalid request: no one model translates from {source} to {target}; "
+                f"ask about {models}, one after the other"
+            )
+        return route[0]
 
     async def _source(self, question: AttentionQuestion, target: str, texts: list[str]) -> str:
         """The language of the texts, all of which are taken to be in the first one's."""
@@ -240,6 +246,18 @@ class Inspector:
         text = texts[0]
         detected = await run_sized(len(text), self.detector.detect, text, candidates)
         return detected[0].language if detected else candidates[0]
+
+    def _direction(self, question: AttentionQuestion, model: ServedModel) -> Direction:
+        """The pair that is asked about of a model that is named."""
+        if model.files.source:
+            self._check_languages(question, model)
+            return model.direction(model.files.source, model.files.target)
+        source, target = question.source or "auto", question.target
+        if target is None or source.strip().lower() == "auto":
+            raise InvalidRequestError(
+                f"Invalid request: {model.name} has many languages; name source and target"
+            )
+        return model.direction(self.catalog.language(source), self.catalog.language(target))
 
     def _check_languages(self, question: AttentionQuestion, model: ServedModel) -> None:
         sides = {"source": model.files.source, "target": model.files.target}
@@ -275,7 +293,7 @@ class Inspector:
                 sentence
                 for text in texts
                 for sentence in fit_sentences(
-                    split_sentences(text, wanted.model.files.source), tokenizer, limit - 1
+                    split_sentences(text, wanted.model.source), tokenizer, limit - 1
                 ).segments.sentences
             ]
         if not sentences:
@@ -325,7 +343,8 @@ class Inspector:
     ) -> list[TokenizedText]:
         if not sources:
             return []
-        sentences = [Sentence(wanted.model.name, s.ids, DecodingOptions()) for s in sources]
+        name, first_id = wanted.model.name, wanted.model.vocabularies.first_id
+        sentences = [Sentence(name, s.ids, DecodingOptions(), first_id) for s in sources]
         tokens = sum(len(source.ids) for source in sources)
         async with self.backend.admit(tokens, at_once=False) as place:
             is_bulk = len(sentences) > self.settings.bulk_sentences

@@ -5,9 +5,10 @@ in every way ("PT_br"), and ask for a region where the server offers the languag
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from babel import Locale, UnknownLocaleError, localedata
+from babel.core import get_global
 
 # The length RFC 5646 (section 4.4.1) advises for tags of language, script, region and variants.
 MAX_CODE_CHARS = 35
@@ -15,6 +16,17 @@ MAX_ACCEPT_ENTRIES = 10
 
 # Looked up first, as Locale.parse searches the disk for 0.2 ms for each tag it does not know.
 _LOCALES = frozenset(localedata.locale_identifiers())
+
+# What clients call languages besides: LibreTranslate's own codes, and those that BCP 47 has twice.
+_OTHER_NAMES = {
+    "pb": "pt-BR",
+    "zt": "zh-Hant",
+    "tl": "fil",
+    "fil": "tl",
+    "no": "nb",
+    "nb": "no",
+    "iw": "he",
+}
 
 # A language range with its weight, RFC 9110 sections 12.4.2 and 12.5.4, e.g. "pt-BR;q=0.9".
 _ACCEPT_ENTRY = re.compile(
@@ -42,8 +54,10 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
 
     Tried in this order: the same code; the code without its last subtags ("pt-BR" -> "pt", as in
     RFC 4647 section 3.4); the only offered variant of the language ("pt" or "pt-PT" -> "pt-BR"),
-    unless the code names a script and the variant does not name the same. Between two variants
-    the choice would be a guess, so there is no match.
+    unless the code names a script and the variant does not name the same. Of several variants, the
+    only one in the script that CLDR gives for the code ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant");
+    any other choice would be a guess, so there is no match. Then the same by another name of the
+    language ("tl" -> "fil", LibreTranslate's "zt" -> "zh-Hant").
 
     Args:
         code: A code in any spelling, as a client sent it. Never raises, whatever it holds.
@@ -56,12 +70,21 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     if not 0 < len(wanted) <= MAX_CODE_CHARS:
         return None
     by_code = {normalize_code(entry): entry for entry in offered}
+    found = _match(wanted, by_code)
+    return found or _match(_OTHER_NAMES.get(wanted, ""), by_code)
+
+
+def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:
+    """As above, for a code in its one spelling; none for an empty one."""
     tag = wanted
     while tag:
         if tag in by_code:
             return by_code[tag]
         tag = tag.rpartition("-")[0]
-    variants = [entry for entry in by_code if _is_variant(entry, wanted)]
+    variants = [entry for entry in by_code if wanted and _is_variant(entry, wanted)]
+    if len(variants) > 1:  # `zh` is mostly written in one of the two, and `zh-TW` in the other
+        script = _script(wanted) or _likely_script(wanted)
+        variants = [entry for entry in variants if _script(entry) == script]
     return by_code[variants[0]] if len(variants) == 1 else None
 
 
@@ -103,6 +126,13 @@ def _is_variant(entry: str, wanted: str) -> bool:
 def _script(tag: str) -> str | None:
     subtags = tag.split("-")[1:]
     return next((subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+
+
+def _likely_script(tag: str) -> str | None:
+    """The script that a language, or one of its regions, is mostly written in."""
+    known = get_global("likely_subtags")
+    full = known.get(tag.replace("-", "_")) or known.get(tag.partition("-")[0], "")
+    return _script(full.replace("_", "-"))
 
 
 def _preferred_locale(accept_language: str) -> Locale:

@@ -42,7 +42,7 @@ class MainProcess:
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
-        catalog = Catalog.load(settings.models)
+        catalog = Catalog.load(settings.models, settings.offered)
         self.core = build_core(settings, catalog, start_worker, self._fail)
         config = FrontendConfig(settings, int(time.time()))
         self.frontends = Frontends(self.core, config, listeners, start_frontend, on_listening)

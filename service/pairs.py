@@ -94,19 +94,19 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
 
 def model_name(translation: TranslatedText) -> str:
     """Of the model that translated; "" where there was nothing to do."""
-    model = translation.prepared.model
-    return model.name if model else ""
+    route = translation.prepared.route
+    return route[0].name if route else ""
 
 
 def pairs_of(translation: TranslatedText) -> list[Pair]:
     """The sentences of a text beside their translations."""
-    model, sentences = translation.prepared.model, translation.prepared.segments.sentences
-    if model is None:
+    prepared = translation.prepared
+    if not prepared.route:
         return []
-    source, target = model.vocabularies.source, model.vocabularies.target
+    source, target = prepared.tokenizers
     return [
         Pair(source.tokenize(sentence), target.detokenize(ids))
-        for sentence, ids in zip(sentences, translation.targets, strict=True)
+        for sentence, ids in zip(prepared.segments.sentences, translation.targets, strict=True)
     ]
 
 

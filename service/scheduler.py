@@ -19,7 +19,7 @@ from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.admission import Admission
 from service.embed_lanes import EmbedQueue, TextToEmbed
-from service.errors import DeadlineExceededError, InternalError, UnavailableError
+from service.errors import InternalError, UnavailableError, too_late
 from service.lanes import EmbeddedText, Job, Lane, ModelQueue, Shown, Translated
 from service.levels import LEVELS
 from service.messages import (
@@ -56,11 +56,20 @@ class Sentence:
         model: Served name.
         source: Ids, EOS included.
         options: How to search.
+        first_id: What the target begins with; None where that is free.
+        pair: Source and target where this is only the first of two legs; else None.
     """
 
     model: str
     source: list[int]
     options: DecodingOptions
+    first_id: int | None = None
+    pair: tuple[str, str] | None = None
+
+    @property
+    def price(self) -> int:
+        """Source tokens that models read; the second leg is taken to be as long as the first."""
+        return len(self.source) * (1 if self.pair is None else 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +135,8 @@ class Scheduler:
         """
         self._check()
         works = [
-            (sentence.model, Sequence(next(self.ids), sentence.source, sentence.options))
-            for sentence in sentences
+            (each.model, Sequence(next(self.ids), each.source, each.options, each.first_id))
+            for each in sentences
         ]
         return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
 
@@ -189,10 +198,7 @@ class Scheduler:
     def _expire(self, jobs: list[Job]) -> None:
         """Fails what is not done at the deadline, by far cheaper than asyncio.timeout."""
         left = [job for job in jobs if not job.future.done()]
-        error = DeadlineExceededError(
-            f"{len(jobs) - len(left)} of {len(jobs)} sentences or texts were done before the "
-            "deadline; send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
-        )
+        error = too_late(len(jobs) - len(left), len(jobs))
         for job in left:
             job.future.set_exception(error)
         self._cancel(left)

@@ -82,6 +82,10 @@ class TranslateResponse(BaseModel):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
         None, description="Where `source` was `auto`."
     )
+    models: list[str] | list[list[str]] | None = Field(
+        None,
+        description="Where no one model has the pair: those that were gone through, in order.",
+    )
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="Where `alternatives` was above 0; there may be fewer than asked for."
     )
@@ -152,8 +156,10 @@ class ModelBody(BaseModel):
     created: int = Field(description="When the server started, in Unix seconds.")
     owned_by: str = "regard"
     task: Literal["translate"] = "translate"
-    source: str
-    target: str
+    source: str | None = Field(description="None of a model of more than one pair.")
+    target: str | None = Field(description="Likewise.")
+    sources: list[str] = Field(description="What it reads.")
+    targets: list[str] = Field(description="What it writes; not what it reads just then.")
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
     device: str | None = Field(description="None while it loads.")
     dtype: str | None = Field(description="None while it loads.")

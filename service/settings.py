@@ -46,6 +46,11 @@ class Settings(BaseSettings):
         pattern=URL,
         description="Where firefox: models are pulled from: db/models.json lies below it.",
     )
+    languages: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("all",),
+        min_length=1,
+        description="Languages to offer, separated by commas; all offers every one of the models.",
+    )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(
         "auto",
@@ -122,7 +127,7 @@ class Settings(BaseSettings):
 
     _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
 
-    @field_validator("models", mode="before")
+    @field_validator("models", "languages", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -165,6 +170,11 @@ class Settings(BaseSettings):
     def placements(self) -> Mapping[str, tuple[str, str]]:
         """Device and dtype of single models, by folder."""
         return self._placements
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The languages to offer; none where that is all."""
+        return () if self.languages == ("all",) else self.languages
 
     @property
     def max_alternatives(self) -> int:

@@ -1,7 +1,7 @@
 """How a model reads the texts that it embeds: as ids, cut to what it takes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from service.embed_schemas import Direction, Input
 
@@ -34,6 +34,8 @@ class TextReader:
         is_normalized: Whether its vectors have length 1.
         prompts: By name.
         default_prompt: The name of the one that is put before a text unasked.
+        languages: What stands in front of a text by the language that has to be named; empty where
+            none has.
     """
 
     name: str
@@ -46,6 +48,11 @@ class TextReader:
     is_normalized: bool
     prompts: Mapping[str, str]
     default_prompt: str | None
+    languages: Mapping[str, list[int]] = field(default_factory=dict)
+
+    def told(self, language: str) -> "TextReader":
+        """The same with the token of one of its languages in front of every text."""
+        return replace(self, before=self.languages[language], languages={})
 
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
         """The ids of a text, or of ids that a client has already made of one.

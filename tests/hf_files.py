@@ -8,23 +8,30 @@ from typing import Any
 
 import sentencepiece
 import torch
-from transformers import MarianConfig, MarianMTModel
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+)
 
 SOURCE_TEXT = ["the house is small", "a small house stands there", "is the big tree here"]
 TARGET_TEXT = ["das Haus ist klein", "ein kleines Haus steht dort", "ist der große Baum hier"]
+SIGNS = ["<s>", "<pad>", "</s>", "<unk>"]
 SENTENCE = "the small tree is here"
 
 
 @cache
-def pieces_model(sentences: tuple[str, ...]) -> bytes:
+def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: Any) -> bytes:
     """A `.spm` file trained on a few sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences * 30),
         model_writer=model,
-        vocab_size=45,
+        vocab_size=vocab_size,
         hard_vocab_limit=False,
         minloglevel=2,
+        **options,
     )
     return model.getvalue()
 
@@ -72,6 +79,37 @@ def write_marian(folder: Path, tokens: tuple[str, ...] = (), **changes: Any) -> 
     randomize(model, seed=3)
     model.save_pretrained(folder)
     return model
+
+
+def write_multilingual(
+    folder: Path, kind: str, languages: list[str], spare: int = 3, **changes: Any
+) -> int:
+    """A whole folder of an `m2m`, `nllb` or `small` model; the number of its pieces with signs."""
+    folder.mkdir(parents=True)
+    pieces = pieces_model(tuple(SOURCE_TEXT))
+    (folder / "sentencepiece.bpe.model").write_bytes(pieces)
+    names = [*SIGNS, *pieces_of(pieces)]
+    if kind == "small":
+        (folder / "tokenization_small100.py").write_text("raise SystemExit", encoding="utf-8")
+    if kind != "nllb":
+        names = [*SIGNS, *reversed(names[4:])]  # any numbers, not those of the pieces
+        ids = {name: number for number, name in enumerate(names)}
+        (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+    special = {"additional_special_tokens": languages}
+    (folder / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
+    of_a_side = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
+    sizes = {
+        f"{side}_{part}": number
+        for side in ("encoder", "decoder")
+        for part, number in of_a_side.items()
+    }
+    # Where targets begin as the likeliest, tied embeddings that are scaled say EOS at once.
+    sizes |= {"scale_embedding": kind != "small", "d_model": 16}
+    size = len(names) + len(languages) + spare
+    model = M2M100ForConditionalGeneration(M2M100Config(**{"vocab_size": size, **sizes, **changes}))
+    randomize(model, seed=2)
+    model.save_pretrained(folder)
+    return len(names)
 
 
 def randomize(model: Any, seed: int) -> None:

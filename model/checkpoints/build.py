@@ -14,9 +14,11 @@ from model.checkpoints.load import (
 )
 from model.checkpoints.marian_format import MarianFile
 from model.checkpoints.marian_npz import MarianNpz
+from model.checkpoints.tensor_files import read_tensors
 from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
 from model.engine import Engine
+from model.errors import UnsupportedModelError
 from model.native.runtime import NativeRuntime, can_serve
 from model.sequence import EngineLimits
 from model.shortlist import Shortlist
@@ -49,7 +51,7 @@ def _load_marian(
     file = (MarianNpz if files.weights.suffix == NPZ else MarianFile)(files.weights)
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
-    check_vocabularies(config, vocabularies, files.name)
+    check_vocabularies(config, vocabularies, files)
     precision = select_precision(dtype, device, file.is_quantized and can_serve(config))
     model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
     model.precision = precision
@@ -59,12 +61,16 @@ def _load_marian(
 def _load_hugging_face(
     files: ModelFiles, vocabularies: Vocabularies, device: torch.device, dtype: str
 ) -> EncoderDecoder:
-    config = hf_config.read_config(
-        files.weights.parent, files.num_bytes, vocabularies.target.unk_id
-    )
-    check_vocabularies(config, vocabularies, files.name)
-    if vocabularies.target.prefix:
-        config = replace(config, first_id=vocabularies.target.prefix[0])
+    try:
+        config = hf_config.read_config(
+            files.weights.parent, files.num_bytes, vocabularies.target.unk_id
+        )
+    except UnsupportedModelError:
+        read_tensors(files.weights)  # cut short, it is too small for its config, and says why
+        raise
+    check_vocabularies(config, vocabularies, files)
+    if files.tokens is not None:
+        config = replace(config, forces_first=files.tokens.begins_target)
     precision = select_precision(dtype, device)
     model = hf_weights.load_weights(files.weights, config, precision is Precision.INT8)
     model.precision = precision

@@ -1,7 +1,9 @@
 """Language codes of checkpoints as BCP 47 tags. Without torch."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from babel.core import get_global
 
@@ -22,6 +24,45 @@ PAIR = re.compile(
     r"(?:^|.*[-_])(?P<source>[a-z]{2,3}(?:_han[st])?)-(?P<target>[a-z]{2,3}(?:_[A-Za-z]{2,4})?)"
 )
 TARGET_TOKEN = re.compile(r">>(.+)<<")
+LONG_CODE = re.compile(r"[a-z]{3}")
+FAMILY = re.compile(r"[A-Z_]{2,}")  # ROMANCE, NORTH_EU
+# Scripts that CLDR counts in with others: Hangul with or without Han characters is Korean's.
+INCLUDED = {"Hang": "Kore"}
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageTokens:
+    """How a model of several languages is told which of them are wanted.
+
+    Attributes:
+        sources: The token of each language that it reads, by tag; empty where it needs none.
+        targets: The same for those that it writes.
+        begins_target: Whether the source's token stands before the source and the target begins
+            with its own (M2M100, NLLB-200). Otherwise the target's stands before the source, and
+            nothing names the source (OPUS-MT, SMaLL-100).
+    """
+
+    sources: Mapping[str, str]
+    targets: Mapping[str, str]
+    begins_target: bool = False
+
+    @property
+    def openings(self) -> Mapping[str, str]:
+        """What a source may begin with, by the language that it names."""
+        return self.sources if self.begins_target else self.targets
+
+    def before_source(self, source: str, target: str) -> str:
+        """The token before every source; empty for none."""
+        return self.openings[source if self.begins_target else target]
+
+    def before_target(self, target: str) -> str:
+        """The token that every target begins with; empty for none."""
+        return self.targets[target] if self.begins_target else ""
+
+    def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
+        """For one pair, under other names (`zh` for `zh-Hans`) than those of the model."""
+        sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
+        return LanguageTokens(sources, targets, self.begins_target)
 
 
 def is_code(text: object) -> bool:
@@ -36,7 +77,49 @@ def to_tag(code: str) -> str:
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
-    return "-".join([tag.replace("_", "-"), *map(_cased, rest)])
+    name, *regions = tag.split("_")  # Dari is the Persian of Afghanistan: fa_AF
+    return "-".join([name, *map(_cased, rest), *regions])
+
+
+def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
+    """The tag of each code of one model, no two alike, with no script that goes without saying.
+
+    `eng_Latn` is `en`; `zho_Hans` and `zho_Hant` are `zh-Hans` and `zh-Hant`, as both are there.
+    Of codes with one tag (`ajp`, `apc`) all but one keep their own spelling.
+    """
+    by_language: dict[str, list[str]] = defaultdict(list)
+    for code in codes:
+        by_language[_without_script(to_tag(code))].append(code)
+    tags: dict[str, str] = {}
+    for short, alike in by_language.items():
+        is_one_script = len({_script(code) for code in alike}) == 1
+        for code in sorted(alike, key=lambda code: _own_spelling(code) != short):
+            tag = short if is_one_script and _is_likely(to_tag(code)) else to_tag(code)
+            tags[code] = _own_spelling(code) if tag in tags.values() else tag
+    return tags
+
+
+def _own_spelling(code: str) -> str:
+    return _without_script(code.replace("_", "-"))
+
+
+def _script(code: str) -> str:
+    """The script that a code or tag names; empty without."""
+    parts = code.replace("-", "_").split("_")[1:]
+    return next((part for part in parts if len(part) == 4 and part.isalpha()), "")
+
+
+def _without_script(tag: str) -> str:
+    script = _script(tag)
+    return tag.replace(f"-{script}", "") if script else tag
+
+
+def _is_likely(tag: str) -> bool:
+    """Whether a tag names the script that its language is mostly written in, or none."""
+    language, script = tag.partition("-")[0], _script(tag)
+    full = get_global("likely_subtags").get(language, "").split("_")
+    likely = full[1] if len(full) == 3 else script
+    return INCLUDED.get(script, script) in ("", likely)
 
 
 def _cased(subtag: str) -> str:
@@ -63,6 +146,50 @@ def pair_in(name: object) -> tuple[str, str] | None:
     """The tags of source and target at the end of a name (`opus-mt-en-de`); None without."""
     found = PAIR.fullmatch(name) if isinstance(name, str) else None
     return pair_of(found["source"], found["target"]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a model of more than one pair reads and writes.
+
+    Attributes:
+        sources: Tags.
+        target: The one tag; empty where a vocabulary says which there are.
+    """
+
+    sources: list[str]
+    target: str
+
+
+def sides_in(name: object) -> Sides | None:
+    """The sides of a model of more than one pair, at the end of its name.
+
+    `opus-mt-en-ROMANCE` reads English; `opus-mt-tc-bible-big-deu_eng-roa` German and English. Both
+    write a family. None where the name says one pair or nothing, or a family is what is read.
+    """
+    *_, source, target = ["", "", *name.split("-")] if isinstance(name, str) else ["", ""]
+    return sides_of(source, target)
+
+
+def sides_of(source: object, target: object) -> Sides | None:
+    """The same for what stands before and behind the hyphen."""
+    sources, targets = _codes(source), _codes(target)
+    is_family = target in GROUPS or (isinstance(target, str) and FAMILY.fullmatch(target))
+    if not sources or not (targets or is_family) or len(sources) == len(targets) == 1:
+        return None
+    return Sides(
+        [to_tag(code) for code in sources], to_tag(targets[0]) if len(targets) == 1 else ""
+    )
+
+
+def _codes(text: object) -> list[str]:
+    """The codes in `deu_eng_fra` or `de+en`; one alone in `pt_br`; none in anything else."""
+    if not isinstance(text, str):
+        return []
+    parts = text.split("+") if "+" in text else [text]
+    if len(parts) == 1 and all(LONG_CODE.fullmatch(part) for part in text.split("_")):
+        parts = text.split("_")
+    return parts if all(map(is_code, parts)) else []
 
 
 def pair_of(source: object, target: object) -> tuple[str, str] | None:

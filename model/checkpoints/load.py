@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -12,10 +12,11 @@ from pathlib import Path
 import yaml
 
 from model.checkpoints import multilingual_folder
-from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR
-from model.checkpoints.languages import pair_in
-from model.checkpoints.multilingual_folder import PIECES, read_multilingual
+from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_options
+from model.checkpoints.languages import LanguageTokens, pair_in
+from model.checkpoints.multilingual_folder import read_multilingual
 from model.checkpoints.opus_folder import (
+    PIECES,
     SOURCE_PIECES,
     is_translation_model,
     read_opus,
@@ -43,19 +44,20 @@ class ModelFiles:
     """Where the parts of one translation model lie.
 
     Attributes:
-        source: Language code of what it reads.
-        target: Language code of what it writes.
+        source: Language code of what it reads; empty where that is not one pair.
+        target: Language code of what it writes; likewise.
         weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
         target_vocab: The same file where the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
         max_length_factor: From the settings beside the weights.
-        source_ids: The file that numbers the pieces of the source or, where there are tokens of
-            many languages, those; None where the `.spm` file does that too.
+        source_ids: The file that numbers the pieces of the source; None where the `.spm` file does
+            that too.
         target_ids: The same for the target.
-        target_token: What tells a model of many targets which is wanted; empty where nothing does.
-        source_token: The same for the source.
+        tokens: What tells a model of several languages which are wanted; None where nothing does.
+        title: What a model of more than one pair is called.
         is_marian: Whether tensors have Marian's names, and not Hugging Face's.
+        is_multilingual: Whether there is one vocabulary, with a token for each language.
     """
 
     source: str
@@ -67,14 +69,25 @@ class ModelFiles:
     max_length_factor: float
     source_ids: Path | None = None
     target_ids: Path | None = None
-    target_token: str = ""
-    source_token: str = ""
+    tokens: LanguageTokens | None = field(default=None, hash=False)
+    title: str = ""
     is_marian: bool = True
+    is_multilingual: bool = False
 
     @property
     def name(self) -> str:
-        """What the model is called: `en-pt`."""
-        return f"{self.source}-{self.target}"
+        """What the model is called: `en-pt`, or `m2m100_418M`."""
+        return f"{self.source}-{self.target}" if self.source else self.title
+
+    @property
+    def sources(self) -> list[str]:
+        """The languages that it reads."""
+        return [self.source] if self.source or self.tokens is None else [*self.tokens.sources]
+
+    @property
+    def targets(self) -> list[str]:
+        """The languages that it writes."""
+        return [self.target] if self.target or self.tokens is None else [*self.tokens.targets]
 
     @property
     def has_shared_vocab(self) -> bool:
@@ -117,8 +130,20 @@ def find_models(reference: str) -> list[ModelFiles]:
         raise CheckpointNotFoundError(
             f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
             f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
+            f"{_other_type(Path(reference) / CONFIG)}"
         )
     return [read_folder(folder) for folder in folders]
+
+
+def _other_type(config: Path) -> str:
+    """What a config is of in place of a model that is served."""
+    if not config.is_file():
+        return ""
+    try:
+        kind = read_options(config.parent).get("model_type")
+    except CheckpointFormatError as error:
+        return f"; {error}"
+    return f"; {CONFIG} is of a {str(kind)!r} model"
 
 
 def _package_folders(name: str) -> list[Path]:
@@ -165,8 +190,7 @@ def read_folder(folder: Path) -> ModelFiles:
     read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
     parts = read(folder)
     return ModelFiles(
-        parts.source,
-        parts.target,
+        *(parts.pair or ("", "")),
         parts.weights,
         parts.source_pieces,
         parts.target_pieces,
@@ -174,9 +198,10 @@ def read_folder(folder: Path) -> ModelFiles:
         MAX_LENGTH_FACTOR,
         parts.source_ids,
         parts.target_ids,
-        parts.target_token,
-        parts.source_token,
+        parts.tokens,
+        parts.title,
         is_marian=is_opus,
+        is_multilingual=is_multilingual,
     )
 
 
@@ -238,21 +263,38 @@ class Vocabularies:
     source: Tokenizer
     target: Tokenizer
 
+    def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
+        """The same for one pair of a model's languages, whose tokens they put before texts."""
+        return Vocabularies(
+            self.source.before(tokens.before_source(source, target)),
+            self.target.before(tokens.before_target(target)),
+        )
+
+    @property
+    def first_id(self) -> int | None:
+        """What every target begins with; None where that is free."""
+        return self.target.prefix[0] if self.target.prefix else None
+
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Both tokenizers.
+    """Both tokenizers; of a model of more than one pair, those of no pair yet.
 
     Raises:
         CheckpointFormatError: A file is damaged.
     """
-    if files.source_token:
-        sides = (files.source_token, files.target_token)
-        return Vocabularies(
-            *(multilingual_folder.read_tokenizer(files.weights.parent, token) for token in sides)
-        )
+    found = _read_vocabularies(files)
+    if files.tokens is None or not files.source:
+        return found
+    return found.between(files.tokens, files.source, files.target)
+
+
+def _read_vocabularies(files: ModelFiles) -> Vocabularies:
+    if files.is_multilingual:
+        tokenizer = multilingual_folder.read_tokenizer(files.weights.parent)
+        return Vocabularies(tokenizer, tokenizer)
     if files.source_ids is not None and files.target_ids is not None:
         return Vocabularies(
-            read_tokenizer(files.source_vocab, files.source_ids, files.target_token),
+            read_tokenizer(files.source_vocab, files.source_ids),
             read_tokenizer(files.target_vocab, files.target_ids),
         )
     source = Tokenizer(files.source_vocab)
@@ -260,7 +302,7 @@ def load_vocabularies(files: ModelFiles) -> Vocabularies:
     return Vocabularies(source, target)
 
 
-def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: str) -> None:
+def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
     """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
 
     Raises:
@@ -269,12 +311,20 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, name: st
     sizes = vocabularies.source.vocab_size, vocabularies.target.vocab_size
     if sizes != (config.source_vocab_size, config.target_vocab_size):
         raise CheckpointError(
-            f"{name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; the weights are for "
-            f"{config.source_vocab_size} and {config.target_vocab_size}"
+            f"{files.name}: the vocabularies have {sizes[0]} and {sizes[1]} ids; "
+            f"the weights are for {config.source_vocab_size} and {config.target_vocab_size} "
+            f"({', '.join([*_vocabulary_names(files), files.weights.name])})"
         )
     ends = vocabularies.source.eos_id, vocabularies.target.eos_id
     if set(ends) != {config.eos_id}:
         raise CheckpointError(
-            f"{name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
-            f"in {config.eos_id} by the config"
+            f"{files.name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
+            f"in {config.eos_id} by the config ({', '.join(_vocabulary_names(files))})"
         )
+
+
+def _vocabulary_names(files: ModelFiles) -> list[str]:
+    """The files that say how many ids there are."""
+    sides = (files.source_ids, files.source_vocab), (files.target_ids, files.target_vocab)
+    paths = (ids if ids and ids.is_file() else vocab for ids, vocab in sides)
+    return list(dict.fromkeys(path.name for path in paths))

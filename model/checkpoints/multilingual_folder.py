@@ -1,49 +1,95 @@
-"""The files of an M2M100 or NLLB-200 model in a Hugging Face folder. Without torch.
+"""The files of an M2M100, NLLB-200 or SMaLL-100 model in a Hugging Face folder. Without torch.
 
-Source: transformers, models/m2m_100 and models/nllb (tokenization), read as facts.
+Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
+(Mohammadshahi et al. 2022), read as facts.
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.hf_config import read_json, read_options
-from model.checkpoints.languages import choose_target, is_code, to_tag
+from model.checkpoints.languages import (
+    LanguageTokens,
+    choose_target,
+    distinct_tags,
+    is_code,
+    pair_in,
+)
 from model.checkpoints.opus_folder import (
     EOS,
+    PIECES,
+    TOKENIZER_CONFIG,
     UNK,
     VOCAB,
     Parts,
-    find_languages,
     find_weights,
     read_vocabulary,
+    title_of,
 )
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 from model.tokenization import Tokenizer
 
-PIECES = "sentencepiece.bpe.model"
 SPECIAL_TOKENS = "special_tokens_map.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Ids 0 to 3; a SentencePiece file itself begins with three signs of its own."""
 
+MAX_UNUSED = 8
+"""Ids beyond the languages' that stand for nothing: 8 in M2M100, 3 in NLLB-200. A vocabulary that
+lacks more is not the model's."""
+
+LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
+"""What files call the list of tokens of languages."""
+
+SMALL_100 = re.compile(r"small-?100", re.I)
+SMALL_100_CODE = "tokenization_small100.py"
+
 
 def read_multilingual(folder: Path) -> Parts:
-    """The one model in a folder, for the pair of languages that it is named after.
+    """The one model in a folder, for all pairs of its languages or the one it is named after.
 
     Raises:
         CheckpointFormatError: A part is not there or damaged.
-        UnsupportedModelError: It is not said, or not one of its own, which languages are wanted.
+        UnsupportedModelError: The folder is named after languages that the model does not have.
     """
-    weights = find_weights(folder, (PIECES, SPECIAL_TOKENS))
-    tokens = {token: tag for token, tag in _tags(language_tokens(folder)) if tag}
-    source, target = find_languages(folder, read_options(folder), tokens)
-    chosen = [choose_target(tag, tokens) for tag in (source, target)]
+    weights = find_weights(folder, (PIECES,))
+    tokens = _language_tokens(folder)
+    pair = pair_in(folder.name)
+    if pair is not None:
+        tokens = _only(tokens, pair, folder)
+    pieces, ids = folder / PIECES, folder / VOCAB
+    return Parts(pair, weights, pieces, pieces, ids, ids, tokens, title_of(folder))
+
+
+def _language_tokens(folder: Path) -> LanguageTokens:
+    """Every language with its token: `en` with `__en__`, `zh-Hans` with `zho_Hans`."""
+    codes = {token.strip("_"): token for token in language_tokens(folder)}
+    tags = distinct_tags(code for code in codes if is_code(code))
+    tokens = {tag: codes[code] for code, tag in tags.items()}
+    return LanguageTokens(tokens, tokens, begins_target=not is_small_100(folder))
+
+
+def is_small_100(folder: Path) -> bool:
+    """Whether a model of M2M100's kind is told its target before the source and nothing else.
+
+    Its config does not tell. Its tokenizer's class, code (which is not run) or name does.
+    """
+    path = folder / TOKENIZER_CONFIG
+    kind = read_json(path).get("tokenizer_class") if path.is_file() else None
+    names = [str(kind), title_of(folder), str(read_options(folder).get("_name_or_path"))]
+    return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
+
+
+def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
+    """The tokens of one pair, under the names that the folder has for its languages."""
+    tags = {token: tag for tag, token in tokens.targets.items()}
+    chosen = [choose_target(tag, tags) for tag in pair]
     if None in chosen:
-        known = ", ".join(sorted(tokens.values()))
-        raise UnsupportedModelError(str(folder), [f"{source} or {target} is none of {known}"])
-    pieces, ids = folder / PIECES, folder / SPECIAL_TOKENS
-    source_token, target_token = (token or "" for token in chosen)
-    return Parts(source, target, weights, pieces, pieces, ids, ids, target_token, source_token)
+        known = ", ".join(sorted(tokens.targets))
+        raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is none of {known}"])
+    source, target = (tags[token or ""] for token in chosen)
+    return tokens.only(source, target, pair)
 
 
 def language_tokens(folder: Path) -> list[str]:
@@ -52,18 +98,16 @@ def language_tokens(folder: Path) -> list[str]:
     Raises:
         CheckpointFormatError: They are not there.
     """
-    path = folder / SPECIAL_TOKENS
-    tokens = read_json(path).get("additional_special_tokens")
-    if not isinstance(tokens, list) or not tokens or not all(isinstance(t, str) for t in tokens):
-        raise CheckpointFormatError(f"{path} lists no additional_special_tokens")
-    return tokens
-
-
-def _tags(tokens: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Each with its tag, as `__en__` with `en`, `eng_Latn` with `en-Latn`; or with an empty one."""
-    for token in tokens:
-        code = token.strip("_")
-        yield token, to_tag(code) if is_code(code) else ""
+    for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
+        content = read_json(folder / name) if (folder / name).is_file() else {}
+        for key in LANGUAGE_LISTS:
+            tokens = content.get(key)
+            if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
+                return tokens
+    raise CheckpointFormatError(
+        f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} lists {LANGUAGE_LISTS[0]}, "
+        "which are the tokens of languages"
+    )
 
 
 def read_ids(folder: Path) -> dict[str, int]:
@@ -86,12 +130,14 @@ def read_ids(folder: Path) -> dict[str, int]:
     for token in language_tokens(folder):
         ids.setdefault(token, len(ids))
     size = read_options(folder).get("vocab_size")
-    unused = range(len(ids), size) if type(size) is int and size < 2 * len(ids) else ()
+    unused: Iterable[int] = ()
+    if type(size) is int and size <= len(ids) + MAX_UNUSED:
+        unused = range(len(ids), size)
     return {**ids, **{f"<unused {number}>": number for number in unused}}
 
 
-def read_tokenizer(folder: Path, token: str) -> MappedTokenizer:
-    """The tokenizer of one side, which puts the token of its language before every text.
+def read_tokenizer(folder: Path) -> MappedTokenizer:
+    """The tokenizer of all languages, with the token of none before its texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -100,4 +146,4 @@ def read_tokenizer(folder: Path, token: str) -> MappedTokenizer:
     signs = {ids[sign] for sign in SIGNS if sign in ids and sign != UNK}
     unused = {number for name, number in ids.items() if name.startswith("<unused ")}
     special = signs | unused | {ids[each] for each in language_tokens(folder)}
-    return MappedTokenizer(folder / PIECES, ids, special, ids[EOS], ids[UNK], [ids[token]])
+    return MappedTokenizer(folder / PIECES, ids, special, ids[EOS], ids[UNK])

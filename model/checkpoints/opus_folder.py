@@ -1,19 +1,30 @@
 """The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from model.checkpoints.hf_config import CONFIG, FAMILIES, read_json, read_options
-from model.checkpoints.languages import choose_target, pair_in, pair_of, target_languages
+from model.checkpoints.languages import (
+    LanguageTokens,
+    Sides,
+    choose_target,
+    pair_in,
+    pair_of,
+    sides_in,
+    sides_of,
+    target_languages,
+)
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 VOCAB = "vocab.json"
 TARGET_VOCAB = "target_vocab.json"
+PIECES = "sentencepiece.bpe.model"
 SOURCE_PIECES = "source.spm"
 TARGET_PIECES = "target.spm"
 
@@ -33,26 +44,24 @@ class Parts:
     """What a folder holds of one model.
 
     Attributes:
-        source: BCP 47 tag of what it reads.
-        target: BCP 47 tag of what it writes.
+        pair: BCP 47 tags of what it reads and writes; None where that is more than one pair.
         weights: A file of tensors, or the index of shards.
         source_pieces: The `.spm` file of the source.
         target_pieces: That of the target.
         source_ids: The vocabulary that numbers the source's pieces.
         target_ids: The same file where the vocabulary is shared.
-        target_token: What names the target to the model; empty where nothing does.
-        source_token: What names the source to it.
+        tokens: What names languages to the model; None where nothing does.
+        title: What the model is called, without its languages.
     """
 
-    source: str
-    target: str
+    pair: tuple[str, str] | None
     weights: Path
     source_pieces: Path
     target_pieces: Path
     source_ids: Path
     target_ids: Path
-    target_token: str
-    source_token: str = ""
+    tokens: LanguageTokens | None
+    title: str
 
 
 def is_translation_model(folder: Path) -> bool:
@@ -60,7 +69,7 @@ def is_translation_model(folder: Path) -> bool:
     try:
         return str(read_options(folder).get("model_type")) in FAMILIES
     except CheckpointFormatError:
-        return (folder / SOURCE_PIECES).is_file()
+        return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
 
 
 def read_parts(folder: Path) -> Parts:
@@ -74,16 +83,16 @@ def read_parts(folder: Path) -> Parts:
     weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
     ids = folder / VOCAB
     own_ids = folder / TARGET_VOCAB
-    source, target, token = _translates(folder, options, ids)
+    pair, tokens = _translates(folder, options, ids)
     return Parts(
-        source,
-        target,
+        pair,
         weights,
         folder / SOURCE_PIECES,
         folder / TARGET_PIECES,
         ids,
         own_ids if own_ids.is_file() else ids,
-        token,
+        tokens,
+        title_of(folder),
     )
 
 
@@ -117,49 +126,68 @@ def read_opus(folder: Path) -> Parts:
     if reasons:
         raise CheckpointFormatError(f"{folder} is not one model: {', '.join(reasons)}")
     weights, source_pieces, target_pieces, ids = (found[name][0] for name in needed)
-    source, target, token = _translates(folder, {}, ids)
-    return Parts(source, target, weights, source_pieces, target_pieces, ids, ids, token)
+    pair, tokens = _translates(folder, {}, ids)
+    title = title_of(folder)
+    return Parts(pair, weights, source_pieces, target_pieces, ids, ids, tokens, title)
 
 
-def _translates(folder: Path, options: Mapping[str, object], ids: Path) -> tuple[str, str, str]:
-    """Source, target, and the token that names it to the model, if there is one."""
+def _translates(
+    folder: Path, options: Mapping[str, object], ids: Path
+) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+    """The pair, unless there are several, and the tokens that name targets, if there are any."""
     tokens = target_languages(read_vocabulary(ids))
-    source, target = find_languages(folder, options, tokens)
+    for pair, sides in _names(folder, options):
+        if sides is not None and (tokens or sides.target):
+            targets = {tag: token for token, tag in tokens.items()}
+            if sides.target:
+                targets = {sides.target: _token_of(folder, sides.target, tokens)}
+            return None, LanguageTokens(dict.fromkeys(sides.sources, ""), targets)
+        if pair is not None and sides is None:
+            source, target = pair
+            token = _token_of(folder, target, tokens)
+            return pair, LanguageTokens({source: ""}, {target: token}) if token else None
+    reason = (
+        f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} says what it reads and "
+        "writes; name the folder after it, as en-de, or as en-mul for all that it writes"
+    )
+    named = f"; its targets are {_listed(tokens)}" if tokens else ""
+    raise UnsupportedModelError(str(folder), [reason + named])
+
+
+def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
+    """The token of a target; empty where the model has none at all."""
     token = choose_target(target, tokens)
     if tokens and token is None:
         raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
-    return source, target, token or ""
+    return token or ""
 
 
-def find_languages(
-    folder: Path, options: Mapping[str, object], tokens: Mapping[str, str]
-) -> tuple[str, str]:
-    """The tags of source and target: what a person can change, the folder's name, goes first.
+def _names(
+    folder: Path, options: Mapping[str, object]
+) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
+    """What each place says, as a pair or as more: first the folder's name, which one can change.
 
-    Args:
-        folder: Where the model lies.
-        options: Of its config.
-        tokens: Its targets by the tokens that name them, for the message.
-
-    Raises:
-        UnsupportedModelError: Nothing names one pair.
+    The last one is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
     path = folder / TOKENIZER_CONFIG
     own = read_json(path) if path.is_file() else {}
-    found = (
-        pair_in(folder.resolve().name if folder.name in ("", "..") else folder.name)
-        or pair_of(own.get("source_lang"), own.get("target_lang"))
-        or pair_in(options.get("_name_or_path"))
-        or pair_in(folder.absolute().parent.parent.name)  # models--OWNER--NAME/snapshots/REVISION
-    )
-    if found is None:
-        reason = (
-            f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} names one pair of "
-            "languages; name the folder after it, as en-de"
-        )
-        named = f"; its targets are {_listed(tokens)}" if tokens else ""
-        raise UnsupportedModelError(str(folder), [reason + named])
-    return found
+    source, target = own.get("source_lang"), own.get("target_lang")
+    yield pair_in(_name(folder)), sides_in(_name(folder))
+    yield pair_of(source, target), sides_of(source, target)
+    for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
+        yield pair_in(name), sides_in(name)
+
+
+def _name(folder: Path) -> str:
+    return folder.resolve().name if folder.name in ("", "..") else folder.name
+
+
+def title_of(folder: Path) -> str:
+    """What to call a model of many pairs: its folder's name, or the one that a hub's cache has."""
+    path = folder.absolute()
+    is_cached = path.parent.name == "snapshots"
+    name = path.parent.parent.name.rpartition("--")[2] if is_cached else _name(folder)
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name)
 
 
 def _listed(tokens: Mapping[str, str]) -> str:
@@ -192,18 +220,16 @@ def _read_yaml(path: Path) -> dict[str, int]:
         raise CheckpointFormatError(f"{path} is not a vocabulary: {error}") from error
 
 
-def read_tokenizer(pieces: Path, vocabulary: Path, target_token: str = "") -> MappedTokenizer:
-    """The tokenizer of one side.
+def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
+    """The tokenizer of one side, with no token of a language before its texts.
 
     Args:
         pieces: A `.spm` file.
         vocabulary: The `vocab.json` that numbers its pieces.
-        target_token: Put before every text; empty for none.
 
     Raises:
         CheckpointFormatError: One of them is damaged.
     """
     ids = read_vocabulary(vocabulary)
     special = {ids[sign] for sign in (EOS, PAD, *target_languages(ids)) if sign in ids}
-    prefix = [ids[target_token]] if target_token else []
-    return MappedTokenizer(pieces, ids, special, ids[EOS], ids[UNK], prefix)
+    return MappedTokenizer(pieces, ids, special, ids[EOS], ids[UNK])

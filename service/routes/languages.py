@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header
 
+from service.catalog import PIVOT, Catalog
 from service.dependencies import ServicesDep
 from service.languages import display_name
 from service.schemas import (
@@ -37,7 +38,7 @@ async def frontend_settings(
     services: ServicesDep, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
     """What a form may offer; no limit is -1, as in LibreTranslate."""
-    target = next(model.files.target for model in services.catalog.models.values())
+    target = default_target(services.catalog)
     return FrontendSettings(
         charLimit=-1,
         frontendTimeout=500,
@@ -51,3 +52,13 @@ async def frontend_settings(
             target=LanguageChoice(code=target, name=display_name(target, accept_language)),
         ),
     )
+
+
+def default_target(catalog: Catalog) -> str:
+    """What a form starts with: what the first model of one pair writes, or a language of many.
+
+    A server that only embeds has none, and says English.
+    """
+    targets = [model.files.target for model in catalog.models.values() if model.files.target]
+    offered = [target for target in targets if target in catalog.languages]
+    return [*offered, *reversed(catalog.languages), PIVOT][0]

@@ -25,8 +25,10 @@ def model_bodies(services: Services, status: Status) -> list[ModelBody]:
         ModelBody(
             id=name,
             created=services.started,
-            source=served.files.source,
-            target=served.files.target,
+            source=served.files.source or None,
+            target=served.files.target or None,
+            sources=sorted(served.files.sources),
+            targets=sorted(served.files.targets),
             revision=served.files.revision,
             device=resident[name].device if name in resident else None,
             dtype=resident[name].dtype if name in resident else None,

@@ -125,11 +125,13 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     source = None if is_auto else catalog.language(body.source)
     target = catalog.language(body.target)
     if source is not None:
-        catalog.model(source, target)
+        catalog.route(source, target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
-    return TranslationRequest(texts, source, target, options, body.split_sentences)
+    return TranslationRequest(
+        texts, source, target, options, body.split_sentences, body.return_alignment
+    )
 
 
 @lru_cache(maxsize=256)
@@ -146,6 +148,8 @@ def translate_body(
     detections = [result.detected for result in results if result.detected]
     if detections:
         items["detectedLanguage"] = [detection_body(detection) for detection in detections]
+    if any(len(result.prepared.route) > 1 for result in results):
+        items["models"] = [[each.name for each in r.prepared.route] for r in results]
     if body.alternatives:
         items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
     if body.return_scores:

@@ -160,7 +160,9 @@ export class LookPanel {
     const { model, shape, sentences, view, subject, body, item } = found;
     if (shape === null) {
       this.#empty(null);
-      setText(byId('look-empty'), 'This model does not show where it looks.');
+      const isOne = model !== undefined;
+      const words = 'Two models translate this pair, by way of English: look at one after the other.';
+      setText(byId('look-empty'), isOne ? 'This model does not show where it looks.' : words);
       return;
     }
     byId('look-empty').hidden = true;

@@ -13,13 +13,20 @@ export class Models {
 
   /** The model that translates a pair; undefined where there is none. */
   async find(source, target, signal) {
-    const isIt = (model) => model.source === source && model.target === target;
-    let model = this.#list.find(isIt);
+    let model = this.#served(source, target);
     if (!model?.attention) {
-      this.#list = (await get('v1/models', signal)).data;
-      model = this.#list.find(isIt);
+      const { data } = await get('v1/models', signal);
+      this.#list = data.filter((model) => model.task === 'translate');
+      model = this.#served(source, target);
     }
     return model;
+  }
+
+  /** A model of the pair alone goes before one of many languages, as it does in the server. */
+  #served(source, target) {
+    const isIts = (model) => model.source === source && model.target === target;
+    const hasIt = (model) => model.sources.includes(source) && model.targets.includes(target);
+    return this.#list.find(isIts) ?? this.#list.find(hasIt);
   }
 }
 

@@ -142,13 +142,13 @@ export class TranslationPanel {
       this.#empty();
       return;
     }
-    const body = { q: text, source, target, return_alignment: true };
     this.output.setAttribute('aria-busy', 'true');
     try {
-      const reply = await this.#latest.run((signal) => post('translate', body, signal));
-      if (reply === undefined) return;
+      const body = { q: text, source, target, return_alignment: true };
+      const answered = await this.#latest.run((signal) => askFor(body, signal));
+      if (answered === undefined) return;
       this.#settle(false);
-      this.#take(body, reply);
+      this.#take(answered.body, answered.reply);
     } catch (error) {
       this.#settle(true);
       this.notice.show(error, () => this.#translate());
@@ -222,5 +222,16 @@ export class TranslationPanel {
     const onclick = () => this.#choose({ target });
     const button = element('button', { type: 'button', text, onclick });
     byId('same').replaceChildren(`This is ${name} already. `, button);
+  }
+}
+
+/** A reply and what it answers: words are not aligned where a text goes through two models. */
+async function askFor(body, signal) {
+  try {
+    return { body, reply: await post('translate', body, signal) };
+  } catch (error) {
+    if (error.type !== 'invalid_request') throw error;
+    const plain = { ...body, return_alignment: undefined };
+    return { body: plain, reply: await post('translate', plain, signal) };
   }
 }

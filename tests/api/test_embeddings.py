@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,9 +21,11 @@ from service.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
+from service.loading import load_from_files
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference
+from tests.hf_files import SENTENCE, write_multilingual
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
 HELLO, LONG = "hello world", " ".join("abc" * 10)
@@ -192,6 +195,34 @@ def test_encoder_of_a_translation_model_is_asked_by_its_name(real_server: Server
     assert len(tokens) == len(ids) + 1
     by_ids = vectors_of(embed_at(real_server, ids, model="en-pt"))[0]
     assert_array_equal(by_ids, together[0])
+
+
+def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> None:
+    """By the field that other models have for prompts; the token of a language is not guessed."""
+    write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
+    settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
+    with Server(create_app(settings, Threads(load_from_files))) as server:
+        server.until_ready()
+        german, english = (
+            vectors_of(embed_at(server, SENTENCE, model="m2m100", prompt_name=name))[0]
+            for name in ("de", "en-GB")
+        )
+        assert not np.array_equal(german, english)
+        tokenizer = server.catalog.route("en", "pt")[0].vocabularies.source
+        ids = [*tokenizer.encode(SENTENCE), tokenizer.eos_id]
+        by_ids = vectors_of(embed_at(server, ids, model="m2m100", prompt_name="en"))[0]
+        assert_array_equal(by_ids, english)
+        unnamed = embed_at(server, SENTENCE, model="m2m100")
+        assert_error(unnamed, InvalidRequestError, "prompt_name; it is missing", "de, en, pt")
+        unknown = embed_at(server, SENTENCE, model="m2m100", prompt_name="fr")
+        assert_error(unknown, InvalidRequestError, "it is fr, which is none of them")
+
+
+def test_server_that_only_embeds_has_no_languages(serve: Serve, embedding_folder: str) -> None:
+    server = serve(models=embedding_folder)
+    assert server.get("/languages").json() == []
+    settings = server.get("/frontend/settings").json()
+    assert settings["language"]["target"] == {"code": "en", "name": "English"}
 
 
 def test_server_without_a_model_that_embeds_says_so(serve_any: ServeAny) -> None:

@@ -132,6 +132,8 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
         "task": "translate",
         "source": "en",
         "target": "pt",
+        "sources": ["en"],
+        "targets": ["pt"],
         "revision": files.revision,
         "device": "cpu",
         "dtype": "float32",

@@ -71,8 +71,10 @@ def model_body(name: str) -> dict[str, Any]:
     source, target = name.split("-")
     attention = {kind: {"layers": n, "heads": HEADS} for kind, n in SHAPES[name].items()}
     known = {"id": name, "object": "model", "source": source, "target": target}
+    sides = {"sources": [source], "targets": [target]}
     return (
         known
+        | sides
         | {"task": "translate", "revision": "fake", "device": "cpu"}
         | {
             "dtype": "float32",

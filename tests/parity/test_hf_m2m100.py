@@ -1,7 +1,7 @@
-"""Our Transformer against transformers' M2M100, which NLLB-200 is too, with the same weights.
+"""Our Transformer against transformers' M2M100, with the same weights.
 
-This proves pre-norm with self-attention, positions that begin at 2, an output layer without a bias,
-and a first token that is forced.
+NLLB-200 and SMaLL-100 are that too. This proves pre-norm with self-attention, positions that begin
+at 2, an output layer without a bias, and a first token that each sequence has forced to be its own.
 """
 
 from dataclasses import replace
@@ -20,9 +20,10 @@ from model.checkpoints.hf_weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from model.transformer import EncoderDecoder
 from tests.hf_files import randomize
-from tests.tiny import greedy_ids, pad, translate
+from tests.tiny import pad, translate
 
-PAD, EOS, UNK, LANGUAGE = 1, 2, 3, 60
+PAD, EOS, UNK = 1, 2, 3
+LANGUAGES = [60, 61, 62]
 
 # One step beyond assert_close's default of 1e-5: logits are sums over 5 layers of products that
 # the two implementations order differently, and are of size 10.
@@ -41,25 +42,43 @@ SETTINGS: dict[str, Any] = {
     "attn_implementation": "eager",
 }
 
+# What the config of each has that the others' have not, whether its targets begin with the token
+# of their language, and a seed under which targets differ. SMaLL-100's language token stands before
+# the source, and its decoder is shallow.
+FAMILIES: dict[str, tuple[dict[str, Any], bool, int]] = {
+    "m2m100": ({"scale_embedding": True}, True, 6),
+    "m2m100, unscaled": ({"scale_embedding": False}, True, 6),
+    "nllb-200": ({"encoder_layers": 3, "d_model": 32, "encoder_layerdrop": 0.0}, True, 6),
+    "small100": ({"encoder_layers": 4, "decoder_layers": 1}, False, 5),
+}
+
 Models = tuple[Any, EncoderDecoder]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["scaled", "unscaled"])
+@pytest.fixture(scope="module", params=FAMILIES)
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder: Path = tmp_path_factory.mktemp("m2m100")
-    config = M2M100Config(scale_embedding=request.param, **SETTINGS)
+    changes, forces_first, seed = FAMILIES[request.param]
+    config = M2M100Config(**{**SETTINGS, **changes})
     theirs: Any = M2M100ForConditionalGeneration(config)
-    randomize(theirs, seed=6)
+    randomize(theirs, seed)
     theirs.save_pretrained(folder)
     weights = folder / "model.safetensors"
-    ours = replace(
-        read_config(folder, weights.stat().st_size, UNK), first_id=LANGUAGE, max_length_factor=2.0
-    )
+    read = read_config(folder, weights.stat().st_size, UNK)
+    ours = replace(read, forces_first=forces_first, max_length_factor=2.0)
     return theirs, load_weights(weights, ours)
 
 
+def sequences(
+    model: EncoderDecoder, given: list[list[int]], options: DecodingOptions
+) -> list[Sequence]:
+    """Each to another language than the one before it."""
+    firsts = [LANGUAGES[i % 3] if model.config.forces_first else None for i in range(len(given))]
+    return [Sequence(i, given[i], options, firsts[i]) for i in range(len(given))]
+
+
 def sources(count: int, seed: int) -> list[list[int]]:
-    """Ids as their tokenizers give them: the source's language, its tokens, the end."""
+    """Ids as their tokenizers give them: a language, tokens, the end."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
     return [[61, *torch.randint(4, 60, (n,), generator=generator).tolist(), EOS] for n in lengths]
@@ -87,13 +106,13 @@ def test_encoder_states_and_forced_logits_are_the_same(models: Models) -> None:
         assert_close(layer, other, atol=1e-5, rtol=0)
 
 
-def generate(theirs: Any, source: list[int], beams: int) -> Any:
+def generate(theirs: Any, sequence: Sequence) -> Any:
     return theirs.generate(
-        torch.tensor([source]),
-        num_beams=beams,
+        torch.tensor([sequence.source]),
+        num_beams=sequence.options.beam_size,
         do_sample=False,
-        max_new_tokens=2 * len(source),
-        forced_bos_token_id=LANGUAGE,
+        max_new_tokens=2 * len(sequence.source),
+        forced_bos_token_id=sequence.first_id,
         suppress_tokens=[UNK, PAD],
         early_stopping=False,
         renormalize_logits=True,
@@ -105,14 +124,15 @@ def generate(theirs: Any, source: list[int], beams: int) -> Any:
 @torch.no_grad()
 def test_greedy_targets_and_their_logits_are_the_same(models: Models) -> None:
     theirs, ours = models
-    given = sources(12, seed=5)
-    targets = greedy_ids(new_engine(ours, EngineLimits(max_rows=5)), given)
+    given = sequences(ours, sources(12, seed=5), DecodingOptions())
+    results = translate(new_engine(ours, EngineLimits(max_rows=5)), given)
+    targets = [results[i][0].tokens for i in range(len(given))]
     assert len(set(map(tuple, targets))) >= 10
-    for source, target in zip(given, targets, strict=True):
-        output = generate(theirs, source, beams=1)
-        assert target[0] == LANGUAGE
+    for sequence, target in zip(given, targets, strict=True):
+        output = generate(theirs, sequence)
+        assert sequence.first_id in (None, target[0])
         assert target == output.sequences[0, 1:].tolist()
-        logits, _ = ours(*pad([source]), torch.tensor([target]))
+        logits, _ = ours(*pad([sequence.source]), torch.tensor([target]))
         expected: Tensor = torch.cat(output.logits)
         assert_close(logits[0], expected, **TOLERANCE)
 
@@ -120,15 +140,12 @@ def test_greedy_targets_and_their_logits_are_the_same(models: Models) -> None:
 @torch.no_grad()
 def test_beams_are_the_same(models: Models) -> None:
     theirs, ours = models
-    given = sources(12, seed=7)
-    options = DecodingOptions(beam_size=4)
-    results = translate(
-        new_engine(ours, EngineLimits()),
-        [Sequence(i, source, options) for i, source in enumerate(given)],
-    )
-    for i, source in enumerate(given):
-        expected = generate(theirs, source, beams=4).sequences[0, 1:].tolist()
+    given = sequences(ours, sources(12, seed=7), DecodingOptions(beam_size=4))
+    results = translate(new_engine(ours, EngineLimits()), given)
+    for sequence in given:
+        expected = generate(theirs, sequence).sequences[0, 1:].tolist()
         while expected[-1] == PAD:
             expected.pop()
-        assert results[i][0].tokens == expected
-        assert results[i][0].log_probs[0] == 0
+        (best,) = results[sequence.id]
+        assert best.tokens == expected
+        assert (best.log_probs[0] == 0) is ours.config.forces_first

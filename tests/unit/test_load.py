@@ -205,4 +205,4 @@ def test_split_vocabularies_are_both_loaded(built_in: ModelFiles, tmp_path: Path
 
 def test_vocabularies_of_other_sizes_than_the_weights_are_refused(built_in: ModelFiles) -> None:
     with pytest.raises(CheckpointError, match="have 32000 and 32000 ids; .* 64 and 64"):
-        check_vocabularies(tiny_config(), load_vocabularies(built_in), "en-pt")
+        check_vocabularies(tiny_config(), load_vocabularies(built_in), built_in)

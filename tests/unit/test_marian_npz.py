@@ -12,6 +12,7 @@ import torch
 import yaml
 
 from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.checkpoints.marian import load_weights, read_config
 from model.checkpoints.marian_format import MarianFile
@@ -78,7 +79,8 @@ def write_opus(folder: Path, tokens: tuple[str, ...] = ()) -> Path:
 def test_folder_of_opus_mt_becomes_a_model(tmp_path: Path) -> None:
     write_opus(tmp_path / "en-fr", tokens=(">>fra<<", ">>por<<"))
     (files,) = find_models(str(tmp_path))
-    assert (files.name, files.target_token, files.weights.name) == ("en-fr", ">>fra<<", NAME)
+    assert (files.name, files.weights.name) == ("en-fr", NAME)
+    assert files.tokens == LanguageTokens({"en": ""}, {"fr": ">>fra<<"})
     vocabularies = load_vocabularies(files)
     source = vocabularies.source.tokenize(SENTENCE)
     assert (source.pieces[0], source.pieces[-1]) == (">>fra<<", "</s>")

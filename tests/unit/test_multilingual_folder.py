@@ -2,49 +2,33 @@
 
 import json
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer
+from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
 
 from model.checkpoints.build import load_engine
+from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import find_models, load_vocabularies, read_folder
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
-from model.sequence import EngineLimits
-from tests.hf_files import SENTENCE, SOURCE_TEXT, pieces_model, pieces_of, randomize
-from tests.tiny import greedy_ids
+from model.sequence import EngineLimits, Sequence
+from tests.hf_files import SENTENCE, write_multilingual
+from tests.tiny import translate
 
 CPU = torch.device("cpu")
-LANGUAGES = {"m2m": ["__af__", "__en__", "__pt__"], "nllb": ["eng_Latn", "por_Latn", "zho_Hans"]}
-SIGNS = ["<s>", "<pad>", "</s>", "<unk>"]
+LANGUAGES = {
+    "m2m": ["__af__", "__en__", "__pt__"],
+    "nllb": ["eng_Latn", "por_Latn", "zho_Hans", "zho_Hant"],
+    "small": ["__af__", "__en__", "__pt__"],
+}
 
 
 def write_folder(folder: Path, kind: str, spare: int = 3, **changes: Any) -> int:
     """The number of its pieces, signs among them."""
-    folder.mkdir(parents=True)
-    pieces = pieces_model(tuple(SOURCE_TEXT))
-    (folder / "sentencepiece.bpe.model").write_bytes(pieces)
-    names = [*SIGNS, *pieces_of(pieces)]
-    if kind == "m2m":
-        names = [*SIGNS, *reversed(names[4:])]  # any numbers, not those of the pieces
-        ids = {name: number for number, name in enumerate(names)}
-        (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
-    special = {"additional_special_tokens": LANGUAGES[kind]}
-    (folder / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
-    of_a_side = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
-    sizes = {
-        f"{side}_{part}": number
-        for side in ("encoder", "decoder")
-        for part, number in of_a_side.items()
-    }
-    size = len(names) + len(LANGUAGES[kind]) + spare
-    config = M2M100Config(**{"vocab_size": size, "d_model": 16, **sizes, **changes})
-    model = M2M100ForConditionalGeneration(config)
-    randomize(model, seed=2)
-    model.save_pretrained(folder)
-    return len(names)
+    return write_multilingual(folder, kind, LANGUAGES[kind], spare, **changes)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +44,17 @@ def test_folder_becomes_a_model_of_the_pair_it_is_named_after(
 ) -> None:
     start = write_folder(tmp_path / name, kind)
     (files,) = find_models(str(tmp_path))
-    assert (files.source_token, files.target_token) == tokens
+    pair = (files.source, files.target)
+    assert files.name == "-".join(pair)
+    assert files.tokens == LanguageTokens({pair[0]: tokens[0]}, {pair[1]: tokens[1]}, True)
     vocabularies = load_vocabularies(files)
     source = vocabularies.source.tokenize(SENTENCE)
     first, second = (start + LANGUAGES[kind].index(token) for token in tokens)
     assert (source.ids[0], source.ids[-1], source.special[0]) == (first, 2, True)
     assert source.pieces[1].startswith("▁the")
     engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
-    (target,) = greedy_ids(engine, [source.ids])
+    given = Sequence(0, source.ids, first_id=vocabularies.first_id)
+    target = translate(engine, [given])[0][0].tokens
     assert target[0] == second == vocabularies.target.tokenize("x").ids[0]
     assert vocabularies.target.decode(target) == vocabularies.target.decode(target[1:])
 
@@ -90,7 +77,65 @@ def test_ids_of_m2m100_are_those_of_transformers(tmp_path: Path, text: str) -> N
     assert load_vocabularies(read_folder(folder)).source.tokenize(text).ids[1:] == expected
 
 
-@pytest.mark.parametrize("name", ["en-ja", "ja-en", "m2m100_418M"])
+@pytest.mark.parametrize(
+    ("kind", "name", "languages"),
+    [
+        ("m2m", "m2m100_418M", ["af", "en", "pt"]),
+        ("nllb", "nllb-200-distilled-600M", ["en", "pt", "zh-Hans", "zh-Hant"]),
+        ("small", "small100", ["af", "en", "pt"]),
+        ("small", "any", ["af", "en", "pt"]),
+    ],
+)
+def test_one_set_of_weights_serves_every_pair(
+    tmp_path: Path, kind: str, name: str, languages: list[str]
+) -> None:
+    """In one batch, each sequence to a language of its own, as transformers translates it."""
+    folder = tmp_path / name
+    write_folder(folder, kind)
+    (files,) = find_models(str(tmp_path))
+    tokens = files.tokens
+    assert (files.name, files.source, files.sources) == (name, "", languages)
+    assert tokens is not None
+    engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=4), True)
+    vocabularies = load_vocabularies(files)
+    given: list[Sequence] = []
+    for source, target in permutations(languages, 2):
+        between = vocabularies.between(tokens, source, target)
+        first = tokens.sources[target if kind == "small" else source]
+        ids = between.source.tokenize(SENTENCE).ids
+        assert between.source.pieces(ids[:1]) == [first]
+        given.append(Sequence(len(given), ids, first_id=between.first_id))
+    results = translate(engine, given)
+    theirs: Any = M2M100ForConditionalGeneration.from_pretrained(folder)
+    for sequence in given:
+        expected = theirs.generate(
+            torch.tensor([sequence.source]),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=3 * len(sequence.source),
+            suppress_tokens=[1, 3],
+            forced_bos_token_id=sequence.first_id,
+        )
+        assert results[sequence.id][0].tokens == expected[0, 1:].tolist()
+    assert len({tuple(hypotheses[0].tokens) for hypotheses in results.values()}) >= 3
+
+
+def test_what_a_hub_cache_calls_a_model_is_its_name(tmp_path: Path) -> None:
+    write_folder(tmp_path / "models--facebook--m2m100_418M" / "snapshots" / "0a1b2c", "m2m")
+    assert find_models(str(tmp_path))[0].name == "m2m100_418M"
+
+
+def test_language_tokens_may_stand_beside_the_tokenizers_options(tmp_path: Path) -> None:
+    """As newer versions of transformers write them."""
+    folder = tmp_path / "m2m100"
+    write_folder(folder, "m2m")
+    (folder / "special_tokens_map.json").unlink()
+    content = {"extra_special_tokens": LANGUAGES["m2m"]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(content), encoding="utf-8")
+    assert read_folder(folder).targets == ["af", "en", "pt"]
+
+
+@pytest.mark.parametrize("name", ["en-ja", "ja-en"])
 def test_languages_it_does_not_have_are_refused(tmp_path: Path, name: str) -> None:
     write_folder(tmp_path / name, "m2m")
     with pytest.raises(UnsupportedModelError, match="af, en, pt"):
@@ -100,8 +145,11 @@ def test_languages_it_does_not_have_are_refused(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "special_tokens_map.json").unlink(), r"without special_tokens_map\.json"),
-        (lambda f: (f / "special_tokens_map.json").write_text("{}"), "no additional_special_tok"),
+        (lambda f: (f / "special_tokens_map.json").unlink(), r"special_tokens_map\.json nor"),
+        (
+            lambda f: (f / "special_tokens_map.json").write_text("{}"),
+            "lists additional_special_tok",
+        ),
         (lambda f: (f / "special_tokens_map.json").write_text("["), "is not JSON"),
         (lambda f: (f / "model.safetensors").unlink(), r"without model\.safetensors or"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": 1}'), "does not number its 1 pieces"),

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 from transformers import MarianTokenizer
 
 from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.errors import (
     CheckpointError,
@@ -44,7 +45,7 @@ def test_folder_becomes_a_model_of_its_pair(folder: Path) -> None:
     (files,) = find_models(str(folder.parent))
     assert (files.name, files.source, files.target) == ("en-de", "en", "de")
     assert files.weights == folder / "model.safetensors"
-    assert (files.shortlist, files.target_token) == (None, "")
+    assert (files.shortlist, files.tokens) == (None, None)
     vocabularies = load_vocabularies(files)
     source = [*vocabularies.source.encode(SENTENCE), vocabularies.source.eos_id]
     engine = load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
@@ -171,7 +172,8 @@ def test_target_token_stands_before_every_source(
     tmp_path: Path, name: str, target: str, token: str
 ) -> None:
     files = named(tmp_path / "x", name)
-    assert (files.source, files.target, files.target_token) == ("en", target, token)
+    assert (files.source, files.target) == ("en", target)
+    assert files.tokens == LanguageTokens({"en": ""}, {target: token})
     tokenizer = load_vocabularies(files).source
     ids = tokenizer.encode(SENTENCE)
     assert tokenizer.pieces(ids[:1]) == [token]
@@ -193,10 +195,50 @@ def test_target_that_the_model_has_no_token_for_is_refused(tmp_path: Path) -> No
         named(tmp_path / "x", "en-ja")
 
 
-@pytest.mark.parametrize("name", ["opus-mt-en-ROMANCE", "opus-mt-en-roa", "mul-en", "any"])
-def test_folder_that_does_not_say_one_pair_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnsupportedModelError, match="folder after it, as en-de; .* fr, pt"):
+@pytest.mark.parametrize("name", ["opus-mt-ROMANCE-en", "roa-en", "mul-en", "any", "my-model"])
+def test_folder_that_does_not_say_what_it_reads_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsupportedModelError, match="as en-de, or as en-mul .* fr, pt"):
         named(tmp_path / "x", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "sources"),
+    [
+        ("opus-mt-en-ROMANCE", ["en"]),
+        ("opus-mt-tc-big-en-roa", ["en"]),
+        ("en-mul", ["en"]),
+        ("opus-mt-tc-bible-big-deu_eng_fra-mul", ["de", "en", "fr"]),
+        ("de+en-fr+pt", ["de", "en"]),
+    ],
+)
+def test_model_of_a_family_writes_what_it_has_tokens_for(
+    tmp_path: Path, name: str, sources: list[str]
+) -> None:
+    files = named(tmp_path / "x", name)
+    assert (files.name, files.source, files.target) == (name, "", "")
+    assert files.sources == sources
+    assert sorted(files.targets) == ["fr", "pt", "pt-BR", "zh-Hans", "zh-Hant"]
+    vocabularies, tokens = load_vocabularies(files), files.tokens
+    assert tokens is not None
+    for target, token in (("pt-BR", ">>pt_br<<"), ("zh-Hant", ">>cmn_Hant<<")):
+        between = vocabularies.between(tokens, "en", target)
+        assert between.source.pieces(between.source.encode(SENTENCE)[:1]) == [token]
+        assert (between.target.prefix, between.first_id) == ([], None)
+    assert vocabularies.source.prefix == []
+
+
+def test_family_is_read_from_the_files_too(tmp_path: Path) -> None:
+    """And its sources have no tokens where it writes one language."""
+    folder = tmp_path / "models--Helsinki-NLP--opus-mt-tc-big-deu_nld-en" / "snapshots" / "0a1b2c"
+    write_marian(folder)
+    files = find_models(str(tmp_path))[0]
+    assert (files.name, files.sources) == ("opus-mt-tc-big-deu_nld-en", ["de", "nl"])
+    assert files.tokens == LanguageTokens({"de": "", "nl": ""}, {"en": ""})
+    other = tmp_path / "any"
+    write_marian(other, tokens=TOKENS)
+    languages = {"source_lang": "en", "target_lang": "ROMANCE"}
+    (other / "tokenizer_config.json").write_text(json.dumps(languages), encoding="utf-8")
+    assert (read_folder(other).name, read_folder(other).sources) == ("any", ["en"])
 
 
 @pytest.mark.parametrize(

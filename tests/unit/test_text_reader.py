@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from model.checkpoints.load import load_vocabularies
+from model.checkpoints.load import read_folder as read_translation_folder
 from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
 from model.text_tokenization import TextTokenizer
-from service.catalog import load_embedder
+from service.catalog import ServedModel, load_embedder
 from service.embed_schemas import Direction
 from service.text_reader import TextReader
+from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.tiny_text import write_model
 
 CLS, SEP = 1, 2
@@ -88,3 +91,64 @@ def test_lone_token_has_an_end_only(folder: Path) -> None:
     assert reader.read("abcd", "", "left").ids == [98, 99, 100, 0]
     assert reader.read([97, 0], "", "right").ids == [97, 0]
     assert reader.read([0], "", "right").ids == [0]
+
+
+def served_translation(folder: Path) -> ServedModel:
+    files = read_translation_folder(folder)
+    return ServedModel(files, load_vocabularies(files))
+
+
+@pytest.fixture(scope="module", params=["m2m", "small"])
+def multilingual(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ServedModel:
+    folder = tmp_path_factory.mktemp("models") / "many"
+    write_multilingual(folder, request.param, ["__de__", "__en__", "__pt__"])
+    return served_translation(folder)
+
+
+def test_language_of_a_multilingual_model_has_to_be_named(multilingual: ServedModel) -> None:
+    reader = multilingual.reader(16)
+    assert [*reader.languages] == ["de", "en", "pt"]
+    assert not reader.told("pt").languages
+
+
+@pytest.mark.parametrize("language", ["de", "en", "pt"])
+def test_text_of_a_multilingual_model_is_read_as_a_source(
+    multilingual: ServedModel, language: str
+) -> None:
+    """With the token that its sources of that language, or for that target, begin with."""
+    reader = multilingual.reader(128).told(language)
+    is_source = multilingual.files.tokens is not None and multilingual.files.tokens.begins_target
+    other = "en" if language != "en" else "de"
+    pair = (language, other) if is_source else (other, language)
+    tokenizer = multilingual.direction(*pair).vocabularies.source
+    ids = [*tokenizer.encode(SENTENCE), tokenizer.eos_id]
+    assert ids[0] == tokenizer.id_of(f"__{language}__")
+    for given in (SENTENCE, ids, ids[1:-1]):
+        assert reader.read(given, "", "right").ids == ids
+
+
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_token_of_a_language_is_never_cut_off(
+    multilingual: ServedModel, direction: Direction
+) -> None:
+    reader = multilingual.reader(16).told("pt")
+    found = reader.read(" ".join([SENTENCE] * 9), "", direction)
+    assert len(found.ids) == 16
+    assert (found.ids[:1], found.ids[-1:]) == (reader.before, reader.behind)
+    assert reader.before == [multilingual.vocabularies.source.id_of("__pt__")]
+
+
+@pytest.mark.parametrize("name", ["en-fr", "deu_eng-fra"])
+def test_model_of_one_target_needs_no_language(tmp_path: Path, name: str) -> None:
+    """Its token is put before texts unasked."""
+    folder = tmp_path / name
+    folder.mkdir()
+    write_pieces(folder, [">>fra<<", ">>por<<"])
+    (folder / "config.json").write_text('{"model_type": "marian"}', encoding="utf-8")
+    (folder / "model.safetensors").touch()
+    reader = served_translation(folder).reader(16)
+    assert not reader.languages
+    assert reader.read(SENTENCE, "", "right").ids[0] == 2
+    assert len(reader.before) == 1
