@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.native.text_runtime import NativeTextEncoder
 from model.text_encoder import TextEncoder
 
 
@@ -71,6 +72,9 @@ class EmbeddingModel(nn.Module):
     """An encoder with its pooling and what follows.
 
     The encoder may be in another precision; what comes after it is in float32.
+
+    Attributes:
+        native: Computes what the encoder does, faster; None where PyTorch has to.
     """
 
     def __init__(self, config: EmbeddingConfig) -> None:
@@ -78,6 +82,7 @@ class EmbeddingModel(nn.Module):
         self.config = config
         self.encoder = TextEncoder(config.encoder)
         self.head = nn.Sequential(*map(new_module, config.modules))
+        self.native: NativeTextEncoder | None = None
 
     def embed(self, hidden: Tensor) -> Tensor:
         """The vector (E) of a text whose tokens have vectors (T, D)."""

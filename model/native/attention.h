@@ -107,17 +107,23 @@ struct SelfAttention {
 
     // projected is (length, 3 D): query, key and value side by side; out is (length, D).
     void attend(const float* projected, int length, int heads, int head_dim, float* out) {
+        attend(projected, length, 0, length, heads, head_dim, out);
+    }
+
+    // The same from tokens `first` to `end` - 1 alone.
+    void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
+                float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
         float* key = keys.reserve((size_t)head_dim * width);
         float* score_rows = scores.reserve((size_t)QUERIES * width);
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
             transpose(query + d_model, stride, length, width, head_dim, key);
-            int r = 0;
-            for (; r + QUERIES <= length; r += QUERIES)
+            int r = first;
+            for (; r + QUERIES <= end; r += QUERIES)
                 rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
                               out + h * head_dim);
-            for (; r < length; r++)
+            for (; r < end; r++)
                 rows<1>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
                         out + h * head_dim);
         }
