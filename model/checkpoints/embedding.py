@@ -60,6 +60,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     model.eval()
     if precision is Precision.INT8 and not _use_int8(model, is_checked=dtype == "auto"):
         precision = select_precision(dtype, device)
+    model.precision = precision
     model.encoder.to(precision.dtype)
     return model.to(device)
 

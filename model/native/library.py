@@ -93,6 +93,7 @@ class TextSizes(Structure):
         ("ffn", c_int32),
         ("layers", c_int32),
         ("position_offset", c_int32),
+        ("reach", c_int32),
         ("activation", c_int32),
         ("epsilon", c_float),
     ]
@@ -107,6 +108,7 @@ class TextWeights(Structure):
         ("tokens", c_void_p),
         ("positions", c_void_p),
         ("type", c_void_p),
+        ("relative", c_void_p),
     ]
 
 

@@ -12,6 +12,7 @@ namespace regard {
 struct TextSizes {
     int32_t d_model, heads, ffn, layers;
     int32_t position_offset;  // the row of a text's first position
+    int32_t reach;            // from where on no distance is further for the relative bias, or 0
     TextActivation activation;
     float epsilon;
 };
@@ -22,6 +23,7 @@ struct TextWeights {
     const float* const* norms;   // scale and bias of each: of the embedding, then two a layer
     const float *tokens, *positions;  // (rows, D)
     const float* type;                // (D), or null
+    const float* relative;            // (H, RelativeBias::stride), or null
 };
 
 struct TextLayer {
@@ -34,9 +36,11 @@ struct TextModel {
     std::vector<TextLayer> layers;
     Norm norm;
     const float *tokens, *positions, *type;
+    RelativeBias relative;
 
     TextModel(const TextSizes& s, const TextWeights& w)
-        : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type) {
+        : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
+          relative{w.relative, s.reach} {
         const ScaledSpec* m = w.matrices;
         const float* const* n = w.norms;
         auto next = [&] {
@@ -150,6 +154,7 @@ private:
         int d = sizes.d_model;
         self_attention.attend(projected.get() + (size_t)start * 3 * d, end - start, from - start,
                               to - start, sizes.heads, d / sizes.heads,
+                              sizes.reach ? &model.relative : nullptr,
                               context.get() + (size_t)start * d);
     }
 };

@@ -6,6 +6,7 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -40,7 +41,6 @@ def can_serve(config: TextEncoderConfig) -> bool:
     """Whether there is native code, on this machine, for such an encoder in int8."""
     return bool(
         LIBRARIES
-        and not config.relative_buckets
         and config.d_model % PANEL == 0
         and config.ffn_dim % PANEL == 0
         and (config.d_model // config.num_heads) % LANES == 0
@@ -83,7 +83,14 @@ class NativeTextEncoder:
             self._keep(embedding.tokens),
             self._keep(embedding.positions),
             None if embedding.types is None else self._keep(embedding.types[0]),
+            self._relative(encoder),
         )
+
+    def _relative(self, encoder: TextEncoder) -> int | None:
+        """With room behind each head's, where a vector may read on."""
+        if encoder.relative_bias is None:
+            return None
+        return self._keep(F.pad(encoder.relative_bias.of_distances(reach(self.config)), (0, LANES)))
 
     def _matrix(self, product: CentredProduct) -> ScaledSpec:
         parts = product.values, product.scales, product.bias
@@ -103,8 +110,9 @@ class NativeTextEncoder:
         """
         batch = self.spare.pop() if self.spare else TextBatch(self)
         batch.enter(sequences)
+        parts = equal_parts(batch.tokens, slice_tokens)
         for layer in range(self.config.layers):
-            yield from batch.run(layer, slice_tokens)
+            yield from batch.run(layer, parts)
         hidden = batch.read()
         if batch.tokens <= KEPT_TOKENS:
             self.spare.append(batch)
@@ -133,9 +141,9 @@ class TextBatch:
         places = address(lengths), address(ids)
         check(self.library.text_batch_enter(self.handle, len(sequences), *places))
 
-    def run(self, layer: int, slice_tokens: int) -> Slices[None]:
-        """One layer, in parts of about as many tokens as a slice is of."""
-        library, parts = self.library, equal_parts(self.tokens, slice_tokens)
+    def run(self, layer: int, parts: list[tuple[int, int]]) -> Slices[None]:
+        """One layer, in parts (first token, count)."""
+        library = self.library
         for number, part in enumerate(parts):
             check(library.text_batch_project(self.handle, layer, *part))
             if number + 1 < len(parts):
@@ -156,8 +164,14 @@ class TextBatch:
 
 def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
     """(first, count) of parts of at most so many, all nearly as long."""
-    edges = np.linspace(0, tokens, -(-tokens // most) + 1).round().astype(int).tolist()
+    count = -(-tokens // most)
+    edges = [number * tokens // count for number in range(count + 1)]
     return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]
+
+
+def reach(config: TextEncoderConfig) -> int:
+    """Tokens of the longest text where distances count, or 0."""
+    return config.max_tokens if config.relative_buckets else 0
 
 
 def native_sizes(config: TextEncoderConfig) -> TextSizes:
@@ -168,6 +182,7 @@ def native_sizes(config: TextEncoderConfig) -> TextSizes:
         config.ffn_dim,
         config.layers,
         config.position_offset,
+        reach(config),
         ACTIVATIONS[config.activation],
         config.layer_norm_eps,
     )

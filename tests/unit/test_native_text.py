@@ -66,12 +66,24 @@ def test_one_layer_is_that_of_pytorch(library: Library, activation: Activation, 
 
 
 @each_library
-@pytest.mark.parametrize("token_types", [0, 2])
-def test_vectors_are_those_of_pytorch(library: Library, token_types: int) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"token_types": 0}, {"token_types": 2}, {"relative_buckets": 32}]
+)
+def test_vectors_are_those_of_pytorch(library: Library, changes: dict[str, int]) -> None:
     texts = jobs(*range(1, 60, 3))
-    wanted = embed(int8_model(token_types=token_types), texts)
-    found = embed(native_model(library, token_types=token_types), texts)
+    wanted = embed(int8_model(**changes), texts)
+    found = embed(native_model(library, **changes), texts)
     assert cosines(found, wanted).min() > 0.999
+
+
+@each_library
+def test_relative_bias_reaches_as_far_as_a_text(library: Library) -> None:
+    """In one layer few inputs are rounded to another integer; 64 positions are all there are."""
+    changes = {"layers": 1, "relative_buckets": 32, "max_positions": 64}
+    for text in jobs(1, 2, 17, 63, 64, is_per_token=True):
+        (wanted,) = embed(int8_model(**changes), [text])
+        (found,) = embed(native_model(library, **changes), [text])
+        assert np.median(np.abs(found - wanted).max(axis=1)) < 1e-5
 
 
 @each_library
@@ -173,7 +185,8 @@ def test_activations_are_exact(library: Library, activation: Activation) -> None
 
 def test_can_serve() -> None:
     assert can_serve(new_model(**WIDE).config.encoder)
-    for changes in ({}, {"num_heads": 8}, {"ffn_dim": 100}, {"relative_buckets": 32}):
+    assert can_serve(new_model(**WIDE, relative_buckets=32).config.encoder)
+    for changes in ({}, {"num_heads": 8}, {"ffn_dim": 100}):
         sizes = {**SIZES, **(WIDE | changes if changes else {})}
         assert not can_serve(new_model(**sizes).config.encoder), changes
 
@@ -185,6 +198,7 @@ def test_auto_takes_int8_where_native_code_serves(tmp_path: Path) -> None:
     for dtype in ("auto", "int8"):
         model = load_embedding_model(files, CPU, dtype)
         assert model.native
+        assert model.precision == "int8"
         assert cosines(embed(model, [job]), exact).min() > 0.99
 
 
@@ -197,6 +211,7 @@ def test_auto_leaves_int8_where_vectors_would_change(
     monkeypatch.setattr("model.device.has_fast_bfloat16", lambda device: False)
     model = load_embedding_model(files, CPU, "auto")
     assert model.native is None
+    assert model.precision == "float32"
     np.testing.assert_array_equal(embed(model, [EmbeddingJob([1, 7, 2])]), exact)
     assert load_embedding_model(files, CPU, "int8").native
 
