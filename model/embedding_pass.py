@@ -44,11 +44,13 @@ class EmbeddingJob:
         is_per_token: Whether the vectors of the tokens are wanted, as the last layer leaves
             them, and not that of the text.
         dimensions: How many of the vector's numbers to keep; None for all.
+        is_raw: Whether a closing Normalize is left out.
     """
 
     ids: list[int]
     is_per_token: bool = False
     dimensions: int | None = None
+    is_raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class EmbeddingPass:
     def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
         if job.is_per_token:
             return hidden.float()
-        vector = self.model.embed(hidden)
+        vector = self.model.embed(hidden, job.is_raw)
         return vector if job.dimensions is None else shorten(vector[None], job.dimensions)[0]
 
     @torch.inference_mode()

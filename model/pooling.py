@@ -87,10 +87,16 @@ class EmbeddingModel(nn.Module):
         self.precision = Precision.FLOAT32
         self.native: NativeTextEncoder | None = None
 
-    def embed(self, hidden: Tensor) -> Tensor:
-        """The vector (E) of a text whose tokens have vectors (T, D)."""
+    def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
+        """The vector (E) of a text whose tokens have vectors (T, D).
+
+        Args:
+            hidden: As the last layer leaves them.
+            is_raw: Whether a closing Normalize is left out.
+        """
         pooled = pool(hidden.float(), self.config.pooling)
-        embedded: Tensor = self.head(pooled[None])[0]
+        head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
+        embedded: Tensor = head(pooled[None])[0]
         return embedded
 
 

@@ -86,6 +86,29 @@ class TextTokenizer:
         cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
         return TextTokens(tokenized, len(encoding.ids) + cut)
 
+    def encode(self, prompt: str, text: str) -> list[int]:
+        """The ids of a prompt and a text, whole and without special tokens.
+
+        Args:
+            prompt: What is put before it.
+            text: Without lone surrogates.
+        """
+        encoding = self.tokenizer.encode((prompt + text).strip(), add_special_tokens=False)
+        ids: list[int] = encoding.ids
+        for part in encoding.overflowing:
+            ids += part.ids
+        return ids
+
+    @property
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """What stands in front of a text, and what behind it."""
+        whole = self.tokenizer.encode("a")
+        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
+        first = next(
+            place for place, mask in enumerate([*whole.special_tokens_mask, 0]) if not mask
+        )
+        return whole.ids[:first], whole.ids[first + len(bare) :]
+
     def count(self, text: str, prompt: str = "") -> int:
         """How many tokens a text has before cutting, special ones included."""
         return self.tokenize(text, prompt).num_tokens

@@ -16,12 +16,13 @@ from service.catalog import Catalog
 from service.core import build_core
 from service.dependencies import Services
 from service.detection import LanguageDetector
+from service.embedder import Embedder
 from service.errors import ServiceError
 from service.inference import Translator
 from service.inspector import Inspector
 from service.middleware import DirectRoutes, OpenToPages, RequestMiddleware
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
-from service.routes import attention, health, languages, models, page, translate
+from service.routes import attention, embed, health, languages, models, page, translate
 from service.settings import Settings
 from service.supervisor import StartWorker, start_process
 
@@ -67,7 +68,8 @@ def build_services(
     detector.preload()
     translator = Translator(catalog, backend, detector, settings)
     inspector = Inspector(catalog, backend, detector, settings)
-    return Services(settings, catalog, backend, translator, inspector, started)
+    embedder = Embedder(catalog, backend, settings)
+    return Services(settings, catalog, backend, translator, inspector, embedder, started)
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
@@ -81,12 +83,17 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
-    for module in (translate, attention, languages, models, health, page):
+    for module in (translate, attention, embed, languages, models, health, page):
         app.include_router(module.router)
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
-    app.add_middleware(DirectRoutes, endpoints={("POST", "/translate"): translate.translate})
+    direct = {
+        ("POST", "/translate"): translate.translate,
+        ("POST", "/embed"): embed.embed,
+        ("POST", "/v1/embeddings"): embed.embeddings,
+    }
+    app.add_middleware(DirectRoutes, endpoints=direct)
     app.add_middleware(RequestMiddleware, recorder=services.backend)
     # Around all else: a preflight is not counted.
     app.add_middleware(OpenToPages)

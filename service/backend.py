@@ -6,11 +6,12 @@ these interfaces cannot tell.
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from service.lanes import Shown, Translated
-from service.messages import ResidentModel
+from service.embed_lanes import TextToEmbed
+from service.lanes import EmbeddedText, Shown, Translated
+from service.messages import ResidentEmbedder, ResidentModel
 from service.metrics import Ended
 from service.scheduler import Inquiry, Sentence
 
@@ -24,12 +25,14 @@ class Status:
         is_ready: Whether translations are accepted.
         is_stopping: Whether the end has begun.
         models: What is resident, by served name; empty while it loads.
+        embedders: The same of embedding models.
     """
 
     failure: str | None
     is_ready: bool
     is_stopping: bool
     models: dict[str, ResidentModel]
+    embedders: dict[str, ResidentEmbedder] = field(default_factory=dict)
 
 
 class Place(Protocol):
@@ -54,6 +57,20 @@ class Place(Protocol):
 
         Args:
             inquiries: All of them; their tokens take the place of the estimate.
+            deadline: As for `run`.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+
+    async def embed(
+        self, texts: Sequence[TextToEmbed], is_bulk: bool, deadline: float
+    ) -> list[EmbeddedText]:
+        """Embeds texts, in order. Called once, and in place of `run`.
+
+        Args:
+            texts: All of them; their tokens take the place of the estimate.
+            is_bulk: Which lane they wait in.
             deadline: As for `run`.
 
         Raises:

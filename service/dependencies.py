@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
+from service.embedder import Embedder
 from service.inference import Translator
 from service.inspector import Inspector
 from service.settings import Settings
@@ -23,6 +24,7 @@ class Services:
         backend: What there is only once.
         translator: Text in, text out.
         inspector: Text in, attention out.
+        embedder: Text in, vector out.
         started: When, in Unix seconds.
     """
 
@@ -31,6 +33,7 @@ class Services:
     backend: Backend
     translator: Translator
     inspector: Inspector
+    embedder: Embedder
     started: int
 
 

@@ -9,12 +9,6 @@ from service.embed_schemas import Input
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.parameters import SHOWN_CHARS
 
-OPENAI_MAX_INPUTS = 2048
-"""So many inputs OpenAI takes at once, and clients of its shape send."""
-
-OPENAI_MAX_TOKENS = 300_000
-"""So many tokens in one request."""
-
 
 def check_num_inputs(inputs: Sequence[Input], limit: int, param: str) -> None:
     """Refuses too many inputs.
@@ -24,7 +18,8 @@ def check_num_inputs(inputs: Sequence[Input], limit: int, param: str) -> None:
     """
     if len(inputs) > limit:
         raise RequestTooLargeError(
-            f"{param} has {len(inputs)} texts; the limit is {limit}. Send them in parts.",
+            f"{param} has {len(inputs)} texts; the limit is {limit}. Send them in parts, or raise "
+            "REGARD_MAX_INPUTS.",
             param=param,
         )
 
@@ -43,7 +38,8 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
     total = sum(num_tokens)
     if total > limit:
         raise RequestTooLargeError(
-            f"{param} has {total} tokens in all; the limit is {limit}. Send it in parts.",
+            f"{param} has {total} tokens in all; the limit is {limit}. Send it in parts, or raise "
+            "REGARD_MAX_PENDING_TOKENS.",
             param=param,
         )
 

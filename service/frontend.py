@@ -30,8 +30,10 @@ from service.calls import (
     Began,
     Cancel,
     Drain,
+    EmbedRun,
     FrontendConfig,
     Listening,
+    Order,
     Question,
     Reserve,
     Run,
@@ -39,8 +41,9 @@ from service.calls import (
 )
 from service.catalog import Catalog
 from service.channel import Channel, Outbox
+from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError, UnavailableError
-from service.lanes import Shown, Translated
+from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import freeze_heap
 from service.metrics import Ended
 from service.scheduler import Inquiry, Sentence
@@ -217,7 +220,19 @@ class RemotePlace:
         shown: list[Shown] = await self._ask(Ask(self.id, self.tokens, inquiries, deadline))
         return shown
 
-    async def _ask(self, question: Reserve | Run | Ask) -> Any:
+    async def embed(
+        self, texts: Sequence[TextToEmbed], is_bulk: bool, deadline: float
+    ) -> list[EmbeddedText]:
+        """Embeds texts, in order.
+
+        Raises:
+            ServiceError: They are refused, late, or failed.
+        """
+        run = EmbedRun(self.id, self.tokens, texts, is_bulk, deadline)
+        embedded: list[EmbeddedText] = await self._ask(run)
+        return embedded
+
+    async def _ask(self, question: Reserve | Order) -> Any:
         self.is_over = False
         try:
             value = await self.backend.ask(self.id, question)

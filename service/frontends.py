@@ -16,17 +16,18 @@ from service.calls import (
     Began,
     Cancel,
     Drain,
+    EmbedRun,
     FromFrontend,
     FrontendConfig,
+    Order,
     Question,
     Refusal,
     Reserve,
-    Run,
 )
 from service.channel import Outbox
 from service.core import Core
 from service.errors import InternalError, ServiceError
-from service.lanes import Shown, Translated
+from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
 from service.processes import Connected, Keeper, Process, start_module
 
@@ -57,13 +58,13 @@ class FrontendLink:
         self.on_listening = on_listening
         self.is_listening = False
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.runs: dict[int, asyncio.Future[Run | Ask]] = {}
+        self.orders: dict[int, asyncio.Future[Order]] = {}
         self.inflight: Counter[str] = Counter()
 
     def receive(self, message: FromFrontend) -> None:
         """Does what a message asks for."""
-        if isinstance(message, Run | Ask) and message.id in self.runs:
-            self.runs.pop(message.id).set_result(message)
+        if isinstance(message, Order) and message.id in self.orders:
+            self.orders.pop(message.id).set_result(message)
         elif isinstance(message, Question):
             task = asyncio.create_task(self._answer(message))
             self.tasks[message.id] = task
@@ -101,26 +102,30 @@ class FrontendLink:
         else:
             self.outbox.send(Answer(question.id, value))
 
-    async def _value(self, question: Question) -> list[Translated] | list[Shown] | Status | bytes:
+    async def _value(
+        self, question: Question
+    ) -> list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes:
         if isinstance(question, AskStatus):
             return await self.core.status()
         if isinstance(question, AskMetrics):
             return await self.core.metrics_text()
         async with self.core.admit(question.tokens) as place:
-            work = await self._work_of(question) if isinstance(question, Reserve) else question
+            work = await self._order_of(question) if isinstance(question, Reserve) else question
             if isinstance(work, Ask):
                 return await place.inspect(work.inquiries, work.deadline)
+            if isinstance(work, EmbedRun):
+                return await place.embed(work.texts, work.is_bulk, work.deadline)
             return await place.run(work.sentences, work.is_bulk, work.deadline)
 
-    async def _work_of(self, reserve: Reserve) -> Run | Ask:
+    async def _order_of(self, reserve: Reserve) -> Order:
         """What a request wants that has been told that it may have it made."""
-        future: asyncio.Future[Run | Ask] = asyncio.get_running_loop().create_future()
-        self.runs[reserve.id] = future
+        future: asyncio.Future[Order] = asyncio.get_running_loop().create_future()
+        self.orders[reserve.id] = future
         self.outbox.send(Answer(reserve.id, None))
         try:
             return await future
         finally:
-            self.runs.pop(reserve.id, None)
+            self.orders.pop(reserve.id, None)
 
 
 class Frontends:

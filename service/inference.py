@@ -12,7 +12,7 @@ from service.catalog import Catalog, ServedModel
 from service.context import RequestContext
 from service.detection import Detection, LanguageDetector
 from service.fitting import fit_sentences
-from service.lanes import Shown, Translated
+from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import NO_MODEL
 from service.scheduler import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
@@ -32,7 +32,7 @@ UNDETECTED = Detection("en", 0.0)
 """What LibreTranslate answers for a text in which nothing can be detected."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslationRequest:
     """What a client asked for, with its language codes already resolved.
 
@@ -67,7 +67,7 @@ class SentenceScore:
     tokens: list[TokenScore]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """A text taken apart: which model it goes to, and its sentences as ids.
 
@@ -86,7 +86,7 @@ class Prepared:
     num_cut: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslatedText:
     """The translation of one text.
 
@@ -210,7 +210,10 @@ class Translator:
         )
 
 
-def add_times(results: Sequence[Translated] | Sequence[Shown], context: RequestContext) -> None:
+def add_times(
+    results: Sequence[Translated] | Sequence[Shown] | Sequence[EmbeddedText],
+    context: RequestContext,
+) -> None:
     """Tells a request's context of the longest wait and the longest computation of its parts."""
     context.add("queue", max((result.queue_seconds for result in results), default=0.0))
     context.add("device", max((result.device_seconds for result in results), default=0.0))

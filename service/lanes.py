@@ -4,11 +4,12 @@ import asyncio
 import itertools
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from model.sequence import Hypothesis, Sequence
-from service.messages import AttentionTask
+from service.messages import AttentionTask, EmbedTask
 
 LOOK_AHEAD = 4
 """Candidates looked at for each row to fill, when sentences of like length are sought."""
@@ -17,7 +18,7 @@ BULK_SHARE = 5
 """One row in so many goes to the bulk lane while both lanes wait."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Translated:
     """The result of one sentence, with the time that it spent waiting and decoding."""
 
@@ -41,6 +42,21 @@ class Shown:
     device_seconds: float
 
 
+@dataclass(slots=True)
+class EmbeddedText:
+    """The vector of one text, with its times.
+
+    Attributes:
+        vectors: Float32, as bytes; of each token one, behind one another, where those were wanted.
+        queue_seconds: Until a worker took it.
+        device_seconds: From then on.
+    """
+
+    vectors: bytes
+    queue_seconds: float
+    device_seconds: float
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     """One sentence between admission and result.
@@ -54,12 +70,13 @@ class Job:
         dispatched: When a worker got it.
         attempts: How many workers have had it.
         id: By which a worker knows it.
-        rows: That it takes in a batch; none for attention, which is computed beside it.
+        rows: That it takes in a batch; none for attention and embeddings, which are computed
+            beside it.
         tokens: Of the source, and of a translation that comes along.
     """
 
     model: str
-    work: Sequence | AttentionTask
+    work: Sequence | AttentionTask | EmbedTask
     is_bulk: bool
     future: asyncio.Future[Any]
     created: float = field(default_factory=time.perf_counter)
@@ -74,6 +91,8 @@ class Job:
         self.id = self.work.id
         if isinstance(self.work, Sequence):
             self.rows, self.tokens = self.work.options.beam_size, len(self.work.source)
+        elif isinstance(self.work, EmbedTask):
+            self.rows, self.tokens = 0, len(self.work.ids)
         else:
             job = self.work.job
             self.rows, self.tokens = 0, len(job.source) + len(job.target)
@@ -81,6 +100,8 @@ class Job:
     @property
     def task(self) -> str:
         """One of TASKS."""
+        if isinstance(self.work, EmbedTask):
+            return "embed"
         return "translate" if isinstance(self.work, Sequence) else "attention"
 
 
@@ -173,6 +194,11 @@ class ModelQueue:
     def next_rows(self) -> int:
         """Rows that the wider of the two oldest takes; with fewer it can only wait."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
+
+    def jobs(self) -> Iterator[Job]:
+        """All who wait."""
+        for lane in self.lanes:
+            yield from lane.jobs.values()
 
     def lane(self, job: Job) -> Lane:
         """Where a job waits."""

@@ -3,10 +3,13 @@
 The server sends lists of messages, so that those of many requests are read as one.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from model.checkpoints.load import ModelFiles
+from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.config import ModelConfig
 from model.inspection import AttentionJob
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Hypothesis, Sequence
@@ -18,13 +21,15 @@ class WorkerConfig:
     """Server to worker, first: what to load and how.
 
     Attributes:
-        models: Files of each model.
+        models: Files of each translation model.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
         limits: Of each model's batch; max_rows 0 lets the device decide.
         threads: Intra-op threads on a CPU.
-        attention_share: Of the time, how much goes to attention while sentences are translated.
+        attention_share: Of the time, how much goes to attention while there is other work.
+        embedders: Files of each embedding model.
+        placements: Device and dtype of single models, by folder; empty for those above.
     """
 
     models: tuple[ModelFiles, ...]
@@ -34,6 +39,13 @@ class WorkerConfig:
     limits: EngineLimits
     threads: int
     attention_share: float
+    embedders: tuple[EmbeddingFiles, ...] = ()
+    placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, folder: Path) -> "WorkerConfig":
+        """The same for the model in a folder, which may have a device and dtype of its own."""
+        device, dtype = self.placements.get(str(folder), ("", ""))
+        return replace(self, device=device or self.device, dtype=dtype or self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,30 @@ class Inspect:
     """Server to worker: show attention, by model; a few at a time."""
 
     tasks: dict[str, list[AttentionTask]]
+
+
+@dataclass(slots=True)
+class EmbedTask:
+    """A text whose vector is wanted.
+
+    Attributes:
+        id: The server's, unique among these, tasks of attention and sequences.
+        ids: Its tokens, as the model reads them.
+        is_per_token: Whether the vectors of the tokens are wanted in place of the text's.
+        is_raw: Whether the model's closing Normalize is left out.
+    """
+
+    id: int
+    ids: list[int]
+    is_per_token: bool = False
+    is_raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Server to worker: embed texts, by model; some batches at a time."""
+
+    tasks: dict[str, list[EmbedTask]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +133,21 @@ class ResidentModel:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidentEmbedder:
+    """An embedding model as the worker loaded it; the attributes are those of a ResidentModel."""
+
+    name: str
+    device: str
+    dtype: str
+    load_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Worker to server: every model is loaded and warm."""
 
     models: list[ResidentModel]
+    embedders: list[ResidentEmbedder] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +157,7 @@ class LoadFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """The translations of one sequence."""
 
@@ -126,9 +173,20 @@ class Inspected:
     results: list[Any]
 
 
+@dataclass(slots=True)
+class Embedded:
+    """The vector of one text, or those of its tokens: float32, as bytes, one behind the other.
+
+    A list of 384 floats takes forty times as long to pickle.
+    """
+
+    id: int
+    vectors: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One sequence could not be translated, or its attention shown, alone in its batch.
+    """One sequence or task could not be computed, alone in its batch.
 
     Attributes:
         id: Of the sequence or task.
@@ -148,7 +206,8 @@ class Report:
     Attributes:
         done: Finished sequences.
         failed: Sequences and tasks that failed.
-        inspected: Finished tasks.
+        inspected: Finished tasks of attention.
+        embedded: Finished texts.
         batches: How often a model was called for such a batch, by model.
         splits: How often a failing batch was split, by model.
         out_of_memory: How often the device ran out of memory, by model.
@@ -162,10 +221,11 @@ class Report:
     out_of_memory: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)
     inspected: list[Inspected] = field(default_factory=list)
+    embedded: list[Embedded] = field(default_factory=list)
 
 
-ToWorker = WorkerConfig | Work | Inspect | Abort | Stop
+ToWorker = WorkerConfig | Work | Inspect | Embed | Abort | Stop
 FromWorker = Ready | LoadFailed | Report
 
-for _cls in (BatchStats, DecodingOptions, Done, Hypothesis, Sequence):
+for _cls in (BatchStats, DecodingOptions, Done, Embedded, EmbedTask, Hypothesis, Sequence):
     pickle_by_fields(_cls)

@@ -18,8 +18,9 @@ from prometheus_client import (
 from model.sequence import BatchStats
 from service.histogram import Histogram
 
-TASKS = ("translate", "detect", "attention")
+TASKS = ("translate", "detect", "attention", "embed")
 LANES = ("interactive", "bulk", "attention")
+EMBED_LANES = ("interactive", "bulk")
 OUTCOMES = (
     "ok",
     "invalid",
@@ -31,7 +32,7 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
-PHASES = {"translate": ("encode", "decode"), "attention": ("attention",)}
+PHASES = {"translate": ("encode", "decode"), "attention": ("attention",), "embed": ("embed",)}
 """Calls of a model, by task."""
 
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
@@ -48,7 +49,7 @@ RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 Metric = TypeVar("Metric", Counter, Gauge)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """A request that has been answered, as it is counted.
 
@@ -60,7 +61,7 @@ class Ended:
         num_inputs: Texts.
         seconds: From the first byte to the last.
         stages: Seconds by stage.
-        num_cut: Sentences longer than the model takes, by model.
+        num_cut: Sentences or texts longer than the model takes, by model.
     """
 
     task: str
@@ -76,10 +77,12 @@ class Ended:
 class WatchedLane(Protocol):
     """A queue that knows how full it is."""
 
-    tokens: int
-
     def __len__(self) -> int:
         """How many wait."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all who wait."""
 
     @property
     def oldest_age(self) -> float:
@@ -90,11 +93,14 @@ class Metrics:
     """All metrics of one server.
 
     Args:
-        models: Served names; their series exist at zero from the start.
+        models: Served names of translation models; their series exist at zero from the start.
         version: Of the server.
+        embedders: Served names of models that embed, likewise.
     """
 
-    def __init__(self, models: Iterable[str] = (), version: str = "") -> None:
+    def __init__(
+        self, models: Iterable[str] = (), version: str = "", embedders: Iterable[str] = ()
+    ) -> None:
         self.registry = CollectorRegistry()
         self.found: dict[tuple[object, tuple[str, ...]], object] = {}
         ProcessCollector(registry=self.registry)
@@ -104,7 +110,7 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        self._make_series([*models, NO_MODEL])
+        self._make_series([*models], [*embedders])
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"regard_{name}", text, labels, registry=self.registry)
@@ -150,7 +156,7 @@ class Metrics:
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Sentences longer than the model takes, translated in pieces.",
+            "Texts longer than the model takes: translated in pieces, or cut and embedded.",
             *kind,
         )
 
@@ -207,28 +213,42 @@ class Metrics:
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
 
-    def _make_series(self, models: list[str]) -> None:
+    def _make_series(self, models: list[str], embedders: list[str]) -> None:
+        served = {"translate": models, "attention": models, "embed": embedders, "detect": []}
         for task in TASKS:
             self.inflight_requests.labels(task)
-            for model in models if task != "detect" else [NO_MODEL]:
+            for model in [*served[task], NO_MODEL]:
                 for outcome in OUTCOMES:
                     self.requests.labels(task, model, outcome)
                     self.inputs.labels(task, model, outcome)
                 self.request_duration.labels(task, model, "2xx")
-        for model in models[:-1]:
+        for task, phases in PHASES.items():
+            for model in served[task]:
+                self._make_task_series(task, model, phases)
+        for model in models:
             self._make_model_series(model)
+        for model in embedders:
+            self._make_embedder_series(model)
+
+    def _make_task_series(self, task: str, model: str, phases: Iterable[str]) -> None:
+        for stage in STAGES:
+            self.stage_duration.labels(task, model, stage)
+        for phase in phases:
+            for metric in (self.batches, self.batch_rows, self.batch_tokens):
+                metric.labels(task, model, phase)
+        for where in ("queued", "running"):
+            self.cancelled.labels(task, model, where)
+        self.tokens.labels(task, model, "padding")
+        self.batch_padding_ratio.labels(task, model)
+
+    def _make_embedder_series(self, model: str) -> None:
+        self.tokens.labels("embed", model, "source")
+        for metric in (self.truncated_inputs, self.source_tokens):
+            metric.labels("embed", model)
+        self.oom.labels(model)
+        self.batch_splits.labels(model)
 
     def _make_model_series(self, model: str) -> None:
-        for task, phases in PHASES.items():
-            for stage in STAGES:
-                self.stage_duration.labels(task, model, stage)
-            for phase in phases:
-                for metric in (self.batches, self.batch_rows, self.batch_tokens):
-                    metric.labels(task, model, phase)
-            for where in ("queued", "running"):
-                self.cancelled.labels(task, model, where)
-            self.tokens.labels(task, model, "padding")
-            self.batch_padding_ratio.labels(task, model)
         task = "translate"
         for kind in ("source", "target"):
             self.tokens.labels(task, model, kind)
@@ -284,9 +304,17 @@ class Metrics:
                 series.observe(number)
             self.series(self.tokens, *kind, total).inc(sum(tokens))
 
+    def observe_texts(self, model: str, tokens: Sequence[int]) -> None:
+        """Counts texts that have been embedded, by their tokens."""
+        series = self.source_tokens.labels("embed", model)
+        for number in tokens:
+            series.observe(number)
+        self.series(self.tokens, "embed", model, "source").inc(sum(tokens))
+
     def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
         """Counts calls of a model that were all alike."""
-        kind = ("attention" if stats.phase == "attention" else "translate", model)
+        task = next(task for task, phases in PHASES.items() if stats.phase in phases)
+        kind = (task, model)
         self.series(self.batches, *kind, stats.phase).inc(count)
         self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
         self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)
@@ -295,9 +323,9 @@ class Metrics:
         self.batch_padding_ratio.labels(*kind).observe(ratio, count)
         self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
 
-    def watch_lane(self, model: str, name: str, lane: WatchedLane) -> None:
+    def watch_lane(self, model: str, name: str, lane: WatchedLane, task: str = "translate") -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""
-        labels = ("attention" if name == "attention" else "translate", model, name)
+        labels = ("attention" if name == "attention" else task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
         self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)

@@ -31,6 +31,10 @@ TASKS = {
     "/detect": "detect",
     "/attention": "attention",
     "/attention/steps": "attention",
+    "/embed": "embed",
+    "/embed_all": "embed",
+    "/similarity": "embed",
+    "/v1/embeddings": "embed",
 }
 CLIENT_GONE = 499
 """The status of a request whose client has closed the connection; nobody gets it."""

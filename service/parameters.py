@@ -28,6 +28,12 @@ BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 Model = TypeVar("Model", bound=BaseModel)
 
 
+def json_body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """How a route that reads its own body, which is JSON, tells OpenAPI of it."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {JSON: schema}}}
+
+
 def refuse(message: str) -> NoReturn:
     """For validators: ends them with a message for the client."""
     raise PydanticCustomError(REFUSED, message)

@@ -25,6 +25,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 """What most routes may answer, for OpenAPI."""
 
+MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
+"""There is no such model."""
+
 OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": OpenAIErrorBody} for status in (400, 404, 413, 429, 500, 503, 504)
 }

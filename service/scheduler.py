@@ -11,27 +11,32 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.admission import Admission
+from service.embed_lanes import EmbedQueue, TextToEmbed
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.lanes import Job, Lane, ModelQueue, Shown, Translated
+from service.lanes import EmbeddedText, Job, Lane, ModelQueue, Shown, Translated
+from service.levels import LEVELS
 from service.messages import (
     Abort,
     AttentionTask,
     Done,
+    Embed,
+    Embedded,
+    EmbedTask,
     Failed,
     Inspect,
     Inspected,
     Report,
-    ToWorker,
     Work,
 )
-from service.metrics import LANES, Metrics
+from service.metrics import EMBED_LANES, LANES, Metrics
+from service.seats import Link, Seat, first_seats, least_burdened
 
 logger = logging.getLogger("regard.scheduler")
 
@@ -43,27 +48,7 @@ MAX_TASKS = 4
 a second worker has some as well."""
 
 
-class Link(Protocol):
-    """The way to a worker."""
-
-    name: str
-
-    def send(self, message: ToWorker) -> None:
-        """Sends without waiting."""
-
-
-@dataclass(eq=False, slots=True)
-class Seat:
-    """A worker as the scheduler sees it: its free rows by model, and the jobs that it holds."""
-
-    link: Link
-    max_rows: dict[str, int]
-    free: dict[str, int]
-    held: dict[int, Job] = field(default_factory=dict)
-    num_tasks: int = 0
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sentence:
     """What a request wants translated.
 
@@ -92,18 +77,26 @@ class Inquiry:
 
 
 class Scheduler:
-    """Gives waiting sentences to workers as rows become free.
+    """Gives waiting sentences to workers as rows become free, and texts as they embed them.
 
     Args:
-        models: Served names.
+        models: Served names of translation models.
         admission: Whose throughput is told of finished tokens.
         metrics: Where everything is counted.
+        embedders: Served names of models that embed.
     """
 
-    def __init__(self, models: Iterable[str], admission: Admission, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        models: Iterable[str],
+        admission: Admission,
+        metrics: Metrics,
+        embedders: Iterable[str] = (),
+    ) -> None:
         self.admission = admission
         self.metrics = metrics
         self.queues = {model: ModelQueue() for model in models}
+        self.embeddings = {model: EmbedQueue() for model in embedders}
         self.seats: dict[Link, Seat] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
@@ -112,6 +105,9 @@ class Scheduler:
                 metrics.watch_lane(model, name, lane)
             metrics.decode_slots.labels(model, "used").set_function(partial(self._used_rows, model))
             metrics.decode_slots.labels(model, "free").set_function(partial(self._free_rows, model))
+        for model, texts in self.embeddings.items():
+            for name, embed_lane in zip(EMBED_LANES, texts.lanes, strict=True):
+                metrics.watch_lane(model, name, embed_lane, "embed")
 
     async def run(
         self, sentences: SequenceOf[Sentence], is_bulk: bool, deadline: float
@@ -149,6 +145,26 @@ class Scheduler:
         works = [(each.model, AttentionTask(next(self.ids), each.job)) for each in inquiries]
         return await self._settled([self._enqueue(*work, False) for work in works], deadline)
 
+    async def embed(
+        self, texts: SequenceOf[TextToEmbed], is_bulk: bool, deadline: float
+    ) -> list[EmbeddedText]:
+        """Embeds texts, in order.
+
+        Args:
+            texts: Of one request.
+            is_bulk: Which lane they wait in.
+            deadline: By time.perf_counter.
+
+        Raises:
+            ServiceError: As for `run`.
+        """
+        self._check()
+        works = [
+            (text.model, EmbedTask(next(self.ids), text.ids, text.is_per_token, text.is_raw))
+            for text in texts
+        ]
+        return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
+
     def _check(self) -> None:
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
@@ -157,16 +173,12 @@ class Scheduler:
 
     async def _settled(self, jobs: list[Job], deadline: float) -> list[Any]:
         self._dispatch()
+        seconds = max(0.0, deadline - time.perf_counter())
+        timer = asyncio.get_running_loop().call_later(seconds, self._expire, jobs)
         try:
-            async with asyncio.timeout(max(0.0, deadline - time.perf_counter())):
-                return [await job.future for job in jobs]
-        except TimeoutError as error:
-            done = sum(is_settled(job) for job in jobs)
-            raise DeadlineExceededError(
-                f"{done} of {len(jobs)} sentences were done before the deadline; "
-                "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
-            ) from error
+            return [await job.future for job in jobs]
         finally:
+            timer.cancel()
             left = [job for job in jobs if not is_settled(job)]
             for job in jobs:  # an error of a second sentence has nobody to go to
                 if is_settled(job):
@@ -174,10 +186,28 @@ class Scheduler:
             if left:
                 self._cancel(left)
 
-    def _enqueue(self, model: str, work: Sequence | AttentionTask, is_bulk: bool) -> Job:
+    def _expire(self, jobs: list[Job]) -> None:
+        """Fails what is not done at the deadline, by far cheaper than asyncio.timeout."""
+        left = [job for job in jobs if not job.future.done()]
+        error = DeadlineExceededError(
+            f"{len(jobs) - len(left)} of {len(jobs)} sentences or texts were done before the "
+            "deadline; send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
+        )
+        for job in left:
+            job.future.set_exception(error)
+        self._cancel(left)
+
+    def _enqueue(
+        self, model: str, work: Sequence | AttentionTask | EmbedTask, is_bulk: bool
+    ) -> Job:
         job = Job(model, work, is_bulk, asyncio.get_running_loop().create_future())
-        self.queues[model].lane(job).add(job)
+        self._lane(job).add(job)
         return job
+
+    def _lane(self, job: Job) -> Lane:
+        """Where a job waits."""
+        queues = self.embeddings if isinstance(job.work, EmbedTask) else self.queues
+        return queues[job.model].lane(job)
 
     def _dispatch(self) -> None:
         """Fills free rows, sharing what waits among the workers that have any."""
@@ -186,19 +216,18 @@ class Scheduler:
                 self._fill_rows(model, queue)
             if len(queue.attention):
                 self._fill_tasks(model, queue.attention)
+        for model, texts in self.embeddings.items():
+            if len(texts):
+                self._fill_embeddings(model, texts)
 
     def _fill_rows(self, model: str, queue: ModelQueue) -> None:
-        seats = sorted(
-            (seat for seat in self.seats.values() if seat.free.get(model, 0) > 0),
-            key=lambda seat: seat.free[model],
-            reverse=True,
-        )
+        seats = first_seats(self.seats.values(), model)
         for position, seat in enumerate(seats):
             # Less than the oldest needs would leave it waiting beside free rows.
             share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
             jobs = queue.take(min(share, seat.free[model])) if share else []
             if jobs:
-                self._give(seat, jobs)
+                seat.give(jobs)
                 seat.link.send(Work({model: [cast("Sequence", job.work) for job in jobs]}))
 
     def _fill_tasks(self, model: str, lane: Lane) -> None:
@@ -212,37 +241,37 @@ class Scheduler:
             if seat is None or seat.num_tasks >= MAX_TASKS:
                 return
             job = lane.take_first()
-            self._give(seat, [job])
+            seat.give([job])
             seat.link.send(Inspect({model: [cast("AttentionTask", job.work)]}))
 
-    def _give(self, seat: Seat, jobs: list[Job]) -> None:
-        now = time.perf_counter()
-        for job in jobs:
-            job.dispatched = now
-            job.attempts += 1
-            seat.held[job.id] = job
-            seat.free[job.model] -= job.rows
-            seat.num_tasks += isinstance(job.work, AttentionTask)
+    def _fill_embeddings(self, model: str, queue: EmbedQueue) -> None:
+        """One after the other to who has least to do before it, short ones first."""
+        given: dict[Seat, list[EmbedTask]] = defaultdict(list)
+        for level in range(LEVELS):
+            while queue.count(level):
+                seat = least_burdened(self.seats.values(), model, level)
+                if seat is None:
+                    break
+                job = queue.take(level)
+                seat.give([job])
+                given[seat].append(cast("EmbedTask", job.work))
+        for seat, tasks in given.items():
+            seat.link.send(Embed({model: tasks}))
 
     def _cancel(self, jobs: list[Job]) -> None:
         for job in jobs:
             job.future.cancel()
-            if self.queues[job.model].lane(job).remove(job):
+            if self._lane(job).remove(job):
                 self.metrics.cancelled.labels(job.task, job.model, "queued").inc()
         running = {id(job) for job in jobs}
         for seat in self.seats.values():
             held = [job for job in seat.held.values() if id(job) in running]
             for job in held:
-                self._take_back(seat, job)
+                seat.take_back(job)
                 self.metrics.cancelled.labels(job.task, job.model, "running").inc()
             if held:
                 seat.link.send(Abort([job.id for job in held]))
         self._dispatch()
-
-    def _take_back(self, seat: Seat, job: Job) -> None:
-        del seat.held[job.id]
-        seat.free[job.model] += job.rows
-        seat.num_tasks -= isinstance(job.work, AttentionTask)
 
     def worker_ready(self, link: Link, max_rows: dict[str, int]) -> None:
         """A worker has loaded its models and has so many rows for each."""
@@ -259,7 +288,7 @@ class Scheduler:
             return
         for job in reversed(seat.held.values()):
             if job.attempts < MAX_ATTEMPTS:
-                self.queues[job.model].lane(job).add(job, is_first=True)
+                self._lane(job).add(job, is_first=True)
             elif not job.future.done():
                 job.future.set_exception(
                     UnavailableError("the worker died twice over this request; try again", 1)
@@ -284,21 +313,34 @@ class Scheduler:
             self.admission.throughput.add(sum(source for source, _ in pairs))
         for inspected in report.inspected:
             self._settle(seat, inspected)
+        self._settle_embedded(seat, report.embedded)
         for failed in report.failed:
             self._fail(seat, failed)
         self._count(link, report)
         self._dispatch()
 
-    def _settle(self, seat: Seat, done: Done | Inspected) -> Job | None:
+    def _settle_embedded(self, seat: Seat, embedded: SequenceOf[Embedded]) -> None:
+        lengths: dict[str, list[int]] = defaultdict(list)
+        for each in embedded:
+            job = self._settle(seat, each)
+            if job is not None:
+                lengths[job.model].append(job.tokens)
+        for model, tokens in lengths.items():
+            self.metrics.observe_texts(model, tokens)
+            self.admission.throughput.add(sum(tokens))
+
+    def _settle(self, seat: Seat, done: Done | Inspected | Embedded) -> Job | None:
         job = seat.held.get(done.id)
         if job is None:  # cancelled while the result was on its way
             return None
-        self._take_back(seat, job)
+        seat.take_back(job)
         now = time.perf_counter()
         if not job.future.done():
             times = job.dispatched - job.created, now - job.dispatched
             if isinstance(done, Done):
                 job.future.set_result(Translated(done.hypotheses, *times))
+            elif isinstance(done, Embedded):
+                job.future.set_result(EmbeddedText(done.vectors, *times))
             else:
                 job.future.set_result(Shown(done.results, *times))
         return job
@@ -307,7 +349,7 @@ class Scheduler:
         job = seat.held.get(failed.id)
         if job is None:
             return
-        self._take_back(seat, job)
+        seat.take_back(job)
         if not job.future.done():
             reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
             job.future.set_exception(InternalError(f"a sentence could not be computed: {reason}"))
@@ -334,12 +376,8 @@ class Scheduler:
         """Fails everything that is left, and what still comes."""
         self.is_closed = True
         error = UnavailableError("the server is stopping; try again", 1)
-        waiting = [
-            job
-            for queue in self.queues.values()
-            for lane in queue.lanes
-            for job in lane.jobs.values()
-        ]
+        waiting = [job for queue in self.queues.values() for job in queue.jobs()]
+        waiting += [job for texts in self.embeddings.values() for job in texts.jobs()]
         held = [job for seat in self.seats.values() for job in seat.held.values()]
         for job in waiting + held:
             if not job.future.done():
@@ -347,5 +385,5 @@ class Scheduler:
 
 
 def is_settled(job: Job) -> bool:
-    """Whether a worker has settled a job; a deadline cancels the future that is awaited."""
+    """Whether a job has a result or an error; the end of its request cancels what is awaited."""
     return job.future.done() and not job.future.cancelled()

@@ -151,7 +151,7 @@ class ModelBody(BaseModel):
     object: Literal["model"] = "model"
     created: int = Field(description="When the server started, in Unix seconds.")
     owned_by: str = "regard"
-    task: str = "translate"
+    task: Literal["translate"] = "translate"
     source: str
     target: str
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
@@ -162,11 +162,27 @@ class ModelBody(BaseModel):
     )
 
 
+class EmbedderBody(BaseModel):
+    """A resident embedding model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the server started, in Unix seconds.")
+    owned_by: str = "regard"
+    task: Literal["embed"] = "embed"
+    dimensions: int = Field(description="Numbers of a vector.")
+    max_tokens: int = Field(description="Of a text, special ones included; more are cut.")
+    prompts: list[str] = Field(description="Names of what may be put before a text.")
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="None while it loads.")
+    dtype: str | None = Field(description="None while it loads.")
+
+
 class ModelList(BaseModel):
     """`GET /v1/models`."""
 
     object: Literal["list"] = "list"
-    data: list[ModelBody]
+    data: list[ModelBody | EmbedderBody]
 
 
 class Health(BaseModel):

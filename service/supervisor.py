@@ -8,7 +8,16 @@ from collections.abc import Awaitable, Callable
 
 from service import channel, processes
 from service.channel import Outbox
-from service.messages import LoadFailed, Ready, Report, Stop, ToWorker, WorkerConfig
+from service.messages import (
+    LoadFailed,
+    Ready,
+    Report,
+    ResidentEmbedder,
+    ResidentModel,
+    Stop,
+    ToWorker,
+    WorkerConfig,
+)
 from service.metrics import Metrics
 from service.processes import Connected, Keeper, Process, start_module
 from service.scheduler import Scheduler
@@ -152,16 +161,17 @@ class Supervisor:
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
         self.ready[link.name] = ready
-        files = {model.name: model for model in self.config.models}
-        for model in ready.models:
+        languages = {model.name: (model.source, model.target) for model in self.config.models}
+        revisions = {model.name: model.revision for model in self.config.models}
+        revisions |= {embedder.name: embedder.revision for embedder in self.config.embedders}
+        for model in residents(ready):
             self.metrics.model_load.labels(model.name).set(self._slowest_load(model.name))
             self.metrics.model_info.labels(
                 model.name,
-                files[model.name].source,
-                files[model.name].target,
+                *languages.get(model.name, ("", "")),
                 model.device,
                 model.dtype,
-                files[model.name].revision,
+                revisions[model.name],
             ).set(1)
             logger.info(
                 "%s: %s on %s in %s, ready after %.1f s",
@@ -171,5 +181,10 @@ class Supervisor:
         self.metrics.ready.set(self.is_ready)
 
     def _slowest_load(self, name: str) -> float:
-        models = [model for ready in self.ready.values() for model in ready.models]
+        models = [model for ready in self.ready.values() for model in residents(ready)]
         return max(model.load_seconds for model in models if model.name == name)
+
+
+def residents(ready: Ready) -> list[ResidentModel | ResidentEmbedder]:
+    """All that a worker has loaded."""
+    return [*ready.models, *ready.embedders]

@@ -5,43 +5,52 @@ test may run the same class in a thread, over a socket pair.
 """
 
 import logging
-import os
 import signal
 import socket
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
-from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
-from model.device import select_device
+from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.engine import Engine
 from model.errors import ModelError
 from model.sequence import BatchStats, Sequence
-from model.transformer import EncoderDecoder
 from service.channel import Channel
+from service.device_memory import free_memory, is_out_of_memory, memory_bytes
+from service.embedding_queue import EmbeddingQueue
 from service.inspection_queue import InspectionQueue
+from service.loading import (
+    LoadEmbedder,
+    LoadEngine,
+    embedder_of,
+    load_embedder,
+    load_from_files,
+)
 from service.machine import freeze_heap
 from service.messages import (
     Abort,
     Done,
+    Embed,
+    Embedded,
     Failed,
     Inspect,
     Inspected,
     LoadFailed,
     Ready,
     Report,
+    ResidentEmbedder,
     ResidentModel,
     Stop,
     ToWorker,
     Work,
     WorkerConfig,
 )
+from service.side_work import SideWork
 
 logger = logging.getLogger("regard.worker")
 
@@ -55,54 +64,32 @@ decoded for others to be sent with, and the places that they leave are filled to
 costs the server and this process about as much as one token of all rows, a millisecond. Where one
 step gives more tokens than that, nothing waits."""
 
-MAX_CREDIT_SECONDS = 0.005
-"""Time that attention may have saved up, so that it takes no long turn after a quiet while."""
-
-LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
-
-
-def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
-    """The engine of one model, warm.
-
-    Raises:
-        ModelError: The files or the device cannot be used.
-    """
-    device = select_device(config.device)
-    use_shortlist = config.shortlist == "on" or (
-        config.shortlist == "auto" and device.type == "cpu"
-    )
-    engine = load_engine(files, device, config.dtype, config.limits, use_shortlist)
-    warm_up(engine)
-    return engine
-
-
-def warm_up(engine: Engine) -> None:
-    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist."""
-    limits = engine.limits
-    filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
-    largest = limits.max_batch_tokens // limits.max_source_tokens
-    for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
-        engine.admit([Sequence(row, source) for row in range(rows)])
-        for _ in range(1 + engine.runtime.lag):
-            engine.step()  # until the outcome of the first is there
-        engine.clear()
+EMBEDDING_SHARE = 0.5
+"""Of the time, how much goes to embeddings while sentences are translated: half. Both are what the
+server is for, and which of them a caller waits for more urgently only the caller knows."""
 
 
 class Worker:
-    """One loop: receive, admit, step every engine, show some attention, report.
+    """One loop: receive, admit, step every engine, embed, show some attention, report.
 
     Args:
         channel: To the server.
         load: Makes the engine of a model.
+        load_embedder: Makes an embedding model.
     """
 
-    def __init__(self, channel: Channel, load: LoadEngine = load_from_files) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        load: LoadEngine = load_from_files,
+        load_embedder: LoadEmbedder = load_embedder,
+    ) -> None:
         self.channel = channel
         self.load = load
+        self.load_embedder = load_embedder
         self.engines: dict[str, Engine] = {}
-        self.inspections: dict[str, InspectionQueue] = {}
-        self.attention_share = 0.0  # until it is told
-        self.credit = 0.0  # seconds that attention may take
+        self.embedding = SideWork[EmbeddingQueue](EMBEDDING_SHARE)
+        self.attention = SideWork[InspectionQueue](0.0)  # until it is told
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
         self.is_stopping = False
@@ -111,6 +98,7 @@ class Worker:
         self.done: list[Done] = []
         self.failed: list[Failed] = []
         self.inspected: list[Inspected] = []
+        self.embedded: list[Embedded] = []
         self.splits: Counter[str] = Counter()
         self.out_of_memory: Counter[str] = Counter()
 
@@ -122,6 +110,7 @@ class Worker:
             while not self.is_stopping:
                 self._receive()
                 self._step()
+                self._embed()
                 self._inspect()
                 self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -129,34 +118,55 @@ class Worker:
 
     def _start(self, config: WorkerConfig) -> None:
         torch.set_num_threads(config.threads)
-        self.attention_share = config.attention_share
-        resident = []
-        for files in config.models:
-            start = time.perf_counter()
-            try:
-                engine = self.load(files, config)
-            except ModelError as error:
-                self.channel.send(LoadFailed(f"{files.name}: {error}"))
-                self.is_stopping = True
-                return
-            self.engines[files.name] = engine
-            self.inspections[files.name] = InspectionQueue(engine.model)
-            device, dtype = str(engine.model.device), str(engine.model.precision)
-            seconds = time.perf_counter() - start
-            rows = engine.limits.max_rows
-            resident.append(ResidentModel(files.name, device, dtype, seconds, rows, engine.config))
+        self.attention.share = config.attention_share
+        models, embedders = [], []
+        name = ""
+        try:
+            for files in config.models:
+                name = files.name
+                models.append(self._add_engine(files, config))
+            for embedder in config.embedders:
+                name = embedder.name
+                embedders.append(self._add_embedder(embedder, config))
+        except ModelError as error:
+            self.channel.send(LoadFailed(f"{name}: {error}"))
+            self.is_stopping = True
+            return
         freeze_heap()
-        self.channel.send(Ready(resident))
+        self.channel.send(Ready(models, embedders))
+
+    def _add_engine(self, files: ModelFiles, config: WorkerConfig) -> ResidentModel:
+        start = time.perf_counter()
+        engine = self.load(files, config.of(files.weights.parent))
+        self.engines[files.name] = engine
+        self.attention.queues[files.name] = InspectionQueue(engine.model)
+        own = embedder_of(engine)
+        self.embedding.queues[files.name] = EmbeddingQueue(own.new_pass, own.device)
+        device, dtype = str(engine.model.device), str(engine.model.precision)
+        seconds = time.perf_counter() - start
+        rows = engine.limits.max_rows
+        return ResidentModel(files.name, device, dtype, seconds, rows, engine.config)
+
+    def _add_embedder(self, files: EmbeddingFiles, config: WorkerConfig) -> ResidentEmbedder:
+        start = time.perf_counter()
+        loaded = self.load_embedder(files, config.of(files.folder))
+        self.embedding.queues[files.name] = EmbeddingQueue(loaded.new_pass, loaded.device)
+        seconds = time.perf_counter() - start
+        return ResidentEmbedder(files.name, str(loaded.device), loaded.dtype, seconds)
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to compute."""
-        return not (self.is_translating or any(map(len, self.inspections.values())))
+        return not (self.is_translating or len(self.embedding) or len(self.attention))
 
     @property
     def is_translating(self) -> bool:
         """Whether an engine has a sequence."""
         return any(engine.num_rows for engine in self.engines.values())
+
+    def _side_queues(self) -> Iterator[EmbeddingQueue | InspectionQueue]:
+        yield from self.embedding.queues.values()
+        yield from self.attention.queues.values()
 
     def _receive(self) -> None:
         """Takes what has arrived; waits only when there is nothing else to do.
@@ -168,9 +178,12 @@ class Worker:
             for message in self.channel.receive():
                 self._obey(message)
             is_waiting = False
-        for name, newcomers in self.newcomers.items():
-            self._admit(name, newcomers)
-        self.newcomers.clear()
+        if self.newcomers:
+            start = time.perf_counter()
+            for name, newcomers in self.newcomers.items():
+                self._admit(name, newcomers)
+            self.newcomers.clear()
+            self._earn(time.perf_counter() - start)
 
     def _obey(self, message: ToWorker) -> None:
         if isinstance(message, Work):
@@ -178,7 +191,10 @@ class Worker:
                 self.newcomers[name] += sequences
         elif isinstance(message, Inspect):
             for name, tasks in message.tasks.items():
-                self.inspections[name].add(tasks)
+                self.attention.queues[name].add(tasks)
+        elif isinstance(message, Embed):
+            for name, texts in message.tasks.items():
+                self.embedding.queues[name].add(texts)
         elif isinstance(message, Abort):
             self._abort(message.ids)
         elif isinstance(message, Stop):
@@ -198,8 +214,8 @@ class Worker:
                 self.held[name].pop(sequence_id, None)
         for name, newcomers in self.newcomers.items():
             self.newcomers[name] = [each for each in newcomers if each.id not in ids]
-        for inspection in self.inspections.values():
-            inspection.abort(ids)
+        for queue in self._side_queues():
+            queue.abort(ids)
 
     def _step(self) -> None:
         start = time.perf_counter()
@@ -208,38 +224,48 @@ class Worker:
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)
-        share = self.attention_share
-        earned = (time.perf_counter() - start) * share / (1 - share)
-        self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
+        self._earn(time.perf_counter() - start)
+
+    def _earn(self, seconds: float) -> None:
+        """Translations have taken so long, which is what other work gets its share beside."""
+        self.embedding.earn(seconds)
+        self.attention.earn(seconds)
+
+    def _embed(self) -> None:
+        """Computes slices of embeddings, whose time attention earns its share of as well."""
+        start = time.perf_counter()
+        self.embedding.run(self.is_translating, self._advance_embedding)
+        self.attention.earn(time.perf_counter() - start)
 
     def _inspect(self) -> None:
-        """Computes slices of attention: one of each model, or its share beside translations."""
-        if not self.is_translating:
-            self.credit = 0.0
-            for name in self._inspected_models():
-                self._advance(name)
-            return
-        while self.credit > 0 and (names := self._inspected_models()):
-            # Its turn ends here: credit is often for one slice, and the first would get them all.
-            self.inspections[names[0]] = self.inspections.pop(names[0])
-            start = time.perf_counter()
-            self._advance(names[0])
-            self.credit -= time.perf_counter() - start
+        """Computes slices of attention."""
+        is_beside = self.is_translating or len(self.embedding) > 0
+        self.attention.run(is_beside, self._advance_attention)
 
-    def _inspected_models(self) -> list[str]:
-        """Models that attention is asked of, whose turn is next first."""
-        return [name for name, queue in self.inspections.items() if len(queue)]
+    def _advance_embedding(self, name: str) -> None:
+        queue = self.embedding.queues[name]
+        try:
+            self.embedded += queue.advance()
+        except Exception as error:
+            self._give_up(name, queue.num_running, queue.device, error)
+            for task in queue.isolate():
+                self._fail("text", task.id, error)
 
-    def _advance(self, name: str) -> None:
-        queue = self.inspections[name]
+    def _advance_attention(self, name: str) -> None:
+        queue = self.attention.queues[name]
         try:
             self.inspected += queue.advance()
         except Exception as error:
-            self.out_of_memory[name] += is_out_of_memory(error)
-            logger.warning("a pass over %d failed: %s", len(queue.running), type(error).__name__)
-            free_memory(queue.model, error)
+            self._give_up(name, len(queue.running), queue.model.device, error)
             for task in queue.isolate():
                 self._fail("attention task", task.id, error)
+
+    def _give_up(self, name: str, num_tasks: int, device: torch.device, error: Exception) -> None:
+        """Notes that a pass over some tasks has failed."""
+        self.out_of_memory[name] += is_out_of_memory(error)
+        self.splits[name] += num_tasks > 1
+        logger.warning("a pass over %d failed: %s", num_tasks, type(error).__name__)
+        free_memory(device, error)
 
     def _fail(self, noun: str, work_id: int, error: Exception) -> None:
         """Gives up what failed alone in its batch."""
@@ -275,7 +301,7 @@ class Worker:
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += len(group) > 1
         logger.warning("a batch of %d failed: %s", len(group), type(error).__name__)
-        free_memory(self.engines[name].model, error)
+        free_memory(self.engines[name].model.device, error)
         group = [sequence for sequence in group if sequence.id in self.held[name]]
         if len(group) == 1:
             del self.held[name][group[0].id]
@@ -290,29 +316,34 @@ class Worker:
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
         has_figures = any(each.stats for each in self.engines.values())
         # While a long pass is under way too: who says nothing is taken to hang.
-        has_figures |= any(len(each) or each.stats for each in self.inspections.values())
+        has_figures |= any(len(each) or each.stats for each in self._side_queues())
         if not (self._has_results() or (has_figures and is_due)):
             return
-        report = Report(self.done, self.failed, inspected=self.inspected)
+        report = Report(self.done, self.failed, inspected=self.inspected, embedded=self.embedded)
         if is_due:
             self.last_report = now
             report = replace(
                 report,
-                batches={name: Counter(self._drain_stats(name)) for name in self.engines},
+                batches=self._drain_stats(),
                 splits=dict(self.splits),
                 out_of_memory=dict(self.out_of_memory),
                 memory_bytes=memory_bytes(),
             )
             self.splits, self.out_of_memory = Counter(), Counter()
         self.channel.send(report)
-        self.done, self.failed, self.inspected = [], [], []
+        self.done, self.failed, self.inspected, self.embedded = [], [], [], []
 
-    def _drain_stats(self, name: str) -> list[BatchStats]:
-        return self.engines[name].drain_stats() + self.inspections[name].drain_stats()
+    def _drain_stats(self) -> dict[str, dict[BatchStats, int]]:
+        sources = (self.engines, self.attention.queues, self.embedding.queues)
+        batches: dict[str, Counter[BatchStats]] = defaultdict(Counter)
+        for queues in sources:
+            for name, queue in queues.items():
+                batches[name].update(Counter(queue.drain_stats()))
+        return dict(batches)
 
     def _has_results(self) -> bool:
         """Whether there are results that need not wait for others."""
-        if self.inspected:
+        if self.inspected or self.embedded:
             return True
         if not (self.done or self.failed):
             self.held_back = 0
@@ -320,28 +351,6 @@ class Worker:
         self.held_back += max(engine.tokens_per_step for engine in self.engines.values())
         rows = sum(engine.num_rows for engine in self.engines.values())
         return rows < HOLD_ROWS or self.held_back > HOLD_STEPS
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a device, or the machine, had no memory left."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError)
-
-
-def free_memory(model: EncoderDecoder, error: Exception) -> None:
-    """Has torch give back what it keeps of a GPU's memory, if it was that that ran out."""
-    if is_out_of_memory(error) and model.device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def memory_bytes() -> dict[str, int]:
-    """What this process holds: resident memory, and on a GPU what torch holds of its memory."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    memory = {"resident": pages * os.sysconf("SC_PAGE_SIZE")}
-    if torch.cuda.is_available():
-        memory["allocated"] = torch.cuda.memory_allocated()
-        memory["reserved"] = torch.cuda.memory_reserved()
-        memory["peak"] = torch.cuda.max_memory_allocated()
-    return memory
 
 
 def main() -> None:

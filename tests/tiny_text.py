@@ -1,6 +1,7 @@
 """Folders of embedding models small enough to be made in every test, with weights from a seed."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ OPTIONS: dict[str, Any] = {
 MODULES = ["Transformer", "Pooling", "Normalize"]
 DENSE = {"in_features": 16, "out_features": 6, "bias": True}
 TANH = "torch.nn.modules.activation.Tanh"
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is there; that of the built-in embedding model need not be."""
+    try:
+        return bool(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:

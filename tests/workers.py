@@ -16,9 +16,12 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
+from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.config import ModelConfig
 from model.device import Precision
 from model.engine import Engine
@@ -26,8 +29,10 @@ from model.errors import CheckpointError
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.channel import Channel
-from service.messages import WorkerConfig
-from service.worker import LoadEngine, Worker
+from service.embedding_queue import Pass
+from service.loading import LoadedEmbedder, LoadEmbedder, LoadEngine, load_embedder
+from service.messages import EmbedTask, WorkerConfig
+from service.worker import Worker
 
 LIMIT_SECONDS = 60.0
 PULSE_SECONDS = 0.002
@@ -70,6 +75,7 @@ class Script:
         may_go_on: Until it is set, a worker that hangs does; then it dies.
         load_error: Raised in place of loading.
         admitted: Every sequence that an engine took, in order.
+        embedded: Batches of texts that were begun, in order.
         aborted: Ids of every sequence that was taken out.
     """
 
@@ -85,6 +91,7 @@ class Script:
     load_error: CheckpointError | None = None
     admitted: list[SourceSequence] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
+    embedded: list[list[EmbedTask]] = field(default_factory=list)
 
     def load(self, _files: ModelFiles, config: WorkerConfig) -> Engine:
         """A LoadEngine."""
@@ -93,6 +100,27 @@ class Script:
             raise self.load_error
         rows = config.limits.max_rows or DEFAULT_ROWS
         return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
+
+    def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedEmbedder:
+        """A LoadEmbedder."""
+
+        def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
+            self.embedded.append([*tasks])
+            return EchoPass([task.ids for task in tasks], self)
+
+        return LoadedEmbedder(new_pass, torch.device("cpu"), "float32")
+
+    def fail_at(self, tokens: set[int]) -> None:
+        """Does what is to happen at these."""
+        for token in tokens.intersection(self.fatal):
+            self.fatal.remove(token)
+            raise Died
+        for token in tokens.intersection(self.hanging):
+            self.hanging.remove(token)
+            assert self.may_go_on.wait(LIMIT_SECONDS)
+            raise Died
+        if tokens & self.poison:
+            raise RuntimeError("a fault of the device")
 
 
 ECHO_CONFIG = ModelConfig(
@@ -171,17 +199,28 @@ class EchoEngine:
 
     def _fail_if_scripted(self) -> None:
         tokens = {token for sequence, _ in self.running.values() for token in sequence.source}
-        for token in tokens.intersection(self.script.fatal):
-            self.script.fatal.remove(token)
-            raise Died
-        for token in tokens.intersection(self.script.hanging):
-            self.script.hanging.remove(token)
-            assert self.script.may_go_on.wait(LIMIT_SECONDS)
-            raise Died
         if len(self.running) > 1 and tokens & self.script.no_memory:
             raise torch.OutOfMemoryError("tried to allocate more than there is")
-        if tokens & self.script.poison:
-            raise RuntimeError("a fault of the device")
+        self.script.fail_at(tokens)
+
+
+@dataclass
+class EchoPass:
+    """Embeds every text as three numbers: how many ids it has, the first and the last."""
+
+    texts: list[list[int]]
+    script: Script
+    steps: int = 0
+
+    def advance(self) -> bool:
+        self.script.fail_at({token for ids in self.texts for token in ids})
+        # Not longer, so that the worker goes on to hear of aborts.
+        self.steps += self.script.may_finish.wait(PULSE_SECONDS)
+        return self.steps < self.script.num_steps
+
+    def take_finished(self) -> dict[int, NDArray[np.float32]]:
+        rows = [[len(ids), ids[0], ids[-1]] for ids in self.texts]
+        return {place: np.array(row, dtype=np.float32) for place, row in enumerate(rows)}
 
 
 def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
@@ -196,9 +235,14 @@ def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
 class ThreadWorker:
     """A worker in a thread, on its own descriptor of the socket."""
 
-    def __init__(self, connection: socket.socket, load: LoadEngine) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        load: LoadEngine,
+        load_embedder: LoadEmbedder = load_embedder,
+    ) -> None:
         self.connection = connection.dup()
-        self.worker = Worker(Channel(self.connection), load)
+        self.worker = Worker(Channel(self.connection), load, load_embedder)
         self.thread = threading.Thread(target=self._work)
         self.thread.start()
 
@@ -218,10 +262,11 @@ class ThreadWorker:
 class Threads:
     """A StartWorker; it remembers what it has started."""
 
-    def __init__(self, load: LoadEngine) -> None:
+    def __init__(self, load: LoadEngine, load_embedder: LoadEmbedder = load_embedder) -> None:
         self.load = load
+        self.load_embedder = load_embedder
         self.started: list[ThreadWorker] = []
 
     async def __call__(self, connection: socket.socket, _threads: int) -> ThreadWorker:
-        self.started.append(ThreadWorker(connection, self.load))
+        self.started.append(ThreadWorker(connection, self.load, self.load_embedder))
         return self.started[-1]

@@ -1,7 +1,5 @@
 """POST /attention and POST /attention/steps."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -26,22 +24,12 @@ from service.dependencies import ContextDep, ServicesDep
 from service.disconnect import unless_disconnected
 from service.inference import run_sized
 from service.inspector import Inspection
-from service.parameters import JSON, check_number, read_parameters
-from service.replies import ERRORS
-from service.schemas import ErrorBody
+from service.parameters import check_number, json_body_of, read_parameters
+from service.replies import ERRORS, MISSING
 from service.steps_reply import steps_body
 
 router = APIRouter(tags=["attention"])
 
-
-def body_of(model: type[AttentionRequest | StepsRequest]) -> dict[str, Any]:
-    """How a route that reads its own body tells OpenAPI of it."""
-    schema = {"schema": model.model_json_schema()}
-    return {"requestBody": {"required": True, "content": {JSON: schema}}}
-
-
-MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
-"""There is no such model."""
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -54,7 +42,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
         **MISSING,
         200: {"content": {MEDIA_TYPES[name]: BINARY for name in ("npz", "safetensors")}},
     },
-    openapi_extra=body_of(AttentionRequest),
+    openapi_extra=json_body_of(AttentionRequest),
 )
 async def attention(request: Request, services: ServicesDep, context: ContextDep) -> Response:
     """Attention weights between the tokens of texts and their translations."""
@@ -85,7 +73,7 @@ async def written(inspection: Inspection, chosen: Format, decimals: int | None) 
     "/attention/steps",
     response_model=StepsResponse,
     responses={**ERRORS, **MISSING},
-    openapi_extra=body_of(StepsRequest),
+    openapi_extra=json_body_of(StepsRequest),
 )
 async def steps(request: Request, services: ServicesDep, context: ContextDep) -> Response:
     """The attention of one token in one head, computed step by step."""

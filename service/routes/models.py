@@ -3,9 +3,10 @@
 from fastapi import APIRouter
 
 from model.inspection import attention_layers
-from service.dependencies import ServicesDep
+from service.backend import Status
+from service.dependencies import Services, ServicesDep
 from service.messages import ResidentModel
-from service.schemas import AttentionSizeBody, ModelBody, ModelList
+from service.schemas import AttentionSizeBody, EmbedderBody, ModelBody, ModelList
 
 router = APIRouter(tags=["models"])
 
@@ -13,22 +14,44 @@ router = APIRouter(tags=["models"])
 @router.get("/v1/models")
 async def models(services: ServicesDep) -> ModelList:
     """What is resident, where and in which precision."""
-    resident = (await services.backend.status()).models
-    return ModelList(
-        data=[
-            ModelBody(
-                id=name,
-                created=services.started,
-                source=served.files.source,
-                target=served.files.target,
-                revision=served.files.revision,
-                device=resident[name].device if name in resident else None,
-                dtype=resident[name].dtype if name in resident else None,
-                attention=attention_body(resident[name]) if name in resident else None,
-            )
-            for name, served in services.catalog.models.items()
-        ]
-    )
+    status = await services.backend.status()
+    return ModelList(data=[*model_bodies(services, status), *embedder_bodies(services, status)])
+
+
+def model_bodies(services: Services, status: Status) -> list[ModelBody]:
+    """The translation models."""
+    resident = status.models
+    return [
+        ModelBody(
+            id=name,
+            created=services.started,
+            source=served.files.source,
+            target=served.files.target,
+            revision=served.files.revision,
+            device=resident[name].device if name in resident else None,
+            dtype=resident[name].dtype if name in resident else None,
+            attention=attention_body(resident[name]) if name in resident else None,
+        )
+        for name, served in services.catalog.models.items()
+    ]
+
+
+def embedder_bodies(services: Services, status: Status) -> list[EmbedderBody]:
+    """The embedding models."""
+    resident = status.embedders
+    return [
+        EmbedderBody(
+            id=name,
+            created=services.started,
+            dimensions=served.config.output_size,
+            max_tokens=served.config.max_tokens,
+            prompts=[*served.config.prompts],
+            revision=served.files.revision,
+            device=resident[name].device if name in resident else None,
+            dtype=resident[name].dtype if name in resident else None,
+        )
+        for name, served in services.catalog.embedders.items()
+    ]
 
 
 def attention_body(model: ResidentModel) -> dict[str, AttentionSizeBody]:

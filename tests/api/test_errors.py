@@ -112,7 +112,7 @@ def test_error_is_told_in_the_one_shape(
         (translation("a", beam_size="wide"), InvalidRequestError, "beam_size" + NO_NUMBER),
         (translation("a", split_sentences="x"), InvalidRequestError, "split_sentences parameter"),
         (translation("a", return_scores=7), InvalidRequestError, "return_scores parameter"),
-        (translation(["a"] * 1025), RequestTooLargeError, "(1025) exceeds text limit (1024)"),
+        (translation(["a"] * 2049), RequestTooLargeError, "(2049) exceeds text limit (2048)"),
     ],
 )  # fmt: skip
 def test_wrong_parameter_is_named(

@@ -20,7 +20,7 @@ from model.device import Precision
 from model.engine import Engine
 from model.inspection import AttentionJob, resolve_query
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from service.worker import warm_up
+from service.loading import warm_up
 from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,

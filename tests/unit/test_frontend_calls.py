@@ -82,7 +82,7 @@ def run(test: Test) -> None:
         await listening
         writer.close()
         assert not link.tasks
-        assert not link.runs
+        assert not link.orders
         assert not backend.waiting
 
     asyncio.run(asyncio.wait_for(connected(), 60))

@@ -10,11 +10,13 @@ import torch
 from model.engine import Engine
 from model.sequence import BatchStats, Finished
 from model.transformer import EncoderDecoder
+from service import side_work
 from service import worker as worker_module
 from service.channel import Channel
 from service.inspection_queue import InspectionQueue
 from service.messages import Abort, Inspect, Report
-from service.worker import MAX_CREDIT_SECONDS, REPORT_SECONDS, Worker
+from service.side_work import MAX_CREDIT_SECONDS
+from service.worker import REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.test_inspection_queue import task
 
@@ -85,8 +87,8 @@ class Bench:
         self.queue = CountingQueue(model, clock)
         self.worker = Worker(cast("Channel", SimpleNamespace(send=self.sent.append)))
         self.worker.engines["en-pt"] = cast("Engine", self.engine)
-        self.worker.inspections["en-pt"] = self.queue
-        self.worker.attention_share = share
+        self.worker.attention.queues["en-pt"] = self.queue
+        self.worker.attention.share = share
         self.worker.last_report = clock.now
 
     def add(self, *ids: int) -> None:
@@ -114,6 +116,7 @@ Start = Callable[..., Bench]
 def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     clock = Clock()
     monkeypatch.setattr(worker_module, "time", clock)
+    monkeypatch.setattr(side_work, "time", clock)
     return lambda share=0.25: Bench(clock, share)
 
 
@@ -159,7 +162,7 @@ def test_nothing_is_saved_up_while_nothing_is_translated(start: Start) -> None:
     bench.loop()
     bench.engine.num_rows = 0
     bench.loop()
-    assert bench.worker.credit == 0.0
+    assert bench.worker.attention.credit == 0.0
 
 
 def test_idle_worker_computes_one_slice_a_turn(start: Start) -> None:
@@ -175,7 +178,7 @@ def test_models_take_turns(start: Start) -> None:
     bench = start()
     other = CountingQueue(bench.queue.model, bench.clock)
     bench.worker.engines["pt-en"] = cast("Engine", FakeEngine(bench.clock, other.model))
-    bench.worker.inspections["pt-en"] = other
+    bench.worker.attention.queues["pt-en"] = other
     bench.worker._obey(Inspect({"en-pt": [task(1)], "pt-en": [task(2)]}))
     bench.loop(2)
     assert (bench.queue.slices, other.slices) == (2, 2)
@@ -189,7 +192,7 @@ def test_models_share_what_there_is_beside_translations(start: Start) -> None:
     bench = start(0.1)
     other = CountingQueue(bench.queue.model, bench.clock)
     bench.worker.engines["pt-en"] = cast("Engine", FakeEngine(bench.clock, other.model))
-    bench.worker.inspections["pt-en"] = other
+    bench.worker.attention.queues["pt-en"] = other
     bench.engine.num_rows, bench.engine.step_seconds = 4, 0.002
     for queue in (bench.queue, other):
         queue.alone.extend(task(number) for number in range(100))
@@ -213,7 +216,7 @@ def test_share_goes_to_who_is_left_when_one_model_is_done(start: Start) -> None:
     bench = start(0.5)
     other = CountingQueue(bench.queue.model, bench.clock)
     bench.worker.engines["pt-en"] = cast("Engine", FakeEngine(bench.clock, other.model))
-    bench.worker.inspections["pt-en"] = other
+    bench.worker.attention.queues["pt-en"] = other
     bench.engine.num_rows, bench.engine.step_seconds = 4, 0.002
     bench.worker._obey(Inspect({"en-pt": [task(1)], "pt-en": [task(2)]}))
     for _ in range(200):

@@ -1,0 +1,98 @@
+"""From files to what a device worker computes with, warm."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from model.checkpoints.build import load_engine
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.load import ModelFiles
+from model.checkpoints.sentence_transformers import EmbeddingFiles
+from model.device import select_device
+from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
+from model.encoder_pass import EncoderPass
+from model.engine import Engine
+from model.sequence import Sequence as SourceSequence
+from service.embedding_queue import BATCH_TOKENS, NewPass, Pass
+from service.messages import EmbedTask, WorkerConfig
+
+WARM_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEmbedder:
+    """What embeds.
+
+    Attributes:
+        new_pass: Begins to embed texts.
+        device: Where that is done.
+        dtype: Such as `float32`.
+    """
+
+    new_pass: NewPass
+    device: torch.device
+    dtype: str
+
+
+LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
+LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedEmbedder]
+
+
+def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
+    """The engine of one model, warm.
+
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    device = select_device(config.device)
+    use_shortlist = config.shortlist == "on" or (
+        config.shortlist == "auto" and device.type == "cpu"
+    )
+    engine = load_engine(files, device, config.dtype, config.limits, use_shortlist)
+    warm_up(engine)
+    return engine
+
+
+def warm_up(engine: Engine) -> None:
+    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist."""
+    limits = engine.limits
+    filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
+    largest = limits.max_batch_tokens // limits.max_source_tokens
+    for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
+        engine.admit([SourceSequence(row, source) for row in range(rows)])
+        for _ in range(1 + engine.runtime.lag):
+            engine.step()  # until the outcome of the first is there
+        engine.clear()
+
+
+def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder:
+    """An embedding model, warm.
+
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    dtype = "auto" if config.dtype == "int8" else config.dtype  # that is for translation models
+    model = load_embedding_model(files, select_device(config.device), dtype)
+    embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
+    precision = str(model.encoder.dtype).removeprefix("torch.")
+
+    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
+        return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
+
+    return LoadedEmbedder(new_pass, model.encoder.device, precision)
+
+
+def embedder_of(engine: Engine) -> LoadedEmbedder:
+    """The encoder of a translation model, which is there already."""
+    model = engine.model
+
+    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
+        return EncoderPass(model, jobs_of(tasks), BATCH_TOKENS)
+
+    return LoadedEmbedder(new_pass, model.device, str(model.precision))
+
+
+def jobs_of(tasks: Sequence[EmbedTask]) -> list[EmbeddingJob]:
+    """Tasks, for the model."""
+    return [EmbeddingJob(task.ids, task.is_per_token, is_raw=task.is_raw) for task in tasks]

@@ -1,0 +1,97 @@
+"""A worker as the scheduler sees it: what it has been given, and what it has room for."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from service.lanes import Job
+from service.levels import LEVELS, level_of
+from service.messages import AttentionTask, EmbedTask, ToWorker
+
+EMBED_TOKENS = 768
+"""Tokens to embed that a worker has at once, of each model and level: some batches, so that it has
+the next when it is done with one, and few enough that the order stays with the scheduler."""
+
+
+class Link(Protocol):
+    """The way to a worker."""
+
+    name: str
+
+    def send(self, message: ToWorker) -> None:
+        """Sends without waiting."""
+
+
+def no_tokens() -> list[int]:
+    """At each level."""
+    return [0] * LEVELS
+
+
+@dataclass(eq=False, slots=True)
+class Seat:
+    """A worker: its free rows by model, and the jobs that it holds.
+
+    Attributes:
+        link: To it.
+        max_rows: By model.
+        free: Of those.
+        held: Jobs by id.
+        num_tasks: Of attention, among them.
+        embed_tokens: To be embedded, by model and level.
+    """
+
+    link: Link
+    max_rows: dict[str, int]
+    free: dict[str, int]
+    held: dict[int, Job] = field(default_factory=dict)
+    num_tasks: int = 0
+    embed_tokens: dict[str, list[int]] = field(default_factory=lambda: defaultdict(no_tokens))
+
+    def give(self, jobs: Iterable[Job]) -> None:
+        """The worker has these from now on."""
+        now = time.perf_counter()
+        for job in jobs:
+            job.dispatched = now
+            job.attempts += 1
+            self.held[job.id] = job
+            self._count(job, 1)
+
+    def take_back(self, job: Job) -> None:
+        """The worker is done with it, or nobody waits for it any more."""
+        del self.held[job.id]
+        self._count(job, -1)
+
+    def _count(self, job: Job, sign: int) -> None:
+        if isinstance(job.work, EmbedTask):
+            self.embed_tokens[job.model][level_of(job.tokens)] += sign * job.tokens
+        elif isinstance(job.work, AttentionTask):
+            self.num_tasks += sign
+        else:
+            self.free[job.model] -= sign * job.rows
+
+    @property
+    def used_rows(self) -> int:
+        """Of all models."""
+        return sum(self.max_rows.values()) - sum(self.free.values())
+
+
+def least_burdened(seats: Iterable[Seat], model: str, level: int) -> Seat | None:
+    """Who should embed the next text of a level: who computes least before it.
+
+    Returns:
+        None where nobody has room; who has nothing at that level has room for any text.
+    """
+    fitting = [seat for seat in seats if seat.embed_tokens[model][level] < EMBED_TOKENS]
+
+    def burden(seat: Seat) -> tuple[int, int]:
+        return sum(seat.embed_tokens[model][: level + 1]), seat.used_rows
+
+    return min(fitting, key=burden, default=None)
+
+
+def first_seats(seats: Iterable[Seat], model: str) -> Sequence[Seat]:
+    """Those with free rows of a model, most first."""
+    free = [seat for seat in seats if seat.free.get(model, 0) > 0]
+    return sorted(free, key=lambda seat: seat.free[model], reverse=True)

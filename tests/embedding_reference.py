@@ -1,0 +1,25 @@
+"""An embedding model asked directly: what a server has to answer."""
+
+from pathlib import Path
+
+import torch
+
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
+from model.embedding_pass import EmbeddingJob, Vectors, embed
+
+
+class Reference:
+    """The model in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        files = read_folder(Path(folder))
+        self.model = load_embedding_model(files, torch.device("cpu"), "float32")
+        self.tokenizer = load_tokenizer(files, read_config(files))
+
+    def ids(self, text: str) -> list[int]:
+        return self.tokenizer.tokenize(text).tokenized.ids
+
+    def vectors(self, *texts: str, is_per_token: bool = False) -> list[Vectors]:
+        jobs = [EmbeddingJob(self.ids(text), is_per_token) for text in texts]
+        return embed(self.model, jobs)
