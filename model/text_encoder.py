@@ -94,11 +94,6 @@ class TextEncoder(nn.Module):
         return self.embedding.tokens.device
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
-        return self.embedding.tokens.dtype
-
-    @property
     def encoder_layers(self) -> list[EncoderLayer]:
         """The layers, first one first."""
         return cast("list[EncoderLayer]", list(self.layers))
