@@ -15,14 +15,18 @@ INSTRUCTION_SETS = {
         *["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
     ],
 }
-HEADERS = ["simd.h", "matrix.h", "attention.h", "output.h", "transformer.h"]
+SOURCES = ["batch.cpp", "text_encoder.cpp"]
+HEADERS = [
+    *["simd.h", "matrix.h", "attention.h", "output.h", "transformer.h"],
+    *["centred.h", "text_encoder.h", "guarded.h"],
+]
 
 
 def extension(name: str, flags: list[str]) -> Extension:
     """One build of the library; installing goes on when it fails."""
     return Extension(
         f"model.native._{name}",
-        ["model/native/batch.cpp"],
+        [f"model/native/{source}" for source in SOURCES],
         depends=[f"model/native/{header}" for header in HEADERS],
         extra_compile_args=[*FLAGS, *flags, "-Wno-psabi", "-Wno-uninitialized"],
         language="c++",

@@ -15,6 +15,9 @@ the server.
     load           runs it
     servers        servers, each a subprocess
     http           section "http": one sentence a POST
+    embedding      section "embed": vectors of a file of sentences, without HTTP
+    embedding_http section "embed-http": one sentence a POST to servers of vectors
+    ours_embedding our vectors alone (a command of its own)
     start          section "start": how soon a server is ready, and its memory
     growth         section "growth": by source length, clients and resident models
     gpu            section "generate", and what a GPU is measured by

@@ -29,12 +29,14 @@ class Contestant:
         command: Of its subprocess.
         has_text: Whether what it says means anything, so that it can be scored.
         environment: Variables beside those of this process.
+        ready_path: What a server answers once its models are loaded.
     """
 
     name: str
     command: list[str]
     has_text: bool = True
     environment: dict[str, str] = field(default_factory=dict)
+    ready_path: str = "/health/ready"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ file has changed. What cannot be made is a reason to leave a peer out, not to st
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,13 +20,19 @@ class MissingError(Exception):
     """Something this run can do without is not here; the message says what and why."""
 
 
-def peer_python(name: str, interpreter: str | None = None, version: str | None = None) -> str:
+def peer_python(
+    name: str,
+    interpreter: str | None = None,
+    version: str | None = None,
+    is_beside: bool = False,
+) -> str:
     """The interpreter of an environment, which is made where it is not there.
 
     Args:
         name: Of the environment and of its requirements.
         interpreter: What it is made with; this one by default.
         version: Such as `3.10`, if the packages need just that one.
+        is_beside: Whether this environment's packages, such as torch, are seen behind its own.
 
     Raises:
         MissingError: There is no such interpreter, or pip failed.
@@ -39,6 +46,9 @@ def peer_python(name: str, interpreter: str | None = None, version: str | None =
     print(f"making .bench/{name} from {requirements.name} ...", file=sys.stderr)
     shutil.rmtree(folder, ignore_errors=True)
     _call([base, "-m", "venv", str(folder)])
+    if is_beside:
+        packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+        Path(packages, "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
     _call([str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)])
     stamp.write_text(requirements.read_text())
     return str(python)

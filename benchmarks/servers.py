@@ -91,7 +91,7 @@ class Server:
     def _is_ready(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
-            connection.request("GET", "/health/ready")
+            connection.request("GET", self.contestant.ready_path)
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):  # it does not listen yet
             return False

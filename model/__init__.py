@@ -33,6 +33,7 @@ Files, each importing only from those above it:
     torch_runtime  the one for every model and device
     transfer       integers between host and device, without waiting
     attention_pass a pass over given translations that shows its attention, in slices
+    centred        int8 products for the encoders of texts
     text_encoder   the encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet
     pooling        vectors of tokens -> the vector of a text; EmbeddingModel
     embedding_pass vectors of texts, in slices

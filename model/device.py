@@ -48,8 +48,8 @@ def select_device(name: str) -> torch.device:
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """The precision of that name.
 
-    `auto` takes int8 on a CPU where the weights are int8 in the file and native code multiplies
-    them; bfloat16 only where the hardware is fast at it; and float32 otherwise.
+    `auto` takes int8 on a CPU where native code multiplies in it and quality stays what it is;
+    bfloat16 only where the hardware is fast at it; and float32 otherwise.
 
     Args:
         name: A precision, or `auto`.

@@ -96,12 +96,19 @@ class EmbeddingPass:
 
     def _run(self) -> Slices[None]:
         for batch in batches(self.numbered, self.slice_tokens):
-            hidden = yield from EncodedBatch(self.model, batch, self.slice_tokens).run()
+            hidden = yield from self._encode(batch)
             parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
             for each, part in zip(batch, parts, strict=True):
                 self.finished[each.number] = self._finish(each.job, part)
             yield
         self.is_done = True
+
+    def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
+        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
+        native = self.model.native
+        if native is None:
+            return (yield from EncodedBatch(self.model, batch, self.slice_tokens).run())
+        return (yield from native.run([each.job.ids for each in batch], self.slice_tokens))
 
     def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
         if job.is_per_token:

@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.device import Precision
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.native.text_runtime import NativeTextEncoder
 from model.text_encoder import TextEncoder
 
 
@@ -71,6 +73,10 @@ class EmbeddingModel(nn.Module):
     """An encoder with its pooling and what follows.
 
     The encoder may be in another precision; what comes after it is in float32.
+
+    Attributes:
+        precision: Of the encoder.
+        native: Computes what the encoder does, faster; None where PyTorch has to.
     """
 
     def __init__(self, config: EmbeddingConfig) -> None:
@@ -78,6 +84,8 @@ class EmbeddingModel(nn.Module):
         self.config = config
         self.encoder = TextEncoder(config.encoder)
         self.head = nn.Sequential(*map(new_module, config.modules))
+        self.precision = Precision.FLOAT32
+        self.native: NativeTextEncoder | None = None
 
     def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
         """The vector (E) of a text whose tokens have vectors (T, D).

@@ -60,6 +60,11 @@ class RelativeBias(nn.Module):
         buckets = self._bucket(places[None, :] - places[:, None])  # (S, S)
         return F.embedding(buckets, self.weight).permute(2, 0, 1).contiguous()
 
+    def of_distances(self, reach: int) -> Tensor:
+        """(H, 2 reach - 1) for keys from reach - 1 behind the query to as many ahead."""
+        distances = torch.arange(1 - reach, reach, device=self.weight.device)
+        return F.embedding(self._bucket(distances), self.weight).T
+
     def _bucket(self, offset: Tensor) -> Tensor:
         half = self.weight.shape[0] // 2
         exact = half // 2
@@ -87,11 +92,6 @@ class TextEncoder(nn.Module):
     def device(self) -> torch.device:
         """Where the weights lie."""
         return self.embedding.tokens.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
-        return self.embedding.tokens.dtype
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:

@@ -72,15 +72,13 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder
     Raises:
         ModelError: The files or the device cannot be used.
     """
-    dtype = "auto" if config.dtype == "int8" else config.dtype  # that is for translation models
-    model = load_embedding_model(files, select_device(config.device), dtype)
+    model = load_embedding_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
-    precision = str(model.encoder.dtype).removeprefix("torch.")
 
     def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
         return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
 
-    return LoadedEmbedder(new_pass, model.encoder.device, precision)
+    return LoadedEmbedder(new_pass, model.encoder.device, str(model.precision))
 
 
 def embedder_of(engine: Engine) -> LoadedEmbedder:

@@ -101,24 +101,42 @@ inline void weigh(const float* weights, int width, const float* totals, int keys
         weigh_block<R, 1>(weights, width, totals, keys, stride, part, out + d, out_stride);
 }
 
+// What each head adds to a score for how far ahead of the query the key lies.
+struct RelativeBias {
+    const float* values;  // (H, stride): distances from 1 - reach on, as far as a vector may read
+    int reach;
+
+    static int stride(int reach) { return 2 * reach - 1 + LANES; }
+    const float* of_none(int head) const {
+        return values + (size_t)head * stride(reach) + reach - 1;
+    }
+};
+
 // Every head of a sentence attends from each of its tokens to all of them.
 struct SelfAttention {
     Buffer<float> keys, scores;
 
     // projected is (length, 3 D): query, key and value side by side; out is (length, D).
     void attend(const float* projected, int length, int heads, int head_dim, float* out) {
+        attend(projected, length, 0, length, heads, head_dim, nullptr, out);
+    }
+
+    // The same from tokens `first` to `end` - 1 alone.
+    void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
+                const RelativeBias* bias, float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
         float* key = keys.reserve((size_t)head_dim * width);
         float* score_rows = scores.reserve((size_t)QUERIES * width);
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
+            const float* added = bias ? bias->of_none(h) : nullptr;
             transpose(query + d_model, stride, length, width, head_dim, key);
-            int r = 0;
-            for (; r + QUERIES <= length; r += QUERIES)
-                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
-                              out + h * head_dim);
-            for (; r < length; r++)
-                rows<1>(query, stride, r, length, width, head_dim, d_model, key, score_rows,
+            int r = first;
+            for (; r + QUERIES <= end; r += QUERIES)
+                rows<QUERIES>(query, stride, r, length, width, head_dim, d_model, key, added,
+                              score_rows, out + h * head_dim);
+            for (; r < end; r++)
+                rows<1>(query, stride, r, length, width, head_dim, d_model, key, added, score_rows,
                         out + h * head_dim);
         }
     }
@@ -132,13 +150,24 @@ private:
         }
     }
 
+    // Scales the scores of R queries and adds to them; the scale that is left to do.
+    template <int R>
+    static float add(const float* added, float scale, int width, float* scores) {
+        for (int r = 0; r < R; r++, scores += width)
+            for (int j = 0; j < width; j += LANES)
+                store(scores + j, fma(load(scores + j), spread(scale), load(added - r + j)));
+        return 1.0f;
+    }
+
     template <int R>
     static void rows(const float* projected, size_t stride, int first, int length, int width,
-                     int head_dim, int d_model, const float* key, float* scores, float* out) {
+                     int head_dim, int d_model, const float* key, const float* added,
+                     float* scores, float* out) {
         auto load_keys = [&](size_t i) { return load(key + i); };
         auto load_values = [&](size_t i) { return load(projected + 2 * d_model + i); };
         float totals[R], scale = 1.0f / std::sqrt((float)head_dim);
         score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
+        if (added) scale = add<R>(added - first, scale, width, scores);
         exponentials<R>(scores, length, width, scale, totals);
         weigh<R>(scores, width, totals, length, head_dim, stride, load_values,
                  out + (size_t)first * d_model, d_model);

@@ -6,6 +6,8 @@
 // sums. So a sentence's translation is the same, to the bit, in any company.
 #include "transformer.h"
 
+#include "guarded.h"
+
 namespace regard {
 
 constexpr int BLOCK = 48;  // rows that go through a feed-forward layer while they are in the cache
@@ -298,18 +300,8 @@ private:
 }  // namespace regard
 
 using regard::Batch;
+using regard::guarded;
 using regard::Model;
-
-// What Python calls. Zero, or a pointer, is success; memory is the one thing that can run out.
-template <class Work>
-static int guarded(Work work) {
-    try {
-        work();
-        return 0;
-    } catch (const std::bad_alloc&) {
-        return -1;
-    }
-}
 
 extern "C" {
 #pragma GCC visibility push(default)

@@ -72,6 +72,46 @@ class ShortlistSpec(Structure):
     ]
 
 
+class ScaledSpec(Structure):
+    """Mirrors ScaledSpec in centred.h."""
+
+    _fields_ = [
+        ("values", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("out", c_int32),
+        ("in", c_int32),
+    ]
+
+
+class TextSizes(Structure):
+    """Mirrors TextSizes in text_encoder.h."""
+
+    _fields_ = [
+        ("d_model", c_int32),
+        ("heads", c_int32),
+        ("ffn", c_int32),
+        ("layers", c_int32),
+        ("position_offset", c_int32),
+        ("reach", c_int32),
+        ("activation", c_int32),
+        ("epsilon", c_float),
+    ]
+
+
+class TextWeights(Structure):
+    """Mirrors TextWeights in text_encoder.h."""
+
+    _fields_ = [
+        ("matrices", POINTER(ScaledSpec)),
+        ("norms", POINTER(c_void_p)),
+        ("tokens", c_void_p),
+        ("positions", c_void_p),
+        ("type", c_void_p),
+        ("relative", c_void_p),
+    ]
+
+
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "is_supported": (c_int, []),
     "model_new": (c_void_p, [POINTER(Sizes), POINTER(Weights)]),
@@ -83,6 +123,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (None, [c_void_p, c_int]),
+    "text_model_new": (c_void_p, [POINTER(TextSizes), POINTER(TextWeights)]),
+    "text_model_delete": (None, [c_void_p]),
+    "text_batch_new": (c_void_p, [c_void_p]),
+    "text_batch_delete": (None, [c_void_p]),
+    "text_batch_enter": (c_int, [c_void_p, c_int, *[c_void_p] * 2]),
+    "text_batch_project": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_attend": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_feed_forward": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_read": (None, [c_void_p, c_void_p]),
 }
 
 

@@ -24,32 +24,8 @@ from model.errors import (
     UnknownTokenError,
     UnsupportedModelError,
 )
-from model.pooling import EmbeddingModel, pool
-
-SIZES: dict[str, Any] = {
-    "d_model": 16,
-    "num_heads": 2,
-    "ffn_dim": 32,
-    "layers": 2,
-    "vocab_size": 50,
-    "max_positions": 80,
-    "token_types": 2,
-}
-
-
-def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
-    encoder = TextEncoderConfig(**SIZES | changes)
-    model = EmbeddingModel(EmbeddingConfig(encoder, max_tokens=64, **head or {})).eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return model
-
-
-def jobs(*lengths: int, **settings: Any) -> list[EmbeddingJob]:
-    rng = np.random.default_rng(3)
-    return [EmbeddingJob(rng.integers(50, size=length).tolist(), **settings) for length in lengths]
+from model.pooling import pool
+from tests.text_models import SIZES, jobs, new_model
 
 
 @pytest.fixture

@@ -1,0 +1,231 @@
+"""Section "embed": vectors of a file of sentences without HTTP, all at once and one at a time.
+
+Vectors are compared with ours in float32. Where `--sts` names a file, so is the rank correlation
+of their cosines with what people said.
+"""
+
+import csv
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import environments, report
+from benchmarks.engines import OURS, Contestant, Engine
+from benchmarks.environments import WORK, MissingError
+from benchmarks.options import Options
+from benchmarks.peers import vectors
+from benchmarks.peers.protocol import read_lines
+from benchmarks.report import Result, Sample
+from benchmarks.throughput import chosen
+from model.checkpoints.sentence_transformers import EmbeddingFiles, find_embedding_models
+from model.errors import CheckpointError
+
+FLOAT32 = f"{OURS}-float32"
+PEER = "sentence-transformers"
+BEST = f"best {PEER}, bfloat16"
+BATCHES = (32, 64, 128)
+SINGLES = 100
+ALL, ONE = "all at once", "one at a time"
+
+Vectors = NDArray[np.float64]
+Prepare = Callable[[Options], Contestant]
+
+
+def measure(options: Options) -> Result:
+    """Both cases, then quality.
+
+    Raises:
+        MissingError: The model is not here.
+    """
+    find_model(options)
+    result = Result("embed", facts={"model": options.embedding_model})
+    lines = [line for line in read_lines(str(options.source)) if line.strip()]
+    result.facts["sentences"] = len(lines)
+    sources = {ALL: write_lines("all", lines), ONE: write_lines("one", lines[:SINGLES])}
+    for case, source in sources.items():
+        _measure_case(options, case, source, result)
+    return result
+
+
+def _measure_case(options: Options, case: str, source: Path, result: Result) -> None:
+    """Everyone in turn, for so many rounds, after one turn each that does not count."""
+    engines = start_all(options, case, source, result)
+    num_sentences = len(read_lines(str(source)))
+    try:
+        for engine in engines:
+            engine.run()
+        for turn in range(1, options.rounds + 1):
+            for engine in engines:
+                result.samples.append(_turn(engine, case, turn, num_sentences))
+        if case == ALL:
+            _compare(engines, result)
+    finally:
+        for engine in engines:
+            engine.stop()
+    if case == ALL and options.sts:
+        _score(options, [engine.contestant.name for engine in engines], result)
+
+
+def _turn(engine: Engine, case: str, turn: int, num_sentences: int) -> Sample:
+    run = engine.run()
+    figures = {
+        "sentences_per_second": num_sentences / run.seconds,
+        "milliseconds": 1000 * run.seconds / num_sentences,
+        "cpu_seconds_per_1000": 1000 * run.cpu_seconds / num_sentences,
+        "pss_mib": engine.memory().pss,
+    }
+    print(f"  {case} round {turn} {engine.contestant.name}: {figures}", file=sys.stderr)
+    return Sample(engine.contestant.name, case, turn, figures)
+
+
+def start_all(options: Options, case: str, source: Path, result: Result) -> list[Engine]:
+    """Ours, and the peers that are wanted and can be had; a note for each other."""
+    engines = []
+    for name, prepare in contestants(options, case, source).items():
+        try:
+            engines.append(Engine(prepare(options)))
+        except MissingError as error:
+            result.notes.append(f"{name} was left out: {error}")
+    return engines
+
+
+def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]:
+    """By name: ours in its own precision and in float32, and the peers that are wanted."""
+    is_single = case == ONE
+    found: dict[str, Prepare] = {
+        name: partial(ours, source=source, name=name, dtype=dtype, is_single=is_single)
+        for name, dtype in ((OURS, options.dtype), (FLOAT32, "float32"))
+    }
+    peers: dict[str, Prepare] = {}
+    for dtype, sizes in (("bfloat16", BATCHES), ("float32", BATCHES[:1])):
+        for size in (1,) if is_single else sizes:
+            name = f"{PEER}-{dtype}" if is_single else f"{PEER}-{dtype}-{size}"
+            peers[name] = partial(peer, source=source, name=name, dtype=dtype, size=size)
+    return found | chosen(peers, options)
+
+
+def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool) -> Contestant:
+    """Our engine, a process a core, or one for one text at a time."""
+    arguments = {
+        "--source": str(source),
+        "--model": options.embedding_model,
+        "--dtype": dtype,
+        "--workers": "1" if is_single else str(options.workers),
+    }
+    words = [word for pair in arguments.items() for word in pair]
+    command = [sys.executable, "-m", "benchmarks.ours_embedding", *words]
+    environment = {"OMP_NUM_THREADS": "1"}
+    return Contestant(name, [*command, *["--one"] * is_single], environment=environment)
+
+
+def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Contestant:
+    """The peer with all cores.
+
+    Raises:
+        MissingError: It cannot be installed here.
+    """
+    python = environments.peer_python(PEER, is_beside=True)
+    words = [str(source), str(find_model(options).folder), dtype, str(size), str(options.workers)]
+    command = [python, "-m", "benchmarks.peers.sentence_transformers", *words]
+    return Contestant(name, command, environment={"HF_HUB_OFFLINE": "1"})
+
+
+def find_model(options: Options) -> EmbeddingFiles:
+    """The files of the model under measurement.
+
+    Raises:
+        MissingError: They are not here.
+    """
+    try:
+        return find_embedding_models(options.embedding_model)[0]
+    except CheckpointError as error:
+        raise MissingError(str(error)) from error
+
+
+def write_lines(name: str, lines: list[str]) -> Path:
+    """A file that engines read."""
+    path = WORK / "work" / f"embed-{name}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return path
+
+
+def _compare(engines: list[Engine], result: Result) -> None:
+    """The cosine of each vector with that in float32."""
+    found = {engine.contestant.name: vectors.unpack(engine.outputs()) for engine in engines}
+    for name, each in found.items():
+        cosines = (each * found[FLOAT32]).sum(axis=1)
+        figures = {"mean_cosine": float(cosines.mean()), "least_cosine": float(cosines.min())}
+        result.samples.append(Sample(name, ALL, 0, figures))
+
+
+def _score(options: Options, names: list[str], result: Result) -> None:
+    """Spearman's correlation, times 100, of those that took part."""
+    assert options.sts
+    with options.sts.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    source = write_lines("sts", [" ".join(row[i].split()) for i in (0, 1) for row in rows])
+    for name, prepare in contestants(options, ALL, source).items():
+        if name in names:
+            engine = Engine(prepare(options))
+            engine.run()
+            embedded = vectors.unpack(engine.outputs())
+            engine.stop()
+            cosines = (embedded[: len(rows)] * embedded[len(rows) :]).sum(axis=1)
+            scores = np.array([float(row[2]) for row in rows])
+            result.scores[name] = 100 * spearman(cosines, scores)
+
+
+def spearman(a: Vectors, b: Vectors) -> float:
+    """The correlation of ranks."""
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def ranks(values: Vectors) -> Vectors:
+    """From 0; equal values share the mean of theirs."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    means: Vectors = ends - (counts + 1) / 2
+    return means[places]
+
+
+def best_peer(result: Result, case: str) -> str:
+    """The peer in bfloat16 with the highest median."""
+    rates = {
+        name: found.median
+        for each, name in report.cases(result)
+        if each == case and name.startswith(f"{PEER}-bfloat16")
+        if (found := report.spread(result, name, case, "sentences_per_second"))
+    }
+    return max(rates, key=lambda name: rates[name], default="")
+
+
+def table(result: Result, _options: Options) -> str:
+    """One row a contestant, both cases."""
+    headings = ["case", "engine", "sentences/s", f"× {BEST}", "ms a sentence", "CPU s per 1,000"]
+    headings += ["PSS MiB", "mean cosine", "least", "Spearman"]
+    rows = []
+    for case, name in report.cases(result):
+        figures = ("milliseconds", "cpu_seconds_per_1000", "pss_mib")
+        medians = [report.spread(result, name, case, figure) for figure in figures]
+        cosines = [
+            report.spread(result, name, case, figure) for figure in ("mean_cosine", "least_cosine")
+        ]
+        against = best_peer(result, case)
+        quotient = report.ratio(result, name, case, "sentences_per_second", against)
+        rows.append(
+            [
+                case,
+                f"**{name}**" if name == OURS else name,
+                report.ranged(report.spread(result, name, case, "sentences_per_second")),
+                report.number(quotient),
+                *(report.number(m.median if m else None) for m in medians),
+                *(f"{c.median:.5f}" if c else "–" for c in cosines),
+                f"{result.scores[name]:.2f}" if case == ALL and name in result.scores else "–",
+            ]
+        )
+    return report.markdown(headings, rows)

@@ -1,0 +1,38 @@
+"""sentence-transformers, in one process with all cores.
+
+    python -m benchmarks.peers.sentence_transformers SOURCE FOLDER DTYPE BATCH WORKERS
+
+It sorts what it gets by length itself. A batch of 1 is one call a text.
+"""
+
+import sys
+
+from benchmarks.peers import protocol, vectors
+
+
+def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translate:
+    """A function from texts to vectors."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(workers)
+    settings = {"dtype": getattr(torch, dtype)}
+    model = SentenceTransformer(folder, device="cpu", model_kwargs=settings)
+
+    def run(texts: list[str]) -> list[str]:
+        groups = [[text] for text in texts] if batch == 1 else [texts]
+        encoded = [model.encode(group, batch_size=batch) for group in groups]
+        return [packed for group in encoded for packed in vectors.pack(group)]
+
+    return run
+
+
+def main() -> None:
+    """Serves the protocol."""
+    source, folder, dtype, batch, workers = sys.argv[1:]
+    sentences = protocol.read_lines(source)
+    protocol.serve(sentences, load(folder, dtype, int(batch), int(workers)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+// Products of weights that carry one scale an output with rows that are centred when quantised.
+//
+// The encoders of texts are given as floats, and have outputs that lie far to one side of zero:
+// after GELU nothing is below -0.17. A row that is shifted by the middle of its range wastes no
+// steps there.
+#pragma once
+
+#include "matrix.h"
+
+namespace regard {
+
+constexpr float LIMIT = 127.0f;
+constexpr float FINE = 254.0f;  // steps of the second part to one of the first
+
+// What Python says of a weight.
+struct ScaledSpec {
+    const int8_t* values;  // (out, in)
+    const float* scales;   // (out): a float weight is values · its scale
+    const float* bias;     // (out)
+    int32_t out, in;
+};
+
+// Rows of which each is middle + step · value, and, where they are wanted in 16 bits, what that
+// leaves in FINE parts of a step.
+struct Centred {
+    Buffer<uint8_t> coarse, fine;
+    Buffer<float> middles, steps;
+
+    void fill(const float* x, int rows, int width, bool is_fine = false) {
+        uint8_t* q = coarse.reserve((size_t)rows * width);
+        uint8_t* rest = is_fine ? fine.reserve((size_t)rows * width) : nullptr;
+        float* middle = middles.reserve(rows);
+        float* step = steps.reserve(rows);
+        for (int r = 0; r < rows; r++, x += width, q += width) {
+            measure(x, width, middle[r], step[r]);
+            Floats centre = spread(middle[r]), factor = spread(1.0f / step[r]);
+            for (int i = 0; i < width; i += LANES) {
+                Floats v = (load(x + i) - centre) * factor;
+                store_quantized(q + i, v);
+                if (is_fine) store_quantized(rest + i, (v - round(v)) * spread(FINE));
+            }
+            if (is_fine) rest += width;
+        }
+    }
+
+private:
+    static void measure(const float* x, int width, float& middle, float& step) {
+        Floats high = load(x), low = -high;  // the largest, and minus the smallest
+        for (int i = LANES; i < width; i += LANES) {
+            high = max(high, load(x + i));
+            low = max(low, -load(x + i));
+        }
+        float top = largest(high), bottom = -largest(low);
+        middle = 0.5f * (top + bottom);
+        step = std::max(0.5f * (top - bottom), 1e-12f) / LIMIT;
+    }
+
+    static Floats round(Floats v) {
+        Floats magic = spread(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
+        return (v + magic) - magic;
+    }
+};
+
+enum class TextActivation : int32_t { NONE, RELU, SWISH, GELU, GELU_TANH };
+
+// x Φ(x) = max(x, 0) - h(|x|), where h(a) = a · erfc(a / √2) / 2 is a bump that ends before 5.5: a
+// polynomial over there, fitted at Chebyshev's points, is within 7e-7 of it everywhere.
+inline Floats gelu(Floats x) {
+    Floats t = fma(-max(-abs(x), spread(-5.5f)), spread(2 / 5.5f), spread(-1.0f));
+    constexpr float FIT[] = {
+        3.613668713e-02f, -3.941808535e-02f, -1.548762305e-01f, 2.353385925e-01f,
+        1.858794629e-01f, -5.475195715e-01f, 1.918524913e-01f, 4.606150046e-01f,
+        -6.386240268e-01f, 2.602255559e-01f, 1.802352202e-01f, -3.086630533e-01f,
+        1.912020544e-01f, -6.057845873e-02f, 8.194849179e-03f,
+    };
+    Floats h = spread(FIT[0]);
+    for (size_t i = 1; i < sizeof FIT / sizeof *FIT; i++) h = fma(h, t, spread(FIT[i]));
+    return max(x, spread(0.0f)) - h;
+}
+
+template <TextActivation A>
+inline Floats activate(Floats x) {
+    if (A == TextActivation::RELU) return max(x, spread(0.0f));
+    if (A == TextActivation::SWISH) return x * sigmoid(x);
+    if (A == TextActivation::GELU) return gelu(x);
+    if (A == TextActivation::GELU_TANH)  // (1 + tanh(u)) / 2 is sigmoid(2 u)
+        return x * sigmoid(x * fma(x * x, spread(0.0713548162726f), spread(1.59576912161f)));
+    return x;
+}
+
+// x · Wᵀ + b.
+class ScaledLinear {
+public:
+    int in = 0, out = 0;
+
+    void set(const ScaledSpec& spec) {
+        in = spec.in;
+        out = spec.out;
+        scales.assign(spec.scales, spec.scales + out);
+        bias.assign(spec.bias, spec.bias + out);
+        start.resize(out);
+        sums.resize(out);
+        for (int n = 0; n < out; n++) {
+            int32_t total = 0;
+            for (int k = 0; k < in; k++) total += spec.values[(size_t)n * in + k];
+            start[n] = -SHIFT * total;
+            sums[n] = (float)total * scales[n];
+        }
+        pack(spec.values);
+    }
+
+    // y, rows of which lie `stride` apart, of x (M, in).
+    void multiply(const Centred& x, int rows, float* y, size_t stride,
+                  TextActivation activation = TextActivation::NONE) const {
+        switch (activation) {
+            case TextActivation::NONE: return run<TextActivation::NONE>(x, rows, y, stride);
+            case TextActivation::RELU: return run<TextActivation::RELU>(x, rows, y, stride);
+            case TextActivation::SWISH: return run<TextActivation::SWISH>(x, rows, y, stride);
+            case TextActivation::GELU: return run<TextActivation::GELU>(x, rows, y, stride);
+            case TextActivation::GELU_TANH: return run<TextActivation::GELU_TANH>(x, rows, y, stride);
+        }
+    }
+
+    // Adds the product of what the first part of x leaves.
+    void add_fine(const Centred& x, int rows, float* y, size_t stride) const {
+        each_tile(x.fine.get(), rows, [&](int r, int n, Ints products) {
+            float* to = y + r * stride + n;
+            Floats step = spread(x.steps.get()[r] / FINE) * load(&scales[n]);
+            store(to, fma(to_floats(products), step, load(to)));
+        });
+    }
+
+private:
+    Buffer<int8_t> weights;  // (out / 64, in / 4, 64, 4)
+    std::vector<float> scales, bias;
+    std::vector<float> sums;     // of the float weights of an output: times the middle of a row
+    std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
+
+    void pack(const int8_t* values) {
+        int8_t* to = weights.reserve((size_t)out * in);
+        for (int n = 0; n < out; n++)
+            for (int k = 0; k < in; k++) {
+                size_t panel = (size_t)(n / PANEL) * PANEL * in;
+                size_t place = (size_t)(k / 4) * 4 * PANEL + (n % PANEL) * 4 + k % 4;
+                to[panel + place] = values[(size_t)n * in + k];
+            }
+    }
+
+    template <TextActivation A>
+    void run(const Centred& x, int rows, float* y, size_t stride) const {
+        each_tile(x.coarse.get(), rows, [&](int r, int n, Ints products) {
+            Floats v = fma(spread(x.middles.get()[r]), load(&sums[n]), load(&bias[n]));
+            Floats step = spread(x.steps.get()[r]) * load(&scales[n]);
+            store(y + r * stride + n, activate<A>(fma(to_floats(products), step, v)));
+        });
+    }
+
+    // finish(row, output, products) for sixteen outputs at a time.
+    template <class Finish>
+    void each_tile(const uint8_t* x, int rows, Finish finish) const {
+        for (int n = 0; n < out; n += PANEL) {
+            const int8_t* panel = weights.get() + (size_t)n * in;
+            for (int r = 0; r < rows; r += TILE_ROWS) {
+                auto place = [&](int i, int j, Ints products) { finish(r + i, n + j, products); };
+                tile(x + (size_t)r * in, std::min(rows - r, TILE_ROWS), panel, &start[n], place);
+            }
+        }
+    }
+
+    template <class Finish>
+    void tile(const uint8_t* a, int rows, const int8_t* panel, const int32_t* first,
+              Finish finish) const {
+        switch (rows) {
+            case 1: return multiply_tile<1>(a, in, in, panel, first, finish);
+            case 2: return multiply_tile<2>(a, in, in, panel, first, finish);
+            case 3: return multiply_tile<3>(a, in, in, panel, first, finish);
+            case 4: return multiply_tile<4>(a, in, in, panel, first, finish);
+            case 5: return multiply_tile<5>(a, in, in, panel, first, finish);
+            default: return multiply_tile<6>(a, in, in, panel, first, finish);
+        }
+    }
+};
+
+}  // namespace regard

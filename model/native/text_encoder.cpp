@@ -1,0 +1,50 @@
+// What Python calls to encode texts; see guarded.h for what it returns.
+#include "text_encoder.h"
+
+#include "guarded.h"
+
+using regard::guarded;
+using regard::TextBatch;
+using regard::TextModel;
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+TextModel* regard_text_model_new(const regard::TextSizes* sizes,
+                                 const regard::TextWeights* weights) {
+    TextModel* model = nullptr;
+    guarded([&] { model = new TextModel(*sizes, *weights); });
+    return model;
+}
+
+void regard_text_model_delete(TextModel* model) { delete model; }
+
+TextBatch* regard_text_batch_new(const TextModel* model) {
+    TextBatch* batch = nullptr;
+    guarded([&] { batch = new TextBatch(*model); });
+    return batch;
+}
+
+void regard_text_batch_delete(TextBatch* batch) { delete batch; }
+
+int regard_text_batch_enter(TextBatch* batch, int count, const int32_t* lengths,
+                            const int32_t* tokens) {
+    return guarded([&] { batch->enter(count, lengths, tokens); });
+}
+
+int regard_text_batch_project(TextBatch* batch, int layer, int first, int count) {
+    return guarded([&] { batch->project(layer, first, count); });
+}
+
+int regard_text_batch_attend(TextBatch* batch, int layer, int first, int count) {
+    return guarded([&] { batch->attend(layer, first, count); });
+}
+
+int regard_text_batch_feed_forward(TextBatch* batch, int layer, int first, int count) {
+    return guarded([&] { batch->feed_forward(layer, first, count); });
+}
+
+void regard_text_batch_read(const TextBatch* batch, float* to) { batch->read(to); }
+
+#pragma GCC visibility pop
+}

@@ -1,0 +1,162 @@
+// The encoder of BERT and its kin: post-norm layers over texts side by side.
+//
+// Every number of a token is computed from its text alone, in an order that does not depend on the
+// batch, and products are integer sums: a text's vectors are the same, to the bit, in any company.
+#pragma once
+
+#include "attention.h"
+#include "centred.h"
+
+namespace regard {
+
+struct TextSizes {
+    int32_t d_model, heads, ffn, layers;
+    int32_t position_offset;  // the row of a text's first position
+    int32_t reach;            // from where on no distance is further for the relative bias, or 0
+    TextActivation activation;
+    float epsilon;
+};
+
+// Where Python's weights are.
+struct TextWeights {
+    const ScaledSpec* matrices;  // of each layer: query key value out expand contract
+    const float* const* norms;   // scale and bias of each: of the embedding, then two a layer
+    const float *tokens, *positions;  // (rows, D)
+    const float* type;                // (D), or null
+    const float* relative;            // (H, RelativeBias::stride), or null
+};
+
+struct TextLayer {
+    ScaledLinear query, key, value, out, expand, contract;
+    Norm attention_norm, norm;
+};
+
+struct TextModel {
+    TextSizes sizes;
+    std::vector<TextLayer> layers;
+    Norm norm;
+    const float *tokens, *positions, *type;
+    RelativeBias relative;
+
+    TextModel(const TextSizes& s, const TextWeights& w)
+        : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
+          relative{w.relative, s.reach} {
+        const ScaledSpec* m = w.matrices;
+        const float* const* n = w.norms;
+        auto next = [&] {
+            n += 2;
+            return Norm{n[-2], n[-1], sizes.epsilon};
+        };
+        norm = next();
+        for (TextLayer& layer : layers) {
+            for (ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
+                                         &layer.expand, &layer.contract})
+                linear->set(*m++);
+            layer.attention_norm = next();
+            layer.norm = next();
+        }
+    }
+};
+
+// Texts on their way through the layers. Each call works on some of their tokens, counted through
+// all texts; those of a layer are projected before any of them attends.
+class TextBatch {
+public:
+    explicit TextBatch(const TextModel& model) : model(model), sizes(model.sizes) {}
+
+    void enter(int count, const int32_t* lengths, const int32_t* tokens) {
+        starts.assign(1, 0);
+        for (int i = 0; i < count; i++) starts.push_back(starts.back() + lengths[i]);
+        int d = sizes.d_model, total = starts.back();
+        float* to = x.reserve((size_t)total * d);
+        float* added = y.reserve((size_t)std::max(total, BLOCK) * d);
+        projected.reserve((size_t)total * 3 * d);
+        context.reserve((size_t)total * d);
+        for (int i = 0, t = 0; i < count; i++)
+            for (int p = 0; p < lengths[i]; p++, t++)
+                look_up(tokens[t], p, to + (size_t)t * d, added + (size_t)t * d);
+        model.norm.add(to, added, total, d);
+    }
+
+    // Queries, keys and values.
+    void project(int layer, int first, int count) {
+        const TextLayer& weights = model.layers[layer];
+        int d = sizes.d_model, stride = 3 * d;
+        for (int r = first, end = first + count; r < end; r += BLOCK) {
+            int rows = std::min(BLOCK, end - r);
+            float* to = projected.get() + (size_t)r * stride;
+            quantized.fill(x.get() + (size_t)r * d, rows, d, true);
+            weights.query.multiply(quantized, rows, to, stride);
+            weights.key.multiply(quantized, rows, to + d, stride);
+            // What most tokens attend to is the same few: an error in its value stays in the mean.
+            weights.value.multiply(quantized, rows, to + 2 * d, stride);
+            weights.value.add_fine(quantized, rows, to + 2 * d, stride);
+        }
+    }
+
+    void attend(int layer, int first, int count) {
+        const TextLayer& weights = model.layers[layer];
+        int d = sizes.d_model, end = first + count;
+        for (size_t i = 0; i + 1 < starts.size(); i++) {
+            int from = std::max(first, starts[i]), to = std::min(end, starts[i + 1]);
+            if (from < to) attend_within(starts[i], starts[i + 1], from, to);
+        }
+        for (int r = first; r < end; r += BLOCK) {
+            int rows = std::min(BLOCK, end - r);
+            quantized.fill(context.get() + (size_t)r * d, rows, d);
+            weights.out.multiply(quantized, rows, y.get(), d);
+            weights.attention_norm.add(x.get() + (size_t)r * d, y.get(), rows, d);
+        }
+    }
+
+    void feed_forward(int layer, int first, int count) {
+        const TextLayer& weights = model.layers[layer];
+        int d = sizes.d_model, f = sizes.ffn;
+        float* inner = hidden.reserve((size_t)BLOCK * f);
+        for (int r = first, end = first + count; r < end; r += BLOCK) {
+            int rows = std::min(BLOCK, end - r);
+            float* block = x.get() + (size_t)r * d;
+            quantized.fill(block, rows, d);
+            weights.expand.multiply(quantized, rows, inner, f, sizes.activation);
+            quantized.fill(inner, rows, f);
+            weights.contract.multiply(quantized, rows, y.get(), d);
+            weights.norm.add(block, y.get(), rows, d);
+        }
+    }
+
+    // The vectors as they are now, (N, D).
+    void read(float* to) const {
+        std::memcpy(to, x.get(), (size_t)starts.back() * sizes.d_model * sizeof(float));
+    }
+
+private:
+    static constexpr int BLOCK = 48;  // rows that go through a product while they are in the cache
+
+    const TextModel& model;
+    const TextSizes& sizes;
+    std::vector<int> starts;  // the first token of each text, and the end
+    Buffer<float> x, y, projected, context, hidden;
+    Centred quantized;
+    SelfAttention self_attention;
+
+    void look_up(int32_t token, int position, float* to, float* added) const {
+        int d = sizes.d_model;
+        const float* from = model.tokens + (size_t)token * d;
+        const float* place = model.positions + (size_t)(position + sizes.position_offset) * d;
+        for (int i = 0; i < d; i += LANES) {
+            store(to + i, model.type ? load(from + i) + load(model.type + i) : load(from + i));
+            store(added + i, load(place + i));
+        }
+    }
+
+    // From tokens `from` to `to` - 1 to all of their text, which goes from `start` to `end` - 1.
+    void attend_within(int start, int end, int from, int to) {
+        int d = sizes.d_model;
+        self_attention.attend(projected.get() + (size_t)start * 3 * d, end - start, from - start,
+                              to - start, sizes.heads, d / sizes.heads,
+                              sizes.reach ? &model.relative : nullptr,
+                              context.get() + (size_t)start * d);
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,42 @@
+"""Embedding models of any sizes, with weights from a seed, and texts for them."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.embedding_config import EmbeddingConfig, TextEncoderConfig
+from model.embedding_pass import EmbeddingJob
+from model.pooling import EmbeddingModel
+
+SIZES: dict[str, Any] = {
+    "d_model": 16,
+    "num_heads": 2,
+    "ffn_dim": 32,
+    "layers": 2,
+    "vocab_size": 50,
+    "max_positions": 80,
+    "token_types": 2,
+}
+
+
+def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
+    """With sizes as given, else as in SIZES.
+
+    Args:
+        head: Of the config, beside the encoder.
+        changes: Of the encoder's config.
+    """
+    encoder = TextEncoderConfig(**SIZES | changes)
+    model = EmbeddingModel(EmbeddingConfig(encoder, max_tokens=64, **head or {})).eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+def jobs(*lengths: int, **settings: Any) -> list[EmbeddingJob]:
+    """Texts of random tokens."""
+    rng = np.random.default_rng(3)
+    return [EmbeddingJob(rng.integers(50, size=length).tolist(), **settings) for length in lengths]

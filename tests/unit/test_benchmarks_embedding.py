@@ -1,0 +1,115 @@
+"""The benchmarks of vectors: arithmetic, tables and our side of them; no peer is needed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import embedding, embedding_http, ours_embedding
+from benchmarks import options as command_line
+from benchmarks.embedding import ALL, FLOAT32, ONE, PEER, best_peer, contestants, ranks, spearman
+from benchmarks.engines import OURS, Engine
+from benchmarks.environments import MissingError
+from benchmarks.options import Options
+from benchmarks.peers import vectors
+from benchmarks.report import Result, Sample
+from model.checkpoints.sentence_transformers import find_embedding_models
+from tests.tiny_text import write_model
+
+
+def options_for(folder: Path, *words: str) -> Options:
+    source = folder / "lines.txt"
+    source.write_text("hello world\na b c .\n", "utf-8")
+    files = ["--source", str(source), "--reference", str(source)]
+    return command_line.parse([*files, "--embedding-model", str(folder / "tiny"), *words])
+
+
+def test_equal_values_share_their_rank() -> None:
+    np.testing.assert_array_equal(ranks(np.array([3.0, 1.0, 3.0, 9.0])), [1.5, 0.0, 1.5, 3.0])
+
+
+def test_spearman_is_of_ranks() -> None:
+    a = np.array([1.0, 2.0, 3.0, 4.0])
+    assert spearman(a, np.exp(a)) == pytest.approx(1)
+    assert spearman(a, -np.exp(a)) == pytest.approx(-1)
+    assert spearman(a, np.array([1.0, 3.0, 2.0, 4.0])) == pytest.approx(0.8)
+
+
+def test_vectors_come_back_with_length_one() -> None:
+    packed = vectors.pack([np.array([3.0, 4.0]), [0.0, 2.0]])
+    np.testing.assert_allclose(vectors.unpack(packed), [[0.6, 0.8], [0.0, 1.0]], rtol=1e-6)
+
+
+def rates(**found: float) -> Result:
+    samples = [
+        Sample(name, ALL, turn, {"sentences_per_second": rate})
+        for name, rate in found.items()
+        for turn in (1, 2)
+    ]
+    return Result("embed", samples)
+
+
+def test_the_best_peer_is_the_fastest_in_bfloat16() -> None:
+    names = {
+        OURS: 900.0,
+        f"{PEER}-bfloat16-32": 300.0,
+        f"{PEER}-bfloat16-64": 400.0,
+        f"{PEER}-float32-32": 500.0,
+    }
+    assert best_peer(rates(**names), ALL) == f"{PEER}-bfloat16-64"
+    assert best_peer(rates(regard=1.0), ALL) == ""
+
+
+def test_table_shows_ratio_and_quality(tmp_path: Path) -> None:
+    result = rates(**{OURS: 900.0, f"{PEER}-bfloat16-64": 300.0})
+    quality = {"mean_cosine": 0.99927, "least_cosine": 0.9984}
+    result.samples.append(Sample(OURS, ALL, 0, quality))
+    result.scores[OURS] = 86.68
+    rows = embedding.table(result, options_for(tmp_path)).splitlines()
+    assert rows[2] == (
+        "| all at once | **regard** | 900 (900–900) | 3.00 | – | – | – "
+        "| 0.99927 | 0.99840 | 86.68 |"
+    )
+    assert "| – | – | – |" in rows[3]
+
+
+def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> None:
+    none = contestants(options_for(tmp_path, "--peers", "none"), ALL, tmp_path)
+    assert list(none) == [OURS, FLOAT32]
+    some = contestants(options_for(tmp_path, "--peers", f"{PEER}-bfloat16"), ALL, tmp_path)
+    assert list(some)[2:] == [f"{PEER}-bfloat16-{size}" for size in (32, 64, 128)]
+    single = contestants(options_for(tmp_path), ONE, tmp_path)
+    assert list(single)[2:] == [f"{PEER}-bfloat16", f"{PEER}-float32"]
+
+
+def test_model_that_is_not_here_is_a_reason_to_leave_the_section_out(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="tiny"):
+        embedding.measure(options_for(tmp_path))
+    with pytest.raises(MissingError, match="tiny"):
+        embedding_http.measure(options_for(tmp_path))
+
+
+@pytest.mark.parametrize("case", [ALL, ONE])
+def test_our_engine_embeds_in_processes(tmp_path: Path, case: str) -> None:
+    folder = write_model(tmp_path / "tiny")
+    options = options_for(tmp_path, "--workers", "2")
+    source = tmp_path / "lines.txt"
+    engine = Engine(contestants(options, case, source)[FLOAT32](options))
+    engine.run()
+    found = vectors.unpack(engine.outputs())
+    engine.stop()
+    run = ours_embedding.load(find_embedding_models(str(folder))[0], "float32")
+    expected = vectors.unpack(run(["hello world", "a b c ."]))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_http_table_has_a_row_a_server() -> None:
+    figures = {"requests_per_second": 500.0, "p50_ms": 9.0, "p99_ms": 20.0, "errors": 0.0}
+    slow = figures | {"requests_per_second": 125.0}
+    samples = [
+        Sample(OURS, "64", 1, figures),
+        Sample(embedding_http.PEER, "64", 1, slow),
+    ]
+    table = embedding_http.table(Result("embed-http", samples), None)  # type: ignore[arg-type]
+    rows = table.splitlines()
+    assert rows[2] == "| 64 | **regard** | 500 (500–500) | 4.00 | 9.00 | 20.0 | – | – | 0 |"

@@ -1,0 +1,226 @@
+"""Texts encoded in native code: the same as PyTorch, and the same bits in any company."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.centred import quantize
+from model.checkpoints import embedding as loading
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.sentence_transformers import find_embedding_models
+from model.config import Activation
+from model.embedding_pass import EmbeddingJob, EmbeddingPass, Vectors, embed
+from model.layers import ACTIVATIONS
+from model.native.library import LIBRARIES, Library
+from model.native.text_runtime import KEPT_TOKENS, NativeTextEncoder, can_serve, equal_parts
+from model.pooling import EmbeddingModel
+from tests.text_models import SIZES, jobs, new_model
+from tests.tiny_text import write_model
+
+pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
+
+each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+CPU = torch.device("cpu")
+WIDE: dict[str, Any] = {"d_model": 64, "num_heads": 4, "ffn_dim": 128}
+ON_DISK: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
+
+
+def int8_model(**changes: Any) -> EmbeddingModel:
+    model = new_model(**WIDE | changes)
+    quantize(model.encoder)
+    return model
+
+
+def native_model(library: Library, **changes: Any) -> EmbeddingModel:
+    model = int8_model(**changes)
+    model.native = NativeTextEncoder(model.encoder, library)
+    return model
+
+
+def cosines(found: list[Vectors], wanted: list[Vectors]) -> NDArray[np.float64]:
+    pairs = zip(found, wanted, strict=True)
+    return np.array([a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairs])
+
+
+@each_library
+@pytest.mark.parametrize("activation", Activation)
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_one_layer_is_that_of_pytorch(library: Library, activation: Activation, heads: int) -> None:
+    """But where float32 sums in another order round an input to another integer."""
+    changes = {"layers": 1, "activation": activation, "num_heads": heads, "position_offset": 2}
+    texts = jobs(*range(1, 40), is_per_token=True)
+    wanted = np.concatenate(embed(int8_model(**changes), texts))
+    found = np.concatenate(embed(native_model(library, **changes), texts))
+    differences = np.abs(found - wanted).max(axis=1)
+    assert np.median(differences) < 1e-5
+    assert differences.max() < 0.05
+
+
+@each_library
+@pytest.mark.parametrize(
+    "changes", [{"token_types": 0}, {"token_types": 2}, {"relative_buckets": 32}]
+)
+def test_vectors_are_those_of_pytorch(library: Library, changes: dict[str, int]) -> None:
+    texts = jobs(*range(1, 60, 3))
+    wanted = embed(int8_model(**changes), texts)
+    found = embed(native_model(library, **changes), texts)
+    assert cosines(found, wanted).min() > 0.999
+
+
+@each_library
+def test_relative_bias_reaches_as_far_as_a_text(library: Library) -> None:
+    """In one layer few inputs are rounded to another integer; 64 positions are all there are."""
+    changes = {"layers": 1, "relative_buckets": 32, "max_positions": 64}
+    for text in jobs(1, 2, 17, 63, 64, is_per_token=True):
+        (wanted,) = embed(int8_model(**changes), [text])
+        (found,) = embed(native_model(library, **changes), [text])
+        assert np.median(np.abs(found - wanted).max(axis=1)) < 1e-5
+
+
+@each_library
+def test_vectors_are_near_those_in_float32(library: Library) -> None:
+    texts = jobs(*range(1, 60, 3))
+    found = cosines(embed(native_model(library), texts), embed(new_model(**WIDE), texts))
+    assert found.min() > 0.995
+    assert found.mean() > 0.998
+
+
+@each_library
+def test_a_text_has_the_same_bits_in_any_company(library: Library) -> None:
+    """Alone, among others in any order, and in slices of any size."""
+    model, chance = native_model(library), random.Random(4)
+    texts = jobs(*[chance.randint(1, 64) for _ in range(40)], is_per_token=True)
+    alone = [embed(model, [text])[0] for text in texts]
+    for slice_tokens in (7, 30, 64, 300, 5000):
+        order = chance.sample(range(len(texts)), len(texts))
+        together = embed(model, [texts[i] for i in order], slice_tokens)
+        for i, vectors in zip(order, together, strict=True):
+            np.testing.assert_array_equal(vectors, alone[i])
+
+
+@each_library
+def test_two_passes_take_turns_without_meeting(library: Library) -> None:
+    model, texts = native_model(library), jobs(9, 30, 4, 21)
+    alone = embed(model, texts)
+    first, second = EmbeddingPass(model, texts, 20), EmbeddingPass(model, texts[::-1], 20)
+    found: dict[int, Vectors] = {}
+    while first.advance() | second.advance():
+        found |= first.take_finished()
+        found |= {3 - number: vector for number, vector in second.take_finished().items()}
+        for number, vector in found.items():
+            np.testing.assert_array_equal(vector, alone[number])
+    assert len(found) == 4
+
+
+@pytest.mark.skipif(len(LIBRARIES) < 2, reason="this processor runs one build only")
+def test_every_build_gives_nearly_the_same() -> None:
+    texts = jobs(*range(1, 60, 3))
+    first, *others = [embed(native_model(library), texts) for library in LIBRARIES]
+    for other in others:
+        assert cosines(first, other).min() > 0.999
+
+
+def test_a_slice_is_half_a_layer_and_less_of_a_long_text() -> None:
+    model = native_model(LIBRARIES[0])
+    short, long = EmbeddingPass(model, jobs(9)), EmbeddingPass(model, jobs(60), slice_tokens=20)
+    assert sum(1 for _ in short.slices) == 2 * 2 + 1
+    assert sum(1 for _ in long.slices) == 2 * (2 + 3 + 3) + 1
+    assert equal_parts(60, 25) == [(0, 20), (20, 20), (40, 20)]
+    assert equal_parts(5, 25) == [(0, 5)]
+
+
+def test_memory_is_kept_for_the_next_batch_unless_it_is_much() -> None:
+    model = native_model(LIBRARIES[0])
+    assert model.native
+    embed(model, jobs(9, 30))
+    (kept,) = model.native.spare
+    embed(model, jobs(64))
+    assert model.native.spare == [kept]
+    embed(model, jobs(*[64] * (KEPT_TOKENS // 64 + 1)), slice_tokens=2 * KEPT_TOKENS)
+    assert not model.native.spare
+
+
+def activated(library: Library, activation: Activation, x: float) -> float:
+    """What the feed-forward layer makes of x.
+
+    All its inner numbers are the same, which quantises without an error. They are added to 1 and
+    taken from it; the ratio of the two sums goes through the norm.
+    """
+    model = new_model(**WIDE, layers=1, activation=activation)
+    (layer,) = model.encoder.encoder_layers
+    with torch.no_grad():
+        layer.self_residual.norm.weight.zero_()
+        layer.self_residual.norm.bias.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16))
+        layer.feed_forward.expand.weight.zero_()
+        layer.feed_forward.expand.bias.fill_(x)
+        layer.feed_forward.contract.weight.copy_(
+            torch.tensor([1.0, -1.0]).repeat(32)[:, None] / WIDE["ffn_dim"]
+        )
+        layer.feed_forward.contract.bias.zero_()
+        layer.feed_forward_residual.norm.weight.fill_(1.0)
+        layer.feed_forward_residual.norm.bias.zero_()
+    quantize(model.encoder)
+    model.native = NativeTextEncoder(model.encoder, library)
+    above, below = embed(model, jobs(1))[0][:2].astype(np.float64)
+    return float((above - below) / (above + below))
+
+
+@each_library
+@pytest.mark.parametrize("activation", Activation)
+def test_activations_are_exact(library: Library, activation: Activation) -> None:
+    for x in [-30.0, -5.6, -5.4, *np.linspace(-5, 5, 41), 5.4, 5.6, 30.0]:
+        wanted = float(ACTIVATIONS[activation](torch.tensor(x, dtype=torch.float64)))
+        found = activated(library, activation, x)
+        assert abs(found - wanted) < 1.2e-6 * (1 + wanted**2), (x, found, wanted)
+
+
+def test_can_serve() -> None:
+    assert can_serve(new_model(**WIDE).config.encoder)
+    assert can_serve(new_model(**WIDE, relative_buckets=32).config.encoder)
+    for changes in ({}, {"num_heads": 8}, {"ffn_dim": 100}):
+        sizes = {**SIZES, **(WIDE | changes if changes else {})}
+        assert not can_serve(new_model(**sizes).config.encoder), changes
+
+
+def test_auto_takes_int8_where_native_code_serves(tmp_path: Path) -> None:
+    files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
+    job = EmbeddingJob([1, 7, 8, 2])
+    exact = embed(load_embedding_model(files, CPU, "float32"), [job])
+    for dtype in ("auto", "int8"):
+        model = load_embedding_model(files, CPU, dtype)
+        assert model.native
+        assert model.precision == "int8"
+        assert cosines(embed(model, [job]), exact).min() > 0.99
+
+
+def test_auto_leaves_int8_where_vectors_would_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = find_embedding_models(str(write_model(tmp_path / "tiny", **ON_DISK)))[0]
+    exact = embed(load_embedding_model(files, CPU, "float32"), [EmbeddingJob([1, 7, 2])])
+    monkeypatch.setattr(loading, "MIN_COSINE", 0.9999999)
+    monkeypatch.setattr("model.device.has_fast_bfloat16", lambda device: False)
+    model = load_embedding_model(files, CPU, "auto")
+    assert model.native is None
+    assert model.precision == "float32"
+    np.testing.assert_array_equal(embed(model, [EmbeddingJob([1, 7, 2])]), exact)
+    assert load_embedding_model(files, CPU, "int8").native
+
+
+def test_int8_without_native_code_is_pytorch(tmp_path: Path) -> None:
+    files = find_embedding_models(str(write_model(tmp_path / "tiny")))[0]
+    model = load_embedding_model(files, CPU, "int8")
+    exact = load_embedding_model(files, CPU, "float32")
+    job = EmbeddingJob([1, 7, 8, 2])
+    assert model.native is None
+    assert cosines(embed(model, [job]), embed(exact, [job])).min() > 0.99
+    assert not np.array_equal(embed(model, [job]), embed(exact, [job]))
