@@ -104,8 +104,9 @@ def test_values_norms_are_of_what_each_head_adds(encoder: TextEncoder) -> None:
     weights, states = explicit(encoder, ids)
     for number, layer in enumerate(encoder.encoder_layers):
         module = layer.self_attention
-        values = module.value(states[number]).detach().split(16 // module.num_heads, dim=1)
-        matrices = module.out.weight.detach().split(16 // module.num_heads, dim=1)
+        size = 16 // module.num_heads
+        values = torch.split(module.value(states[number]).detach(), size, dim=1)
+        matrices = torch.split(module.out.weight.detach(), size, dim=1)
         for head, (value, matrix) in enumerate(zip(values, matrices, strict=True)):
             norms = (value @ matrix.T).norm(dim=1).numpy()
             assert_allclose(found[number, head], weights[number, head] * norms, atol=1e-4)
