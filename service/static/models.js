@@ -11,9 +11,18 @@ import { get } from './api.js';
 export class Models {
   #list = [];
 
-  /** The model that translates a pair; undefined where there is none. */
-  async find(source, target, signal) {
-    const isIt = (model) => model.source === source && model.target === target;
+  /** The names of the models that embed and do nothing else, of a list that is asked for now. */
+  async embedders() {
+    this.#list = (await get('v1/models')).data;
+    return this.#list.filter(({ task }) => task === 'embed').map(({ id }) => id);
+  }
+
+  /** The model that embeds or translates what was read; undefined where there is none. */
+  async find({ task, model: name, source, target }, signal) {
+    const isIt =
+      task === 'embed'
+        ? (model) => model.task === 'embed' && (name === null || model.id === name)
+        : (model) => model.source === source && model.target === target;
     let model = this.#list.find(isIt);
     if (!model?.attention) {
       this.#list = (await get('v1/models', signal)).data;
