@@ -179,9 +179,12 @@ class Worker:
             for message in self.channel.receive():
                 self._obey(message)
             is_waiting = False
-        for name, newcomers in self.newcomers.items():
-            self._admit(name, newcomers)
-        self.newcomers.clear()
+        if self.newcomers:
+            start = time.perf_counter()
+            for name, newcomers in self.newcomers.items():
+                self._admit(name, newcomers)
+            self.newcomers.clear()
+            self._earn(time.perf_counter() - start)
 
     def _obey(self, message: ToWorker) -> None:
         if isinstance(message, Work):
@@ -222,7 +225,10 @@ class Worker:
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)
-        seconds = time.perf_counter() - start
+        self._earn(time.perf_counter() - start)
+
+    def _earn(self, seconds: float) -> None:
+        """Translations have taken so long, which is what other work gets its share beside."""
         self.embedding.earn(seconds)
         self.attention.earn(seconds)
 
