@@ -62,11 +62,13 @@ RUN python -m compileall -q -x '/(site-packages|dist-packages|test|tests|idlelib
         "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" \
     && groupadd --gid 10001 regard \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
-        --shell /usr/sbin/nologin regard
+        --shell /usr/sbin/nologin regard \
+    && install -d -o regard -g regard /var/lib/regard
 # Two layers: a change of the source ships a new small one and keeps the large one.
 COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=build /staged/ /
 ENV PATH=/opt/venv/bin:$PATH \
+    REGARD_MODEL_CACHE=/var/lib/regard \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 10001:10001

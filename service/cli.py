@@ -9,22 +9,26 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 import uvloop
-from pydantic import ValidationError
-from rich.console import Console
-from rich.markup import escape
 
 from model.errors import ModelError
 from service.app import LOG_FORMAT, create_app, http_config
 from service.bench.commands import app as bench
+from service.console import console, read_settings, stop
 from service.machine import freeze_heap
 from service.machine import http_workers as count_http_workers
 from service.main_process import MainProcess, open_listeners
+from service.registry.cache import ModelCache
+from service.registry.commands import app as models_app
+from service.registry.commands import pull_models
+from service.registry.describe import folders_of
+from service.registry.errors import RegistryError
+from service.registry.locate import locate, missing_files
+from service.registry.manifest import read_entries
 from service.settings import Settings
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
-
-console = Console(stderr=True)
+app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
 
 
 class Server(uvicorn.Server):
@@ -53,10 +57,11 @@ def root() -> None:
 
 
 @app.command()
-def serve(
+def serve(  # noqa: PLR0913 - one parameter is one flag
     host: Annotated[str | None, typer.Option(help="REGARD_HOST")] = None,
     port: Annotated[int | None, typer.Option(help="REGARD_PORT")] = None,
     models: Annotated[str | None, typer.Option(help="REGARD_MODELS")] = None,
+    pull: Annotated[bool | None, typer.Option("--pull", help="REGARD_PULL")] = None,
     device: Annotated[str | None, typer.Option(help="REGARD_DEVICE")] = None,
     dtype: Annotated[str | None, typer.Option(help="REGARD_DTYPE")] = None,
     workers: Annotated[int | None, typer.Option(help="REGARD_WORKERS")] = None,
@@ -68,6 +73,7 @@ def serve(
         "host": host,
         "port": port,
         "models": models,
+        "pull": pull,
         "device": device,
         "dtype": dtype,
         "workers": workers,
@@ -78,8 +84,9 @@ def serve(
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     count = count_http_workers(settings.http_workers, settings.device)
     try:
+        settings = take_models(settings)
         failure = serve_here(settings) if count == 1 else serve_apart(settings, count)
-    except ModelError as error:
+    except (ModelError, RegistryError) as error:
         raise stop(str(error)) from error
     if failure is not None:
         raise stop(failure)
@@ -123,22 +130,27 @@ def serve_apart(settings: Settings, count: int) -> str | None:
     return main_process.failure
 
 
-def read_settings(flags: dict[str, Any]) -> Settings:
-    """Settings from the environment and flags; a bad value ends the program, named."""
-    try:
-        return Settings(**flags)
-    except ValidationError as error:
-        faults = [
-            f"REGARD_{str(fault['loc'][0]).upper()} is {fault['input']!r}: {fault['msg']}"
-            for fault in error.errors()
-        ]
-        raise stop("; ".join(faults)) from error
+def take_models(settings: Settings) -> Settings:
+    """Settings whose models are folders and packages on this disk, complete and as pinned.
 
+    It is done once, before any process is started; none of them asks a registry afterwards.
 
-def stop(message: str) -> typer.Exit:
-    """Says why the program ends."""
-    console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
-    return typer.Exit(1)
+    Raises:
+        RegistryError: A file is not there, cannot be had, or is not what it should be.
+        CheckpointError: What was pulled cannot be served.
+    """
+    cache = ModelCache.at(settings.model_cache)
+    if settings.pull:
+        entries = read_entries(settings.models)
+        pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
+    located = locate(settings.models, cache, settings.offline)
+    placements = {
+        str(folder): (model.entry.device, model.entry.dtype)
+        for model in located
+        if model.entry.device or model.entry.dtype
+        for folder in folders_of(model.place)
+    }
+    return settings.with_models([model.place for model in located], placements)
 
 
 def greet(host: str, port: int) -> None:

@@ -153,6 +153,7 @@ def build_core(
         threads=max(1, available_cores() // count),
         attention_share=settings.attention_share,
         embedders=tuple(each.files for each in catalog.embedders.values()),
+        placements=settings.placements,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

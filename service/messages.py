@@ -3,7 +3,9 @@
 The server sends lists of messages, so that those of many requests are read as one.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from model.checkpoints.load import ModelFiles
@@ -27,6 +29,7 @@ class WorkerConfig:
         threads: Intra-op threads on a CPU.
         attention_share: Of the time, how much goes to attention while there is other work.
         embedders: Files of each embedding model.
+        placements: Device and dtype of single models, by folder; empty for those above.
     """
 
     models: tuple[ModelFiles, ...]
@@ -37,6 +40,12 @@ class WorkerConfig:
     threads: int
     attention_share: float
     embedders: tuple[EmbeddingFiles, ...] = ()
+    placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def of(self, folder: Path) -> "WorkerConfig":
+        """The same for the model in a folder, which may have a device and dtype of its own."""
+        device, dtype = self.placements.get(str(folder), ("", ""))
+        return replace(self, device=device or self.device, dtype=dtype or self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

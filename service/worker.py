@@ -137,7 +137,7 @@ class Worker:
 
     def _add_engine(self, files: ModelFiles, config: WorkerConfig) -> ResidentModel:
         start = time.perf_counter()
-        engine = self.load(files, config)
+        engine = self.load(files, config.of(files.weights.parent))
         self.engines[files.name] = engine
         own = embedder_of(engine)
         self.attention.queues[files.name] = InspectionQueue(own.new_inspection, own.device)
@@ -149,7 +149,7 @@ class Worker:
 
     def _add_embedder(self, files: EmbeddingFiles, config: WorkerConfig) -> ResidentEmbedder:
         start = time.perf_counter()
-        loaded = self.load_embedder(files, config)
+        loaded = self.load_embedder(files, config.of(files.folder))
         self.embedding.queues[files.name] = EmbeddingQueue(loaded.new_pass, loaded.device)
         self.attention.queues[files.name] = InspectionQueue(loaded.new_inspection, loaded.device)
         seconds = time.perf_counter() - start

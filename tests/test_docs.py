@@ -29,6 +29,8 @@ def spellings(default: object) -> set[str]:
     """How a default may be written: 60.0 and 60 are the same."""
     if isinstance(default, tuple):
         return {",".join(default)}
+    if isinstance(default, bool):
+        return {str(default).lower()}
     return {str(default), f"{default:g}"} if isinstance(default, float) else {str(default)}
 
 

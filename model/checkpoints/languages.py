@@ -18,7 +18,9 @@ GROUPS = frozenset(
 )
 CODE = re.compile(r"[a-z]{2,3}(?:_[A-Za-z0-9]{2,8})*")
 # opus-mt-tc-big-en-pt_br: a pair of codes at the end
-PAIR = re.compile(r"(?:^|.*[-_])(?P<source>[a-z]{2,3})-(?P<target>[a-z]{2,3}(?:_[A-Za-z]{2,4})?)")
+PAIR = re.compile(
+    r"(?:^|.*[-_])(?P<source>[a-z]{2,3}(?:_han[st])?)-(?P<target>[a-z]{2,3}(?:_[A-Za-z]{2,4})?)"
+)
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 
 

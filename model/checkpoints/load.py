@@ -198,7 +198,10 @@ def _read_bergamot(folder: Path) -> ModelFiles:
     shortlist = one("lex.*.bin", is_needed=False)
     languages = _languages(weights) if weights else None
     if weights and not languages:
-        reasons.append(f"{weights.name} does not name its languages as model.XXYY.*.bin does")
+        reasons.append(
+            f"{weights.name} does not name its languages as model.XXYY.*.bin does, nor does its "
+            "folder as en-de"
+        )
     if reasons or not (weights and source_vocab and target_vocab and languages):
         raise CheckpointFormatError(f"{folder} is not one model: " + "; ".join(reasons))
     return ModelFiles(
@@ -207,12 +210,12 @@ def _read_bergamot(folder: Path) -> ModelFiles:
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Of the file's name; of an `.npz`, which Marian names `model.npz`, of the folder's too."""
+    """Of the file's name; where that has none (`model.npz`, `model.enzh_hant.bin`) the folder's."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
         return source, target
-    return pair_in(weights.parent.name) if weights.suffix == NPZ else None
+    return pair_in(weights.parent.name)
 
 
 def _length_factor(folder: Path) -> float:

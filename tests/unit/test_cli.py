@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from service import cli
 from service.cli import Server, app, greet
+from service.console import stop
 from service.main_process import MainProcess
 
 
@@ -78,7 +78,7 @@ def test_bad_flag_ends_the_program(served: Served, arguments: list[str]) -> None
 
 def test_message_may_hold_what_looks_like_markup(capsys: pytest.CaptureFixture[str]) -> None:
     """A path with brackets ended the program with a traceback of the console's."""
-    assert cli.stop("[/red] is no folder [bold]").exit_code == 1
+    assert stop("[/red] is no folder [bold]").exit_code == 1
     assert "[/red] is no folder [bold]" in capsys.readouterr().err
 
 

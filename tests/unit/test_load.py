@@ -130,7 +130,10 @@ def test_settings_of_no_use_are_refused(make_folder: MakeFolder, settings: str) 
         (("model.enpt.bin", "model.pten.bin", "vocab.a.spm"), r"2 files model\.\*\.bin"),
         (("model.enpt.bin", "vocab.a.spm", "vocab.b.spm"), r"2 files vocab\.\*\.spm"),
         ((*SHARED, "lex.b.bin"), r"2 files lex\.\*\.bin"),
-        (("model.english.bin", "vocab.a.spm"), r"model\.english\.bin does not name its lang"),
+        (
+            ("model.english.bin", "vocab.a.spm"),
+            r"model\.english\.bin does not name its lang.* nor does its folder as en-de",
+        ),
     ],
 )
 def test_a_folder_that_is_not_one_model_is_refused(
@@ -138,6 +141,16 @@ def test_a_folder_that_is_not_one_model_is_refused(
 ) -> None:
     with pytest.raises(CheckpointFormatError, match=reason):
         find_models(str(make_folder(*names)))
+
+
+@pytest.mark.parametrize(
+    ("name", "pair"), [("en-zh_hant", ("en", "zh-Hant")), ("zh_hant-en", ("zh-Hant", "en"))]
+)
+def test_languages_that_the_file_cannot_name_are_those_of_the_folder(
+    make_folder: MakeFolder, name: str, pair: tuple[str, str]
+) -> None:
+    files = read_folder(make_folder("model.enzh_hant.bin", "vocab.enzh_hant.spm", name=name))
+    assert (files.source, files.target) == pair
 
 
 def test_every_missing_part_is_reported_at_once(make_folder: MakeFolder) -> None:

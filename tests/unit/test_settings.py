@@ -62,6 +62,12 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("port", ""),
         ("models", ""),
         ("models", " , "),
+        ("model_cache", ""),
+        ("offline", "maybe"),
+        ("hf_endpoint", "huggingface.co"),
+        ("hf_endpoint", "ftp://huggingface.co"),
+        ("firefox_registry", "https://example.org/"),
+        ("firefox_registry", "https://example.org?a=b"),
         ("shortlist", "maybe"),
         ("workers", "-1"),
         ("max_rows", "-1"),
@@ -86,6 +92,14 @@ def test_bad_value_is_refused_by_name(
     with pytest.raises(ValidationError) as told:
         read()
     assert [fault["loc"] for fault in told.value.errors()] == [(field,)]
+
+
+def test_start_cannot_pull_where_nobody_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_OFFLINE", "true")
+    assert read().offline
+    monkeypatch.setenv("REGARD_PULL", "true")
+    with pytest.raises(ValidationError, match="REGARD_PULL asks a registry"):
+        read()
 
 
 @pytest.mark.parametrize(

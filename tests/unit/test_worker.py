@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -127,6 +128,29 @@ def test_worker_tells_what_it_has_loaded(start: Start) -> None:
         assert (model.device, model.dtype, model.max_rows) == ("cpu", "float32", 5)
         assert model.load_seconds >= 0
         assert model.config == ECHO_CONFIG
+
+
+def test_model_of_a_manifest_has_its_own_device_and_dtype(script: Script) -> None:
+    loaded: list[tuple[str, str]] = []
+
+    def load(files: ModelFiles, config: WorkerConfig) -> Engine:
+        loaded.append((config.device, config.dtype))
+        return script.load(files, wanted)
+
+    wanted = config("en-pt", "pt-en")
+    ours, theirs = socket.socketpair()
+    with ours:
+        worker = ThreadWorker(theirs, load)
+        theirs.close()
+        elsewhere = replace(wanted.models[1], weights=Path("/b/model.bin"))
+        channel = Channel(ours)
+        placements = {"/b": ("cuda", "")}
+        models = (wanted.models[0], elsewhere)
+        channel.send([replace(wanted, models=models, placements=placements)])
+        assert isinstance(channel.receive(), Ready)
+        channel.send([Stop()])
+        worker.thread.join()
+    assert loaded == [("cpu", "float32"), ("cuda", "float32")]
 
 
 def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, script: Script) -> None:

@@ -1,0 +1,220 @@
+"""A server with the shapes of Hugging Face's and Mozilla's registries; it fails as told."""
+
+import gzip
+import hashlib
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PACKED = "application/gzip"
+LARGE_BYTES = 2000
+"""Files of that size have a sha256 sum at Hugging Face, smaller ones git's id."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What one request meets instead of an answer.
+
+    Attributes:
+        status: An error of this status; 0 for the answer that it should have.
+        cut: So many bytes of it, and then the connection ends; None for all of them.
+        headers: Beside the others.
+    """
+
+    status: int = 0
+    cut: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that came."""
+
+    path: str
+    host: str
+    headers: Mapping[str, str]
+
+
+class FakeRegistry:
+    """Files below an address; `files` and `faults` may be changed at any time.
+
+    Attributes:
+        files: Content by path.
+        moved: Paths that lead to another address.
+        faults: What the next requests of a path meet, in order.
+        asked: Every request so far.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.moved: dict[str, str] = {}
+        self.faults: dict[str, list[Fault]] = defaultdict(list)
+        self.asked: list[Asked] = []
+        self.has_ranges = True
+        self.server = Server(self)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    @property
+    def other_url(self) -> str:
+        """The same server under another name."""
+        return f"http://localhost:{self.server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def paths(self) -> list[str]:
+        """Of all requests, in order."""
+        return [asked.path for asked in self.asked]
+
+    def ranges(self, path: str) -> list[str | None]:
+        """What of a path was asked for, request by request."""
+        return [asked.headers.get("Range") for asked in self.asked if asked.path == path]
+
+    def publish_repository(
+        self, name: str, files: Mapping[str, bytes], revision: str = "main", commit: str = COMMIT
+    ) -> None:
+        """A repository, as Hugging Face describes it."""
+        siblings = [_sibling(path, content) for path, content in files.items()]
+        answer = {"id": name, "sha": commit, "private": False, "siblings": siblings}
+        for each in (revision, commit):
+            self.files[f"/api/models/{name}/revision/{each}"] = json.dumps(answer).encode()
+        self.files |= {f"/{name}/resolve/{commit}/{path}": each for path, each in files.items()}
+
+    def publish_pair(
+        self, pair: str, files: Mapping[str, bytes], status: str | None = "Release", **more: Any
+    ) -> dict[str, Any]:
+        """A pair of languages, as Mozilla's registry lists it; its entry, to be changed."""
+        architecture = more.get("architecture", "tiny")
+        entry: dict[str, Any] = {
+            "architecture": architecture,
+            "releaseStatus": status,
+            "sourceLanguage": pair.partition("-")[0],
+            "targetLanguage": pair.partition("-")[2],
+            "files": {},
+            "modelStatistics": {"parameters": 1, "encoderParameters": 1, "decoderParameters": 0},
+        } | more
+        for name, content in files.items():
+            path = f"models/{pair}/{architecture}/exported/{name}.gz"
+            self.files[f"/{path}"] = gzip.compress(content, mtime=0)
+            described: dict[str, Any] = {"path": path}
+            if name.startswith("model."):
+                described |= {"uncompressedSize": len(content), "uncompressedHash": sha256(content)}
+            entry["files"][_role(name)] = described
+        index = json.loads(self.files.get("/db/models.json", b"{}"))
+        models = index.get("models", {})
+        models.setdefault(pair, []).append(entry)
+        self.write_index(models)
+        return entry
+
+    def write_index(self, models: Mapping[str, Any]) -> None:
+        """Mozilla's registry."""
+        index = {
+            "generated": "2026-11-09T00:45:24Z",
+            "baseUrl": "http://nowhere.invalid",
+            "models": models,
+        }
+        self.files["/db/models.json"] = json.dumps(index).encode()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def git_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """Content of the files of a folder, by path."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _role(name: str) -> str:
+    kind = name.partition(".")[0]
+    roles = {"lex": "lexicalShortlist", "srcvocab": "srcVocab", "trgvocab": "trgVocab"}
+    return roles.get(kind, kind)
+
+
+def _sibling(path: str, content: bytes) -> dict[str, Any]:
+    described: dict[str, Any] = {"rfilename": path, "size": len(content)}
+    if len(content) < LARGE_BYTES:
+        return described | {"blobId": git_id(content)}
+    pointer = b"version https://git-lfs.github.com/spec/v1\n"
+    large = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
+    return described | {"blobId": git_id(pointer), "lfs": large}
+
+
+class Server(ThreadingHTTPServer):
+    """One thread a request."""
+
+    def __init__(self, registry: FakeRegistry) -> None:
+        self.registry = registry
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for the registry that its server belongs to."""
+
+    server: "Server"
+
+    def do_GET(self) -> None:
+        registry = self.server.registry
+        path = unquote(urlsplit(self.path).path)
+        registry.asked.append(Asked(path, self.headers["Host"], dict(self.headers)))
+        waiting = registry.faults[path]
+        fault = waiting.pop(0) if waiting else Fault()
+        if fault.status:
+            self._answer(fault.status, b"", fault.headers, None)
+        elif path in registry.moved:
+            self._answer(302, b"", {"Location": registry.moved[path]}, None)
+        elif path not in registry.files:
+            self._answer(404, b"", {}, None)
+        else:
+            self._give(registry.files[path], fault)
+
+    def _give(self, content: bytes, fault: Fault) -> None:
+        etag = f'"{sha256(content)[:16]}"'
+        headers = {"ETag": etag, **fault.headers}
+        asked = self.headers.get("Range")
+        if not (
+            self.server.registry.has_ranges and asked and self.headers.get("If-Range", etag) == etag
+        ):
+            self._answer(200, content, headers, fault.cut)
+            return
+        start = int(asked.removeprefix("bytes=").removesuffix("-"))
+        if start >= len(content):
+            self._answer(416, b"", {"Content-Range": f"bytes */{len(content)}"}, None)
+            return
+        span = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self._answer(206, content[start:], {"Content-Range": span, **headers}, fault.cut)
+
+    def _answer(
+        self, status: int, body: bytes, headers: Mapping[str, str], cut: int | None
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body[:cut])
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing."""

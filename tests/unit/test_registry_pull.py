@@ -1,0 +1,488 @@
+"""Whole models from a server with the registries' shapes, into a cache."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi
+
+from model.checkpoints.load import find_models
+from model.checkpoints.sentence_transformers import find_embedding_models
+from service.registry.cache import ModelCache, Record
+from service.registry.download import PART, Report
+from service.registry.errors import (
+    AccessRefusedError,
+    CacheError,
+    DamagedFileError,
+    DiskFullError,
+    DownloadError,
+    NotPublishedError,
+    OfflineError,
+)
+from service.registry.http_client import HttpClient
+from service.registry.hub import choose_files
+from service.registry.manifest import ModelEntry
+from service.registry.pull import Puller, Registries
+from service.registry.references import parse_reference
+from tests.hf_files import write_marian
+from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
+from tests.tiny_text import write_model
+
+PAIR = "firefox:en-de"
+STUDENT = {
+    "model.ende.intgemm.alphas.bin": b"weights " * 9000,
+    "vocab.ende.spm": b"pieces " * 500,
+    "lex.50.50.ende.s2t.bin": b"words " * 700,
+}
+WEIGHTS, VOCAB, SHORTLIST = STUDENT
+OPUS = "hf:Helsinki-NLP/opus-mt-en-de"
+OTHER_COMMIT = COMMIT[::-1]
+
+
+@contextmanager
+def no_bar(name: str, size: int | None) -> Iterator[Report]:
+    yield lambda done, total: None
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeRegistry]:
+    with FakeRegistry() as registry:
+        yield registry
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> ModelCache:
+    return ModelCache(tmp_path / "cache")
+
+
+class Pull:
+    """Pulls from the one registry into the one cache."""
+
+    def __init__(self, registry: FakeRegistry, cache: ModelCache) -> None:
+        self.registry, self.cache = registry, cache
+
+    def __call__(
+        self,
+        text: str,
+        pins: Mapping[str, str] | None = None,
+        token: str = "",
+        is_offline: bool = False,
+    ) -> Record:
+        url = self.registry.url
+        registries = Registries(url, url, is_offline, token)
+        http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
+        entry = ModelEntry(parse_reference(text), pins=pins or {})
+        return Puller(self.cache, registries, http, no_bar).pull(entry)
+
+    def files(self, record: Record) -> dict[str, bytes]:
+        """What lies in a model's folder."""
+        return read_folder(self.cache.folder(record))
+
+
+@pytest.fixture
+def pull(registry: FakeRegistry, cache: ModelCache) -> Pull:
+    return Pull(registry, cache)
+
+
+class TestFirefox:
+    def test_pair_is_pulled_unpacked(self, pull: Pull, registry: FakeRegistry) -> None:
+        registry.publish_pair("en-de", STUDENT)
+        record = pull(PAIR)
+        assert pull.files(record) == STUDENT
+        assert record.revision == sha256(STUDENT[WEIGHTS])[:12]
+        assert {f.name: (f.size, f.sha256) for f in record.files} == {
+            name: (len(content), sha256(content)) for name, content in STUDENT.items()
+        }
+        (found,) = find_models(str(pull.cache.folder(record)))
+        assert (found.name, found.revision) == ("en-de", record.revision)
+
+    def test_split_vocabularies_are_both_pulled(self, pull: Pull, registry: FakeRegistry) -> None:
+        names = ["model.enja.intgemm.alphas.bin", "srcvocab.enja.spm", "trgvocab.enja.spm"]
+        files = {name: name.encode() for name in names}
+        registry.publish_pair("en-ja", files)
+        assert pull.files(pull("firefox:en-ja")) == files
+
+    @pytest.mark.parametrize(
+        ("reference", "architecture"),
+        [(PAIR, "base-memory"), (f"{PAIR}@tiny", "tiny"), (f"{PAIR}@base", "base")],
+    )
+    def test_released_model_goes_before_a_larger_one_that_is_not(
+        self, pull: Pull, registry: FakeRegistry, reference: str, architecture: str
+    ) -> None:
+        published = [
+            ("base", "Nightly"),
+            ("tiny", "Release Android"),
+            ("base-memory", "Release Desktop"),
+            ("huge", None),
+        ]
+        for kind, status in published:
+            files = {**STUDENT, WEIGHTS: kind.encode() * 99}
+            registry.publish_pair("en-de", files, status, architecture=kind)
+        assert pull.files(pull(reference))[WEIGHTS] == architecture.encode() * 99
+
+    def test_pair_that_is_not_published_is_told_with_those_that_are(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        registry.publish_pair("en-de", STUDENT)
+        with pytest.raises(NotPublishedError, match=r"no model for en-xx; from en there are en-de"):
+            pull("firefox:en-xx")
+        with pytest.raises(NotPublishedError, match="none reads xx"):
+            pull("firefox:xx-en")
+        with pytest.raises(NotPublishedError, match="no architecture big, only tiny"):
+            pull(f"{PAIR}@big")
+
+    @pytest.mark.parametrize(
+        ("index", "words"),
+        [
+            (b"{", "is not JSON"),
+            (b"[]", "is no registry"),
+            (b'{"models": {"en-de": [{}]}}', "lacks KeyError\\('files'\\)"),
+            (b'{"models": {"en-de": [{"files": {"model": {}}}]}}', "'model and vocab'"),
+        ],
+    )
+    def test_registry_of_another_shape_is_told(
+        self, pull: Pull, registry: FakeRegistry, index: bytes, words: str
+    ) -> None:
+        registry.files["/db/models.json"] = index
+        with pytest.raises(DownloadError, match=words):
+            pull(PAIR)
+
+    @pytest.mark.parametrize("path", ["models/../../x.py.gz", "run.sh", "model.a/../../b.bin.gz"])
+    def test_file_that_is_none_of_a_models_is_not_fetched(
+        self, pull: Pull, registry: FakeRegistry, path: str
+    ) -> None:
+        entry = registry.publish_pair("en-de", STUDENT)
+        entry["files"]["vocab"]["path"] = path
+        registry.write_index({"en-de": [entry]})
+        with pytest.raises(DownloadError, match="is no file of a model"):
+            pull(PAIR)
+        assert registry.paths() == ["/db/models.json"]
+
+    @pytest.mark.parametrize("value", ["../../../..", "0" * 63, 7])
+    def test_sum_that_is_none_does_not_name_a_folder(
+        self, pull: Pull, registry: FakeRegistry, value: object
+    ) -> None:
+        entry = registry.publish_pair("en-de", STUDENT)
+        entry["files"]["model"]["uncompressedHash"] = value
+        registry.write_index({"en-de": [entry]})
+        with pytest.raises(DownloadError, match="for a sha256 sum"):
+            pull(PAIR)
+
+    def test_damage_to_a_file_without_a_published_sum_is_seen(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        """Its sum is that of its first pull; when it is pulled again, it is mended."""
+        registry.publish_pair("en-de", STUDENT)
+        record = pull(PAIR)
+        path = pull.cache.folder(record) / VOCAB
+        path.write_bytes(path.read_bytes().replace(b"p", b"q", 1))
+        (fault,) = pull.cache.damaged(record)
+        assert str(path) in fault
+        assert "damaged" in fault
+        assert pull.files(pull(PAIR)) == STUDENT
+
+
+class TestHub:
+    @pytest.fixture
+    def opus(self, tmp_path: Path, registry: FakeRegistry) -> dict[str, bytes]:
+        """A repository with more in it than a model needs."""
+        write_marian(tmp_path / "opus-mt-en-de")
+        files = read_folder(tmp_path / "opus-mt-en-de")
+        unneeded = ["tf_model.h5", "rust_model.ot", "pytorch_model.bin", "modeling_marian.py"]
+        more = dict.fromkeys([*unneeded, "onnx/model.onnx", "README.md"], b"not needed" * 300)
+        registry.publish_repository("Helsinki-NLP/opus-mt-en-de", files | more)
+        return files
+
+    def test_real_client_reads_the_same_from_this_server(
+        self, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        """What these tests pull from has the shape that Hugging Face's own client knows."""
+        api = HfApi(endpoint=registry.url)
+        model = api.model_info("Helsinki-NLP/opus-mt-en-de", revision="main", files_metadata=True)
+        assert model.sha == COMMIT
+        described = {each.rfilename: each for each in model.siblings or ()}
+        large = described["model.safetensors"]
+        assert large.lfs is not None
+        assert large.lfs.sha256 == sha256(opus["model.safetensors"])
+        assert described["config.json"].lfs is None
+
+    def test_needed_files_are_pulled_and_no_others(
+        self, pull: Pull, opus: dict[str, bytes]
+    ) -> None:
+        record = pull(OPUS)
+        assert pull.files(record) == opus
+        assert record.revision == COMMIT
+        (found,) = find_models(str(pull.cache.folder(record)))
+        assert found.name == "en-de"
+
+    def test_embedding_model_is_pulled_with_its_modules(
+        self, pull: Pull, registry: FakeRegistry, tmp_path: Path
+    ) -> None:
+        write_model(tmp_path / "tiny-texts", ["Transformer", "Pooling", "Dense"])
+        files = read_folder(tmp_path / "tiny-texts")
+        registry.publish_repository("someone/tiny-texts", files, revision="v1/2")
+        record = pull("hf:someone/tiny-texts@v1/2")
+        assert pull.files(record) == files
+        (found,) = find_embedding_models(str(pull.cache.folder(record)))
+        assert found.name == "tiny-texts"
+
+    def test_branch_that_has_moved_is_pulled_anew(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        old = pull(OPUS)
+        changed = opus | {"config.json": opus["config.json"] + b"\n"}
+        registry.publish_repository("Helsinki-NLP/opus-mt-en-de", changed, commit=OTHER_COMMIT)
+        new = pull(OPUS)
+        assert (old.revision, new.revision) == (COMMIT, OTHER_COMMIT)
+        assert pull.files(new) == changed
+        assert pull.files(old) == opus
+        assert pull.cache.record(parse_reference(OPUS)) == new
+
+    def test_version_that_is_served_stays_while_the_next_is_incomplete(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        old = pull(OPUS)
+        name = "Helsinki-NLP/opus-mt-en-de"
+        registry.publish_repository(name, opus, commit=OTHER_COMMIT)
+        registry.faults[f"/{name}/resolve/{OTHER_COMMIT}/vocab.json"] = [Fault(status=404)]
+        with pytest.raises(NotPublishedError, match=r"vocab\.json"):
+            pull(OPUS)
+        assert pull.cache.record(parse_reference(OPUS)) == old
+        assert pull.cache.damaged(old) == []
+
+    def test_commit_that_is_there_is_not_asked_for_again(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        pull(f"{OPUS}@{COMMIT}")
+        registry.asked.clear()
+        pull(f"{OPUS}@{COMMIT}")
+        assert registry.asked == []
+
+    def test_commit_that_a_branch_was_is_there_already(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        record = pull(OPUS)
+        registry.asked.clear()
+        again = pull(f"{OPUS}@{COMMIT}")
+        assert (again.folder, again.files) == (record.folder, record.files)
+        assert registry.asked == []
+        assert pull.cache.record(parse_reference(f"{OPUS}@{OTHER_COMMIT}")) is None
+        assert pull.cache.record(parse_reference(f"hf:other/name@{COMMIT}")) is None
+
+    def test_files_that_are_there_are_not_fetched_again(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        pull(OPUS)
+        registry.asked.clear()
+        pull(OPUS)
+        assert registry.paths() == ["/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"]
+
+    def test_damaged_file_is_fetched_again(self, pull: Pull, opus: dict[str, bytes]) -> None:
+        record = pull(OPUS)
+        path = pull.cache.folder(record) / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        pull(OPUS)
+        assert pull.files(record) == opus
+
+    def test_damaged_file_that_cannot_be_fetched_again_does_not_count_as_there(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        record = pull(OPUS)
+        path = pull.cache.folder(record) / "vocab.json"
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+        remote = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/vocab.json"
+        registry.faults[remote] = [Fault(status=403)]
+        with pytest.raises(AccessRefusedError):
+            pull(OPUS)
+        assert pull.cache.missing(record) == [f"{path} is not there"]
+
+    def test_repository_without_weights_that_can_be_read_is_refused(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        registry.publish_repository("a/b", {"config.json": b"{}", "tf_model.h5": b"x"})
+        with pytest.raises(NotPublishedError, match=r"hf:a/b has no weights .*model\.safetensors"):
+            pull("hf:a/b")
+
+    @pytest.mark.parametrize(
+        "answer", [b"[]", b'{"sha": 3, "siblings": []}', b'{"sha": "..", "siblings": []}', b"{}"]
+    )
+    def test_answer_of_another_shape_is_told(
+        self, pull: Pull, registry: FakeRegistry, answer: bytes
+    ) -> None:
+        registry.files["/api/models/a/b/revision/main"] = answer
+        with pytest.raises(DownloadError, match="/api/models/a/b/revision/main"):
+            pull("hf:a/b")
+
+    def test_repository_that_is_not_there_is_told(self, pull: Pull) -> None:
+        with pytest.raises(NotPublishedError, match=r"models/a/b/revision/main is not there"):
+            pull("hf:a/b")
+
+    def test_token_goes_to_the_registry_and_never_along_to_another_host(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        registry.files["/cdn/weights"] = opus["model.safetensors"]
+        registry.moved[weights] = f"{registry.other_url}/cdn/weights?signature=secret"
+        pull(OPUS, token="hf_secret")
+        sent = {asked.path: asked.headers.get("Authorization") for asked in registry.asked}
+        assert sent.pop("/cdn/weights") is None
+        assert set(sent.values()) == {"Bearer hf_secret"}
+
+    def test_token_follows_a_repository_that_was_renamed(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        new = "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"
+        registry.moved["/api/models/old/name/revision/main"] = new
+        with pytest.raises(NotPublishedError, match="/old/name/resolve"):
+            pull("hf:old/name", token="hf_secret")
+        asked = [each for each in registry.asked if each.path == new]
+        assert [each.headers.get("Authorization") for each in asked] == ["Bearer hf_secret"]
+
+    def test_token_is_in_no_message(self, pull: Pull, registry: FakeRegistry) -> None:
+        registry.faults["/api/models/a/b/revision/main"] = [Fault(status=401)]
+        with pytest.raises(AccessRefusedError, match="set HF_TOKEN") as told:
+            pull("hf:a/b", token="hf_secret")
+        assert "hf_secret" not in str(told.value)
+        assert "hf_secret" not in repr(Registries("", "", hf_token="hf_secret"))
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"),
+    [
+        ("model.safetensors pytorch_model.bin config.json", "config.json model.safetensors"),
+        ("pytorch_model.bin config.json x.py", "config.json pytorch_model.bin"),
+        (
+            "model.safetensors.index.json model-00001-of-00002.safetensors "
+            "model-00002-of-00002.safetensors pytorch_model.bin "
+            "model.fp16-00001-of-00001.safetensors",
+            "model-00001-of-00002.safetensors model-00002-of-00002.safetensors "
+            "model.safetensors.index.json",
+        ),
+        (
+            "pytorch_model.bin.index.json pytorch_model-00001-of-00001.bin flax_model.msgpack",
+            "pytorch_model-00001-of-00001.bin pytorch_model.bin.index.json",
+        ),
+        ("onnx/model.safetensors config.json", ""),
+        (
+            "model.safetensors 2_Dense/pytorch_model.bin 2_Dense/config.json a/b/config.json "
+            "openvino/config.json ../config.json /config.json",
+            "2_Dense/config.json 2_Dense/pytorch_model.bin model.safetensors",
+        ),
+    ],
+)
+def test_files_of_a_model_are_told_from_the_rest(present: str, expected: str) -> None:
+    assert choose_files(present.split()) == expected.split()
+
+
+class TestPins:
+    @pytest.fixture(autouse=True)
+    def _published(self, registry: FakeRegistry) -> None:
+        registry.publish_pair("en-de", STUDENT)
+
+    def test_pinned_sum_that_is_published_is_pulled(self, pull: Pull) -> None:
+        assert pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
+
+    def test_pinned_sum_that_is_not_the_published_one_is_refused_before_anything_is_fetched(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* pinned is 00"):
+            pull(PAIR, {WEIGHTS: "0" * 64})
+        assert registry.paths() == ["/db/models.json"]
+
+    def test_flipped_byte_under_a_pinned_sum_is_refused(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        """Of a vocabulary, for which the registry publishes none."""
+        flipped = STUDENT | {VOCAB: STUDENT[VOCAB].replace(b"p", b"q", 1)}
+        registry.publish_pair("en-de", flipped)
+        with pytest.raises(DamagedFileError, match=f"{VOCAB}: .* not {sha256(STUDENT[VOCAB])}"):
+            pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
+
+    def test_what_is_pinned_as_a_whole_is_not_asked_for_again(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        """Mozilla publishes a newer model; who has pinned the old one keeps it."""
+        pull(PAIR)
+        registry.files.clear()
+        registry.publish_pair("en-de", {**STUDENT, WEIGHTS: b"newer"})
+        pins = {name: sha256(content) for name, content in STUDENT.items()}
+        registry.asked.clear()
+        assert pull.files(pull(PAIR, pins)) == STUDENT
+        assert registry.asked == []
+        del pins[VOCAB]
+        with pytest.raises(DamagedFileError, match="is published"):
+            pull(PAIR, pins)
+
+    def test_pin_of_a_file_that_there_is_not_is_told(self, pull: Pull) -> None:
+        with pytest.raises(NotPublishedError, match=r"no file is called vocab\.bin, only model"):
+            pull(PAIR, {"vocab.bin": "0" * 64})
+
+
+def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
+    pull: Pull, registry: FakeRegistry
+) -> None:
+    registry.publish_pair("en-de", STUDENT)
+    path = "/models/en-de/tiny/exported/" + SHORTLIST + ".gz"
+    registry.faults[path] = [Fault(cut=10), *[Fault(status=503)] * 4]
+    with pytest.raises(DownloadError):
+        pull(PAIR)
+    record = pull.cache.record(parse_reference(PAIR))
+    assert record is not None
+    folder = pull.cache.folder(record)
+    assert pull.cache.missing(record) == [f"{folder / SHORTLIST} is not there"]
+    assert (folder / (SHORTLIST + PART)).stat().st_size == 10
+    registry.asked.clear()
+    assert pull.files(pull(PAIR)) == STUDENT
+    assert registry.paths() == ["/db/models.json", path]
+    assert registry.ranges(path) == ["bytes=10-"]
+
+
+def test_model_that_does_not_fit_is_not_begun(pull: Pull, registry: FakeRegistry) -> None:
+    entry = registry.publish_pair("en-de", STUDENT)
+    entry["files"]["model"]["uncompressedSize"] = 1 << 60
+    registry.write_index({"en-de": [entry]})
+    with pytest.raises(DiskFullError, match=f"{1 << 60} bytes are needed"):
+        pull(PAIR)
+    assert registry.paths() == ["/db/models.json"]
+
+
+def test_offline_nobody_is_asked(pull: Pull, registry: FakeRegistry) -> None:
+    registry.publish_pair("en-de", STUDENT)
+    with pytest.raises(OfflineError, match="firefox:en-de has to be fetched, and REGARD_OFFLINE"):
+        pull(PAIR, is_offline=True)
+    pull(PAIR)
+    registry.asked.clear()
+    assert pull.files(pull(PAIR, is_offline=True)) == STUDENT
+    assert registry.asked == []
+
+
+def test_whole_cache_may_be_moved(pull: Pull, registry: FakeRegistry, tmp_path: Path) -> None:
+    registry.publish_pair("en-de", STUDENT)
+    pull(PAIR)
+    pull.cache.root.rename(tmp_path / "elsewhere")
+    moved = ModelCache(tmp_path / "elsewhere")
+    record = moved.record(parse_reference(PAIR))
+    assert record is not None
+    assert moved.damaged(record) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"folder": "../x"},
+        {"folder": "/x"},
+        {"files": [{"name": "../x", "size": 1, "sha256": None}]},
+        {"files": [{"name": "x", "size": "1", "sha256": None}]},
+        {"files": 3},
+    ],
+)
+def test_damaged_record_is_told(pull: Pull, registry: FakeRegistry, change: dict[str, Any]) -> None:
+    registry.publish_pair("en-de", STUDENT)
+    pull(PAIR)
+    (path,) = (pull.cache.root / "references").glob("*.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CacheError, match=r"references/firefox%3Aen-de\.json is damaged .* delete"):
+        pull(PAIR)
