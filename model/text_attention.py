@@ -87,7 +87,8 @@ class RecordedBatch(EncodedBatch):
     ) -> Slices[None]:
         lengths = [len(each) for each in self.sequences]
         parts = zip(*(torch.split(heads[0], lengths, dim=1) for heads in projected), strict=True)
-        for recorded, (query, key, value) in zip(self.recorded, parts, strict=False):  # nobody's
+        # Behind those that are recorded there may be a text of nobody.
+        for recorded, (query, key, value) in zip(self.recorded, parts, strict=False):
             size = query.shape[1]
             corner = None if bias is None else bias[0, :, :size, :size]
             seen = Projected(query, key, value, corner, layer.self_attention)
