@@ -37,6 +37,7 @@ Files, each importing only from those above it:
     text_encoder   the encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet
     pooling        vectors of tokens -> the vector of a text; EmbeddingModel
     embedding_pass vectors of texts, in slices
+    text_attention a pass over the same that shows its attention
     encoder_pass   the same by the encoder of a translation model
     graphs         functions of tensors that never move, as CUDA graphs
     cuda_runtime   the one for GPUs

@@ -9,7 +9,8 @@ Hidden states come from the fused kernel throughout. Weights are computed beside
 and heads that are asked for, from the same queries and keys.
 """
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -40,40 +41,30 @@ class Recorded:
         return {layer for recorder in self.recorders for layer in recorder.layers(kind)}
 
 
-class AttentionPass:
-    """Answers what is asked about some sentences, one slice a call.
+class RecordedPass(ABC):
+    """Answers what is asked about some jobs, one slice a call.
 
     Args:
-        model: On its device, in any precision.
-        jobs: Sentences, translations and queries, resolved.
+        jobs: With queries, resolved; they can be computed.
+        device: Where to keep the answers.
         slice_tokens: About how many tokens a slice works on.
-
-    Raises:
-        InputError: A job cannot be computed.
     """
 
     def __init__(
-        self,
-        model: EncoderDecoder,
-        jobs: Iterable[AttentionJob],
-        slice_tokens: int = SLICE_TOKENS,
+        self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
     ) -> None:
-        self.model = model
         self.slice_tokens = slice_tokens
-        self.recorded: list[Recorded] = []
-        for job in jobs:
-            check_job(model.config, job)
-            recorders = new_recorders(job, model.device, slice_tokens)
-            self.recorded.append(Recorded(job, recorders))
+        self.recorded = [Recorded(job, new_recorders(job, device, slice_tokens)) for job in jobs]
         self.slices = self._run()
         self.is_done = False
 
     def _run(self) -> Slices[None]:
-        for needs_target in (True, False):  # those who need no decoder by themselves
-            chosen = [each for each in self.recorded if each.job.needs_target is needs_target]
-            for batch in batches(chosen, self.slice_tokens):
-                yield from ForcedBatch(self.model, batch, self.slice_tokens).run()
+        yield from self.compute()
         self.is_done = True
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Goes through the model, and has all that is asked about recorded."""
 
     @torch.inference_mode()
     def advance(self) -> bool:
@@ -87,6 +78,37 @@ class AttentionPass:
         """What each query of each job asked for, once all is computed; waits for a GPU."""
         assert self.is_done
         return [[recorder.result() for recorder in each.recorders] for each in self.recorded]
+
+
+class AttentionPass(RecordedPass):
+    """Answers what is asked about some sentences and their translations.
+
+    Args:
+        model: On its device, in any precision.
+        jobs: Sentences, translations and queries, resolved.
+        slice_tokens: About how many tokens a slice works on.
+
+    Raises:
+        InputError: A job cannot be computed.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        jobs: Sequence[AttentionJob],
+        slice_tokens: int = SLICE_TOKENS,
+    ) -> None:
+        self.model = model
+        for job in jobs:
+            check_job(model.config, job)
+        super().__init__(jobs, model.device, slice_tokens)
+
+    def compute(self) -> Slices[None]:
+        """Batch after batch."""
+        for needs_target in (True, False):  # those who need no decoder by themselves
+            chosen = [each for each in self.recorded if each.job.needs_target is needs_target]
+            for batch in batches(chosen, self.slice_tokens):
+                yield from ForcedBatch(self.model, batch, self.slice_tokens).run()
 
 
 def batches(recorded: Iterable[Recorded], max_tokens: int) -> Iterator[list[Recorded]]:

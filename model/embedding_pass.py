@@ -20,6 +20,7 @@ from model.errors import DimensionsError, EmptySourceError, SourceTooLongError, 
 from model.layers import EncoderLayer
 from model.pooling import EmbeddingModel, shorten
 from model.recording import Slices
+from model.text_encoder import TextEncoder
 from model.transfer import upload
 
 SLICE_TOKENS = 256
@@ -33,6 +34,9 @@ threads: with two threads that was so for 5, 6, 7, 9, 10 and 11 rows.
 """
 
 Vectors = NDArray[np.float32]
+
+Heads = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +109,11 @@ class EmbeddingPass:
 
     def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
         """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
-        native = self.model.native
+        native, sequences = self.model.native, [each.job.ids for each in batch]
         if native is None:
-            return (yield from EncodedBatch(self.model, batch, self.slice_tokens).run())
-        return (yield from native.run([each.job.ids for each in batch], self.slice_tokens))
+            encoded = EncodedBatch(self.model.encoder, sequences, self.slice_tokens)
+            return (yield from encoded.run())
+        return (yield from native.run(sequences, self.slice_tokens))
 
     def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
         if job.is_per_token:
@@ -208,18 +213,18 @@ class EncodedBatch:
     N, in the shapes here, is the tokens of all of them; B is 1.
 
     Args:
-        model: The model.
-        batch: Texts, those of one length beside each other.
+        encoder: Of the model.
+        sequences: Ids of texts, those of one length beside each other.
         slice_tokens: About how many tokens a slice works on.
     """
 
     def __init__(
-        self, model: EmbeddingModel, batch: Sequence[NumberedJob], slice_tokens: int
+        self, encoder: TextEncoder, sequences: Sequence[list[int]], slice_tokens: int
     ) -> None:
-        self.encoder = model.encoder
-        self.sequences = [each.job.ids for each in batch]
+        self.encoder = encoder
+        self.sequences = [*sequences]
         self.slice_tokens = slice_tokens
-        missing = -sum(lengths(batch)) % TOKEN_MULTIPLE
+        missing = -sum(map(len, sequences)) % TOKEN_MULTIPLE
         if missing:  # a text of nobody; what is in it does not matter
             self.sequences.append([0] * missing)
         sizes = groupby(map(len, self.sequences))
@@ -230,8 +235,8 @@ class EncodedBatch:
         x = self._embed()
         bias = self._bias()
         for layer in self.encoder.encoder_layers:
-            x = yield from self._attend(layer, x, bias)
-            x = yield from self._feed_forward(layer, x)
+            heads = yield from self._attend(project(layer, x), bias)
+            x = yield from self._finish(layer, x, heads)
         return x
 
     def _embed(self) -> Tensor:
@@ -251,9 +256,8 @@ class EncodedBatch:
         bias: Tensor = self.encoder.relative_bias(max(group.length for group in self.groups))
         return bias[None]
 
-    def _attend(self, layer: EncoderLayer, x: Tensor, bias: Tensor | None) -> Slices[Tensor]:
-        module = layer.self_attention
-        projected = (module.project_query(x), *module.project_memory(x))  # (1, H, N, K) each
+    def _attend(self, projected: Heads, bias: Tensor | None) -> Slices[Tensor]:
+        """(1, H, N, K): what each head takes along."""
         sizes = [group.texts * group.length for group in self.groups]
         parts = [torch.split(heads, sizes, dim=2) for heads in projected]
         attended: list[Tensor] = []
@@ -263,7 +267,7 @@ class EncodedBatch:
             rows = yield from self._attend_within(query, key, value, corner)
             attended.append(side_by_side(rows))
         yield
-        return layer.self_residual.after(x, module.merge(torch.cat(attended, dim=2)))
+        return torch.cat(attended, dim=2)
 
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
@@ -278,6 +282,11 @@ class EncodedBatch:
             attended.append(attention(query[:, :, rows], key, value, chosen)[0])
         return torch.cat(attended, dim=2)
 
+    def _finish(self, layer: EncoderLayer, x: Tensor, heads: Tensor) -> Slices[Tensor]:
+        """The rest of a layer (1, N, D), for what went into it and what its heads give."""
+        x = layer.self_residual.after(x, layer.self_attention.merge(heads))
+        return (yield from self._feed_forward(layer, x))
+
     def _feed_forward(self, layer: EncoderLayer, x: Tensor) -> Slices[Tensor]:
         """In equal parts, so that none has few rows; see `TOKEN_MULTIPLE`."""
         parts = []
@@ -285,6 +294,12 @@ class EncodedBatch:
             parts.append(layer.feed_forward_residual.after(part, layer.feed_forward(part)))
             yield
         return torch.cat(parts, dim=1)
+
+
+def project(layer: EncoderLayer, x: Tensor) -> Heads:
+    """Queries, keys and values (1, H, N, K) of (1, N, D)."""
+    module = layer.self_attention
+    return (module.project_query(x), *module.project_memory(x))
 
 
 def apart(heads: Tensor, group: Group) -> Tensor:

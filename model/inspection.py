@@ -14,7 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.config import DecoderKind, ModelConfig
+from model.embedding_config import TextEncoderConfig
 from model.errors import AttentionQueryError, EmptySourceError, UnknownTokenError
+
+InspectedConfig = ModelConfig | TextEncoderConfig
+"""Of a model whose attention can be shown."""
 
 SHOWN_VALUES = 8
 SHOWN_CHARS = 20
@@ -117,7 +121,7 @@ class AttentionJob:
     """A sentence, its translation, and what is asked about them.
 
     Attributes:
-        source: Ids, EOS included.
+        source: Ids, EOS included; or those of a text to embed, with its special tokens.
         target: Ids that the decoder is made to predict, EOS included; may be empty where only
             the encoder is asked about.
         queries: What is asked, in one pass.
@@ -138,8 +142,10 @@ class AttentionJob:
         return any(kind is not AttentionKind.ENCODER for kind in self.kinds)
 
 
-def attention_layers(config: ModelConfig) -> dict[AttentionKind, int]:
+def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
     """The kinds of attention that a model has, and in how many layers; an SSRU is none."""
+    if isinstance(config, TextEncoderConfig):
+        return {AttentionKind.ENCODER: config.layers}
     layers = {
         AttentionKind.ENCODER: config.encoder_layers,
         AttentionKind.DECODER: config.decoder_layers,
@@ -158,7 +164,7 @@ def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[
 
 
 def resolve_query(
-    config: ModelConfig,
+    config: InspectedConfig,
     kinds: SequenceOf[AttentionKind],
     layers: SequenceOf[int] | None = None,
     heads: SequenceOf[int] | None = None,
@@ -192,7 +198,7 @@ def resolve_query(
 
 
 def _check_rollout(
-    config: ModelConfig,
+    config: InspectedConfig,
     kinds: SequenceOf[AttentionKind],
     heads: tuple[int, ...],
     norm: AttentionNorm,
@@ -211,7 +217,7 @@ def _check_rollout(
 
 
 def resolve_steps(
-    config: ModelConfig, steps: StepsQuery, source_tokens: int, target_tokens: int
+    config: InspectedConfig, steps: StepsQuery, source_tokens: int, target_tokens: int
 ) -> StepsQuery:
     """The same with every number counted from 0, where it may be negative from the end.
 
@@ -235,9 +241,11 @@ def resolve_steps(
 
 
 def _layers(
-    config: ModelConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
+    config: InspectedConfig, kind: AttentionKind, numbers: SequenceOf[int] | None
 ) -> tuple[int, ...]:
     size = attention_layers(config).get(kind)
+    if size is None and isinstance(config, TextEncoderConfig):
+        raise AttentionQueryError(f"this model has an encoder alone: ask for encoder, not {kind}")
     if size is None:
         raise AttentionQueryError(
             "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"

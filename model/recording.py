@@ -43,7 +43,8 @@ class Projected:
         query: (H, T, K).
         key: (H, S, K).
         value: (H, S, K).
-        bias: (T, S), 0 attends and -inf does not; None where every row attends to all.
+        bias: What is added to scores: (T, S), 0 attends and -inf does not; or (H, T, S), what each
+            head adds for the distance. None where every row attends to all alike.
         module: Whose they are.
     """
 
@@ -136,7 +137,10 @@ class MapsRecorder:
         if self.query.norm is AttentionNorm.VALUE_NORMS:
             matrices = chosen(head_matrices(projected.module), numbers)
             norms = value_norms(chosen(projected.value, numbers), matrices)[:, None, :]
-        return ChosenHeads(query, key, projected.bias, norms)
+        bias = projected.bias
+        if bias is not None and bias.dim() == 3:
+            bias = chosen(bias, numbers)
+        return ChosenHeads(query, key, bias, norms)
 
     def result(self) -> AttentionMaps:
         """For each kind (layers, heads, T, S)."""
@@ -150,7 +154,7 @@ class ChosenHeads:
     Attributes:
         query: (H, T, K).
         key: (H, S, K).
-        bias: (T, S), or None.
+        bias: (T, S) or (H, T, S), or None.
         norms: What weights are multiplied by (H, 1, S), or None.
     """
 
@@ -161,7 +165,7 @@ class ChosenHeads:
 
     def values(self, rows: slice) -> Tensor:
         """What is asked for of some rows (H, rows, S)."""
-        bias = None if self.bias is None else self.bias[rows]
+        bias = None if self.bias is None else self.bias[..., rows, :]
         weights = attention_weights(self.query[:, rows], self.key, bias)
         return weights if self.norms is None else weights.mul_(self.norms)
 
@@ -246,12 +250,14 @@ class StepsRecorder:
         attended = [projected.key[:, :end], projected.value[:, :end]]
         out = projected.module.out
         self.tensors = [projected.query[:, token], *attended, float_weight(out), out.bias]
+        if projected.bias is not None and projected.bias.dim() == 3:
+            self.tensors.append(projected.bias[:, token])
         yield from ()  # at once
 
     def result(self) -> AttentionSteps:
         """The computation, gone through on the host."""
-        query, key, value, weight, bias = (t.float().cpu().numpy() for t in self.tensors)
-        return attention_steps(query, key, value, self.query.head, weight, bias)
+        query, key, value, *others = (t.float().cpu().numpy() for t in self.tensors)
+        return attention_steps(query, key, value, self.query.head, *others)
 
 
 def float_weight(product: nn.Module) -> Tensor:

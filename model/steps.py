@@ -22,7 +22,7 @@ class AttentionSteps:
         scale: 1 / sqrt(K).
         scores: query · key (S).
         scaled: scale · scores (S).
-        weights: The softmax of those (S).
+        weights: The softmax of those (S), with `bias` added.
         weighted: weight · value (S, K).
         z: Their sum (K).
         concatenated: The z of all heads (D).
@@ -31,6 +31,8 @@ class AttentionSteps:
         output_bias: b_O (D).
         result: W_O · concatenated + b_O (D). An int8 model rounds `concatenated` to 127 steps
             of its largest number before this product.
+        bias: What the head adds to `scaled` for the distance of each key (S); None of a model
+            without relative positions.
     """
 
     query: Array
@@ -46,10 +48,17 @@ class AttentionSteps:
     output_weight: Array
     output_bias: Array
     result: Array
+    bias: Array | None = None
 
 
 def attention_steps(
-    query: Array, key: Array, value: Array, head: int, output_weight: Array, output_bias: Array
+    query: Array,
+    key: Array,
+    value: Array,
+    head: int,
+    output_weight: Array,
+    output_bias: Array,
+    bias: Array | None = None,
 ) -> AttentionSteps:
     """Goes through the computation for one token.
 
@@ -60,12 +69,14 @@ def attention_steps(
         head: Which one is looked at.
         output_weight: W_O (D, D).
         output_bias: b_O (D).
+        bias: What is added to the scaled scores of all heads (H, S); None for nothing.
     """
     q, k, v = (heads.astype(np.float64) for heads in (query, key, value))
     scale = query.shape[-1] ** -0.5
     scores = np.einsum("hk,hsk->hs", q, k)
     scaled = scale * scores
-    weights = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    biased = scaled if bias is None else scaled + bias
+    weights = np.exp(biased - biased.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     weighted = weights[:, :, None] * v  # (H, S, K)
     z = weighted.sum(axis=1)  # (H, K)
@@ -85,6 +96,7 @@ def attention_steps(
         output_weight=output_weight,
         output_bias=output_bias,
         result=rounded(result),
+        bias=None if bias is None else bias[head],
     )
 
 

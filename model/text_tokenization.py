@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, normalizers
 
 from model.errors import CheckpointFormatError
-from model.tokenization import Span, TokenizedText
+from model.tokenization import Span, TokenizedText, trim
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +15,8 @@ class TextTokens:
 
     Attributes:
         tokenized: The tokens that are left after cutting; places are those in the text as it was
-            given. Special tokens and those of a prompt have an empty place: before the text, or
-            where what is left of it ends.
+            given, less white space around them. Special tokens and those of a prompt have an empty
+            place: before the text, or where what is left of it ends.
         num_tokens: How many there were before cutting.
     """
 
@@ -81,7 +81,8 @@ class TextTokenizer:
         encoding = self.tokenizer.encode(stripped)
         shift = len(whole) - len(whole.lstrip()) - len(prompt) if stripped else 0
         special = [mask == 1 for mask in encoding.special_tokens_mask]
-        offsets = places(encoding.offsets, special, shift)
+        spans = places(encoding.offsets, special, shift)
+        offsets = [trim(text, span, str.isspace) for span in spans]
         tokenized = TokenizedText(text, encoding.ids, encoding.tokens, offsets, special)
         cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
         return TextTokens(tokenized, len(encoding.ids) + cut)

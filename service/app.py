@@ -25,6 +25,7 @@ from service.replies import handle_http_exception, handle_service_error, handle_
 from service.routes import attention, embed, health, languages, models, page, translate
 from service.settings import Settings
 from service.supervisor import StartWorker, start_process
+from service.text_inspector import TextInspector
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -68,8 +69,11 @@ def build_services(
     detector.preload()
     translator = Translator(catalog, backend, detector, settings)
     inspector = Inspector(catalog, backend, detector, settings)
+    text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
-    return Services(settings, catalog, backend, translator, inspector, embedder, started)
+    return Services(
+        settings, catalog, backend, translator, inspector, text_inspector, embedder, started
+    )
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:

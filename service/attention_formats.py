@@ -13,7 +13,7 @@ import orjson
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from service.attentions import Attention, AttentionItem
+from service.attentions import Attention, AttentionItem, ShownItem, TextItem
 from service.errors import InvalidRequestError
 from service.labels import Labels
 
@@ -55,7 +55,7 @@ def _media_range(part: str) -> tuple[str, float]:
         return media_type, 0.0
 
 
-def json_body(model: str, items: Sequence[AttentionItem], decimals: int | None) -> dict[str, Any]:
+def json_body(model: str, items: Sequence[ShownItem], decimals: int | None) -> dict[str, Any]:
     """The reply, for `json_chunks`: matrices stay arrays.
 
     Args:
@@ -68,7 +68,9 @@ def json_body(model: str, items: Sequence[AttentionItem], decimals: int | None) 
         "items": [_item_body(item, decimals) for item in items],
         "usage": {
             "source_tokens": sum(_num_tokens(item.source) for item in items),
-            "target_tokens": sum(_num_tokens(item.target) for item in items),
+            "target_tokens": sum(
+                _num_tokens(item.target) for item in items if isinstance(item, AttentionItem)
+            ),
             "attention_values": sum(a.data.size for item in items for a in item.attentions),
         },
     }
@@ -78,15 +80,19 @@ def _num_tokens(labels: Labels) -> int:
     return sum(len(ids) if isinstance(ids, list) else 1 for ids in labels.ids)
 
 
-def _item_body(item: AttentionItem, decimals: int | None) -> dict[str, Any]:
+def _item_body(item: ShownItem, decimals: int | None) -> dict[str, Any]:
+    source = _labels_body(item.source)
+    attentions = [_attention_body(attention) for attention in item.attentions]
+    if isinstance(item, TextItem):
+        return {"source": source, "attentions": attentions}
     alignment = item.alignment
     pairs = alignment.pairs
     if decimals is not None:
         pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
     return {
-        "source": _labels_body(item.source),
+        "source": source,
         "target": _labels_body(item.target),
-        "attentions": [_attention_body(attention) for attention in item.attentions],
+        "attentions": attentions,
         "alignment": {
             "source_words": alignment.source_words,
             "target_words": alignment.target_words,
@@ -120,7 +126,7 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
     return body if attention.indices is None else {**body, "indices": attention.indices}
 
 
-def arrays(items: Sequence[AttentionItem]) -> dict[str, NDArray[Any]]:
+def arrays(items: Sequence[ShownItem]) -> dict[str, NDArray[Any]]:
     """The matrices by name: `item0.cross`, and `item0.cross.indices` where `top_k` cut them."""
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
@@ -147,7 +153,7 @@ def metadata(body: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**body, "items": items})
 
 
-def npz_bytes(body: Mapping[str, Any], items: Sequence[AttentionItem]) -> bytes:
+def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
     """What `numpy.load` reads without pickles: `arrays`, and `metadata` as bytes.
 
     Args:
@@ -160,13 +166,13 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[AttentionItem]) -> bytes:
     return file.getvalue()
 
 
-def safetensors_bytes(body: Mapping[str, Any], items: Sequence[AttentionItem]) -> bytes:
+def safetensors_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
     """What `safetensors` reads: `arrays`, and `metadata` under `regard` in the header."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 
 
-def bertviz_body(items: Sequence[AttentionItem]) -> dict[str, Any]:
+def bertviz_body(items: Sequence[ShownItem]) -> dict[str, Any]:
     """For each sentence the keyword arguments of bertviz' `head_view` and `model_view`.
 
     They take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`. bertviz
@@ -176,15 +182,17 @@ def bertviz_body(items: Sequence[AttentionItem]) -> dict[str, Any]:
     return {"items": [_bertviz_item(item) for item in items]}
 
 
-def _bertviz_item(item: AttentionItem) -> dict[str, Any]:
+def _bertviz_item(item: ShownItem) -> dict[str, Any]:
     data = {attention.kind: attention.data[:, None] for attention in item.attentions}
-    target = item.target
+    written = None
+    if isinstance(item, AttentionItem):
+        written = item.target.input_tokens if "decoder" in data else item.target.tokens
     return {
         "encoder_attention": data.get("encoder"),
         "decoder_attention": data.get("decoder"),
         "cross_attention": data.get("cross"),
         "encoder_tokens": item.source.tokens,
-        "decoder_tokens": target.input_tokens if "decoder" in data else target.tokens,
+        "decoder_tokens": written,
     }
 
 

@@ -11,6 +11,7 @@ from model.inspection import (
     AttentionKind,
     AttentionNorm,
     AttentionQuery,
+    InspectedConfig,
     Reduction,
     StepsQuery,
     resolve_query,
@@ -41,7 +42,7 @@ class Aligner:
     shift: int
 
 
-def attention_query(config: ModelConfig, request: AttentionRequest) -> AttentionQuery:
+def attention_query(config: InspectedConfig, request: AttentionRequest) -> AttentionQuery:
     """The layers and heads that a request means.
 
     Raises:
@@ -98,7 +99,7 @@ def default_shift(config: ModelConfig, layer: int) -> int:
 
 
 def steps_query(
-    config: ModelConfig, request: StepsRequest, source_tokens: int, target_tokens: int
+    config: InspectedConfig, request: StepsRequest, source_tokens: int, target_tokens: int
 ) -> StepsQuery:
     """The head and the token that a request means.
 

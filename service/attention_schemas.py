@@ -1,5 +1,6 @@
-"""What clients of /attention send and get; what needs no model to be refused is refused here."""
+"""What clients of /attention send; what needs no model to be refused is refused here."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -19,6 +20,18 @@ from service.parameters import SHOWN_CHARS, refuse
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
 Norm = Literal["weights", "value_norms"]
 Include = Literal["vectors", "output", "output_weight"]
+Task = Literal["translate", "embed"]
+
+OF_TRANSLATION = {
+    "source": None,
+    "target": None,
+    "target_text": None,
+    "split": False,
+    "alignment_layer": None,
+    "alignment_head": None,
+    "alignment_shift": None,
+}
+"""What means nothing where a text is embedded, and the value that says nothing."""
 
 
 def check_numbers(value: Any, info: ValidationInfo) -> Any:
@@ -69,6 +82,13 @@ class AttentionQuestion(BaseModel):
         description="Name as in /v1/models, in place of `source` and `target`; "
         "what is given of these too has to agree.",
     )
+    task: Task = Field(
+        "translate", description="`embed` for a text as an embedding model reads it: alone."
+    )
+    prompt_name: str | None = Field(
+        None,
+        description="With `embed`: name of what is put before each text; by default the model's.",
+    )
     api_key: Any = Field(None, description="Accepted, and not looked at.")
 
     @model_validator(mode="before")
@@ -79,7 +99,22 @@ class AttentionQuestion(BaseModel):
         return fields
 
     @model_validator(mode="after")
+    def _check_task(self) -> Self:
+        if self.task == "translate":
+            if self.prompt_name is not None:
+                refuse("prompt_name is of embedding models; leave it out, or use task embed")
+            return self
+        for name, nothing in OF_TRANSLATION.items():
+            if getattr(self, name, nothing) != nothing:
+                refuse(f"{name} is of translations; leave it out with task embed")
+        return self
+
+    @model_validator(mode="after")
     def _check_model(self) -> Self:
+        if self.task == "embed":
+            if self.model is not None and not self.model.strip():
+                refuse("missing model parameter")
+            return self
         codes = {"source": self.source, "target": self.target, "model": self.model}
         for name, code in codes.items():
             is_needed = self.model is None and name != "model"
@@ -101,10 +136,10 @@ class AttentionRequest(AttentionQuestion):
     target_text: str | list[str | None] | None = Field(
         None, description="Translation, or list of as many; null is the model's own."
     )
-    task: Literal["translate"] = Field("translate", description="`translate`.")
     kinds: Annotated[list[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
-        description="Of `encoder`, `decoder` and `cross`; with rollout the default is encoder.",
+        description="Of `encoder`, `decoder` and `cross`; with rollout or `embed` the default is "
+        "encoder.",
     )
     layers: Numbers = Field(
         [-1],
@@ -155,7 +190,7 @@ class AttentionRequest(AttentionQuestion):
         defaults: dict[str, Any] = {}
         if fields.get("format") == "bertviz":
             defaults |= {"reduce": "none", "layers": "all"}
-        if fields.get("reduce") == "rollout":
+        if fields.get("reduce") == "rollout" or fields.get("task") == "embed":
             defaults |= {"kinds": ["encoder"]}
         given = {name: value for name, value in fields.items() if value is not None}
         return {**defaults, **given}
@@ -164,6 +199,8 @@ class AttentionRequest(AttentionQuestion):
     def _check_texts(self) -> Self:
         if not self.text:
             refuse("missing text parameter")
+        if self.task == "embed":
+            check_embedded(self.kinds)
         if self.target_text is None:
             return self
         if self.split:
@@ -217,7 +254,9 @@ class StepsRequest(AttentionQuestion):
     target_text: str | None = Field(
         None, description="Its translation; by default the model's own."
     )
-    kind: Kind = Field("cross", description="`encoder`, `decoder` or `cross`.")
+    kind: Kind = Field(
+        "cross", description="`encoder`, `decoder` or `cross`; with `embed` it is encoder."
+    )
     layer: StrictInt = Field(-1, description="From 0, or negative from the end.")
     head: StrictInt = Field(0, description="From 0, or negative from the end.")
     query: StrictInt = Field(
@@ -230,156 +269,25 @@ class StepsRequest(AttentionQuestion):
         "`output_weight` (W_O too).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, fields: Any) -> Any:
+        """The default that depends on the task."""
+        if isinstance(fields, dict) and fields.get("task") == "embed":
+            return {**fields, "kind": fields.get("kind") or "encoder"}
+        return fields
+
     @model_validator(mode="after")
     def _check_text(self) -> Self:
         if not self.text:
             refuse("missing text parameter")
+        if self.task == "embed":
+            check_embedded([self.kind])
         return self
 
 
-class LabelsBody(BaseModel):
-    """One side, token by token or word by word."""
-
-    text: str
-    tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
-    ids: list[int] | list[list[int]] = Field(description="Of each token, or of each word's.")
-    offsets: list[tuple[int, int]] = Field(
-        description="Code points of the text, white space around tokens left out."
-    )
-    special: list[bool] = Field(description="True for tokens that are no text: the end.")
-
-
-class TargetLabelsBody(LabelsBody):
-    """The target: rows of cross-attention predict `tokens` where `input_tokens` are put in."""
-
-    input_tokens: list[str] = Field(description='Begins with the start; "" is the zero vector.')
-
-
-class AttentionBody(BaseModel):
-    """Attention of one kind."""
-
-    kind: Kind
-    layers: list[int] = Field(description="Those that went in.")
-    heads: list[int] | Literal["mean", "max", "rollout"]
-    reduce: Reduce
-    norm: Norm
-    shape: tuple[int, int, int, int] = Field(description="Of `data`.")
-    data: list[list[list[list[float]]]] = Field(
-        description="[layer][head][row][column]; 1 layer or head where they were reduced. Rows "
-        "are source tokens (encoder) or target tokens; columns are source tokens, or for the "
-        "decoder what is put in."
-    )
-    indices: list[list[list[list[int]]]] | None = Field(
-        None, description="With `top_k`: the column of each value."
-    )
-
-
-class AlignmentBody(BaseModel):
-    """Which source word each target word goes with."""
-
-    source_words: list[tuple[int, int]] = Field(description="[first, end) of each word.")
-    target_words: list[tuple[int, int]]
-    pairs: list[tuple[int, int, float]] = Field(
-        description="Source word, target word, and how much this one attends to that."
-    )
-    pharaoh: str = Field(description="The same as `0-0 1-2`.")
-
-
-class AttentionItemBody(BaseModel):
-    """One sequence. Words of its alignment are spans of tokens, whatever the level."""
-
-    source: LabelsBody
-    target: TargetLabelsBody
-    attentions: list[AttentionBody]
-    alignment: AlignmentBody
-
-
-class AttentionUsage(BaseModel):
-    """What was read, written and shown."""
-
-    source_tokens: int
-    target_tokens: int
-    attention_values: int = Field(description="Numbers in all `data`.")
-
-
-class AttentionResponse(BaseModel):
-    """One item for each text or, with `split`, sentence."""
-
-    model: str
-    items: list[AttentionItemBody]
-    usage: AttentionUsage
-
-
-class BertvizItem(BaseModel):
-    """Keyword arguments of bertviz' views, once each layer is a tensor."""
-
-    encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
-        description="[layer][0][head][row][column]"
-    )
-    decoder_attention: list[list[list[list[list[float]]]]] | None
-    cross_attention: list[list[list[list[list[float]]]]] | None
-    encoder_tokens: list[str]
-    decoder_tokens: list[str] = Field(
-        description="What is predicted or, with self-attention of the decoder, what is put in."
-    )
-
-
-class BertvizResponse(BaseModel):
-    """With `format` bertviz."""
-
-    items: list[BertvizItem]
-
-
-class StepsToken(BaseModel):
-    """The token that attends."""
-
-    index: int
-    token: str = Field(description="In the decoder the one that is put in.")
-    predicted: str | None = Field(description="In the decoder the one that is predicted.")
-
-
-class StepsRow(BaseModel):
-    """One token that is attended to."""
-
-    key: int
-    token: str
-    score: float = Field(description="q · k")
-    scaled: float = Field(description="score × scale")
-    weight: float = Field(description="Softmax of `scaled` over the rows.")
-    value_norm: float = Field(description="Length of weight × v.")
-    value: list[float] = Field(description="First 8 numbers of weight × v.")
-
-
-class StepsVectors(BaseModel):
-    """With `vectors`: what scores and sums are made of."""
-
-    q: list[float]
-    k: list[list[float]]
-    v: list[list[float]]
-
-
-class StepsOutput(BaseModel):
-    """With `output`: result = weight · concatenated + bias."""
-
-    concatenated: list[float] = Field(description="z of all heads for this query.")
-    bias: list[float]
-    result: list[float]
-    weight: list[list[float]] | None = Field(None, description="W_O, with `output_weight`.")
-
-
-class StepsResponse(BaseModel):
-    """Attention of one token in one head, step by step."""
-
-    model: str
-    kind: Kind
-    layer: int
-    head: int
-    head_dim: int
-    scale: float = Field(description="1 / sqrt(head_dim)")
-    source: LabelsBody
-    target: TargetLabelsBody
-    query: StepsToken
-    rows: list[StepsRow]
-    z: list[float] = Field(description="Sum of weight × v.")
-    vectors: StepsVectors | None = None
-    output: StepsOutput | None = None
+def check_embedded(kinds: Iterable[Kind]) -> None:
+    """Refuses all kinds but that of an encoder."""
+    for kind in kinds:
+        if kind != "encoder":
+            refuse(f"a text that is embedded has no {kind}; ask for encoder, or leave it out")

@@ -63,6 +63,22 @@ class AttentionItem:
 
 
 @dataclass(frozen=True, slots=True)
+class TextItem:
+    """All that is shown of one text that is embedded.
+
+    Attributes:
+        source: Labels of its tokens or words.
+        attentions: That of its encoder.
+    """
+
+    source: Labels
+    attentions: list[Attention]
+
+
+ShownItem = AttentionItem | TextItem
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """How a client wants to see attention.
 
@@ -107,6 +123,22 @@ def show(
     else:
         labels = token_labels(source), token_labels(target, start)
     return AttentionItem(*labels, [_cut(a, view) for a in attentions], alignment)
+
+
+def show_text(text: TokenizedText, attentions: Sequence[Attention], view: View) -> TextItem:
+    """One text, which attends to itself alone, as a client wants to see it.
+
+    Args:
+        text: T tokens.
+        attentions: Between tokens: (layers, heads, T, T) each.
+        view: What is wanted.
+    """
+    labels = token_labels(text)
+    if view.level == "word":
+        words = word_spans(text)
+        attentions = [replace(a, data=merge(a.data, words, words)) for a in attentions]
+        labels = word_labels(text, words)
+    return TextItem(labels, [_cut(a, view) for a in attentions])
 
 
 def _cut(attention: Attention, view: View) -> Attention:

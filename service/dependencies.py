@@ -12,6 +12,7 @@ from service.embedder import Embedder
 from service.inference import Translator
 from service.inspector import Inspector
 from service.settings import Settings
+from service.text_inspector import TextInspector
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Services:
         backend: What there is only once.
         translator: Text in, text out.
         inspector: Text in, attention out.
+        text_inspector: The same of texts that are embedded.
         embedder: Text in, vector out.
         started: When, in Unix seconds.
     """
@@ -33,6 +35,7 @@ class Services:
     backend: Backend
     translator: Translator
     inspector: Inspector
+    text_inspector: TextInspector
     embedder: Embedder
     started: int
 

@@ -1,32 +1,39 @@
-"""Attention beside translation: in a worker, the tasks of one engine's model, slice by slice.
+"""Attention beside other work: in a worker, the tasks of one model, slice by slice.
 
 Translations that run get most of the time: a slice is computed when enough of it has gone to them
 since the last one. A slice takes one to five milliseconds (docs/architecture.md).
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from model.attention_pass import AttentionPass
+import torch
+
+from model.attention_pass import RecordedPass
+from model.inspection import AttentionJob
 from model.sequence import BatchStats
-from model.transformer import EncoderDecoder
 from service.messages import AttentionTask, Inspected
+
+NewInspection = Callable[[Sequence[AttentionJob]], RecordedPass]
+"""Begins to show attention."""
 
 
 class InspectionQueue:
     """Tasks that wait, and a pass over those whose turn it is.
 
     Args:
-        model: Whose attention is shown.
+        new_pass: Begins to show attention of the model.
+        device: Where that is done.
     """
 
-    def __init__(self, model: EncoderDecoder) -> None:
-        self.model = model
+    def __init__(self, new_pass: NewInspection, device: torch.device) -> None:
+        self.new_pass = new_pass
+        self.device = device
         self.waiting: deque[AttentionTask] = deque()
         self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
         self.running: list[AttentionTask] = []
         self.given_up: set[int] = set()  # of those
-        self.attention_pass: AttentionPass | None = None
+        self.attention_pass: RecordedPass | None = None
         self.stats: list[BatchStats] = []
 
     def __len__(self) -> int:
@@ -54,7 +61,7 @@ class InspectionQueue:
         """
         if self.attention_pass is None:
             self._choose()
-            self.attention_pass = AttentionPass(self.model, [task.job for task in self.running])
+            self.attention_pass = self.new_pass([task.job for task in self.running])
         if self.attention_pass.advance():
             return []
         results = self.attention_pass.results()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from model.config import ModelConfig
-from model.inspection import AttentionJob, AttentionQuery, StepsQuery
+from model.inspection import AttentionJob, AttentionQuery
 from model.sequence import DecodingOptions
 from model.steps import AttentionSteps
 from model.tokenization import TokenizedText, Tokenizer
@@ -22,7 +22,6 @@ from service.attention_query import (
     steps_query,
 )
 from service.attention_schemas import AttentionQuestion, AttentionRequest, StepsRequest
-from service.attentions import AttentionItem
 from service.backend import Backend
 from service.catalog import Catalog, Direction, ServedModel
 from service.context import RequestContext
@@ -36,6 +35,7 @@ from service.errors import (
 )
 from service.fitting import fit_sentences
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, add_times, run_sized
+from service.inspection import Inspection, SteppedThrough, compute, item_name, nothing_to_read
 from service.lanes import Shown
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
 from service.scheduler import Inquiry, Sentence
@@ -59,38 +59,6 @@ class Wanted:
     def start(self) -> str:
         """What its decoder starts from, for people."""
         return start_token(self.config, self.model.vocabularies.target)
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """Attention of some sentences.
-
-    Attributes:
-        model: Served name.
-        items: One a sentence.
-    """
-
-    model: str
-    items: list[AttentionItem]
-
-
-@dataclass(frozen=True, slots=True)
-class SteppedThrough:
-    """One token's attention.
-
-    Attributes:
-        model: Served name.
-        query: What was asked, counted from 0.
-        pair: Both sides.
-        start: What the decoder starts from, for people.
-        steps: All numbers.
-    """
-
-    model: str
-    query: StepsQuery
-    pair: Pair
-    start: str
-    steps: AttentionSteps
 
 
 class Inspector:
@@ -155,7 +123,9 @@ class Inspector:
         inquiry = Inquiry(wanted.model.name, AttentionJob(*pair.ids, (query,)))
         (shown,) = await self._compute([inquiry], context)
         steps = cast("AttentionSteps", shown.results[0])
-        return SteppedThrough(wanted.model.name, query, pair, wanted.start, steps)
+        return SteppedThrough(
+            wanted.model.name, query, pair.source, pair.target, wanted.start, steps
+        )
 
     async def align(
         self, translations: Sequence[TranslatedText], context: RequestContext
@@ -354,19 +324,10 @@ class Inspector:
         return [tokenizer.detokenize(result.hypotheses[0].tokens) for result in results]
 
     async def _compute(self, inquiries: list[Inquiry], context: RequestContext) -> list[Shown]:
-        tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
-        async with self.backend.admit(tokens, at_once=False) as place:
-            shown = await place.inspect(inquiries, self._deadline(context))
-        add_times(shown, context)
-        return shown
+        return await compute(self.backend, inquiries, self._deadline(context), context)
 
     def _deadline(self, context: RequestContext) -> float:
         return context.started + self.settings.request_timeout_seconds
-
-
-def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
-    """What a message calls one of the texts of a field."""
-    return f"{name}[{number}]" if len(texts) > 1 else name
 
 
 def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
@@ -392,11 +353,6 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
             "REGARD_MAX_SOURCE_TOKENS."
         )
     return tokenized
-
-
-def nothing_to_read(name: str) -> InvalidRequestError:
-    """The error for a text without tokens."""
-    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
 
 
 def in_parts(inquiries: Sequence[Inquiry], max_values: int) -> Iterator[list[Inquiry]]:

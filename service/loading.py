@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
+from model.attention_pass import AttentionPass
 from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.load import ModelFiles
@@ -14,7 +16,9 @@ from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
 from model.encoder_pass import EncoderPass
 from model.engine import Engine
 from model.sequence import Sequence as SourceSequence
+from model.text_attention import TextAttentionPass
 from service.embedding_queue import BATCH_TOKENS, NewPass, Pass
+from service.inspection_queue import NewInspection
 from service.messages import EmbedTask, WorkerConfig
 
 WARM_TOKENS = 32
@@ -26,11 +30,13 @@ class LoadedEmbedder:
 
     Attributes:
         new_pass: Begins to embed texts.
+        new_inspection: Begins to show attention.
         device: Where that is done.
         dtype: Such as `float32`.
     """
 
     new_pass: NewPass
+    new_inspection: NewInspection
     device: torch.device
     dtype: str
 
@@ -78,17 +84,19 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder
     def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
         return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
 
-    return LoadedEmbedder(new_pass, model.encoder.device, str(model.precision))
+    new_inspection = partial(TextAttentionPass, model.encoder)
+    return LoadedEmbedder(new_pass, new_inspection, model.encoder.device, str(model.precision))
 
 
 def embedder_of(engine: Engine) -> LoadedEmbedder:
-    """The encoder of a translation model, which is there already."""
+    """A translation model, which is there already: its encoder, and attention of both sides."""
     model = engine.model
 
     def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
         return EncoderPass(model, jobs_of(tasks), BATCH_TOKENS)
 
-    return LoadedEmbedder(new_pass, model.device, str(model.precision))
+    new_inspection = partial(AttentionPass, model)
+    return LoadedEmbedder(new_pass, new_inspection, model.device, str(model.precision))
 
 
 def jobs_of(tasks: Sequence[EmbedTask]) -> list[EmbeddingJob]:

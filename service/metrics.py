@@ -214,7 +214,8 @@ class Metrics:
         )  # fmt: skip
 
     def _make_series(self, models: list[str], embedders: list[str]) -> None:
-        served = {"translate": models, "attention": models, "embed": embedders, "detect": []}
+        shown = [*dict.fromkeys([*models, *embedders])]
+        served = {"translate": models, "attention": shown, "embed": embedders, "detect": []}
         for task in TASKS:
             self.inflight_requests.labels(task)
             for model in [*served[task], NO_MODEL]:

@@ -74,7 +74,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What a request wants to know of the attention in a translation.
+    """What a request wants to know of the attention in a translation, or in a text.
 
     Attributes:
         model: Served name.
@@ -106,6 +106,8 @@ class Scheduler:
         self.metrics = metrics
         self.queues = {model: ModelQueue() for model in models}
         self.embeddings = {model: EmbedQueue() for model in embedders}
+        self.attention = {model: queue.attention for model, queue in self.queues.items()}
+        self.attention |= {model: Lane() for model in self.embeddings if model not in self.queues}
         self.seats: dict[Link, Seat] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
@@ -117,6 +119,8 @@ class Scheduler:
         for model, texts in self.embeddings.items():
             for name, embed_lane in zip(EMBED_LANES, texts.lanes, strict=True):
                 metrics.watch_lane(model, name, embed_lane, "embed")
+            if model not in self.queues:
+                metrics.watch_lane(model, "attention", self.attention[model])
 
     async def run(
         self, sentences: SequenceOf[Sentence], is_bulk: bool, deadline: float
@@ -212,6 +216,8 @@ class Scheduler:
 
     def _lane(self, job: Job) -> Lane:
         """Where a job waits."""
+        if isinstance(job.work, AttentionTask):
+            return self.attention[job.model]
         queues = self.embeddings if isinstance(job.work, EmbedTask) else self.queues
         return queues[job.model].lane(job)
 
@@ -220,8 +226,9 @@ class Scheduler:
         for model, queue in self.queues.items():
             if queue.rows:
                 self._fill_rows(model, queue)
-            if len(queue.attention):
-                self._fill_tasks(model, queue.attention)
+        for model, lane in self.attention.items():
+            if len(lane):
+                self._fill_tasks(model, lane)
         for model, texts in self.embeddings.items():
             if len(texts):
                 self._fill_embeddings(model, texts)
@@ -240,7 +247,7 @@ class Scheduler:
         """One after the other to who has fewest, and of those to who has least to translate."""
 
         def burden(seat: Seat) -> tuple[int, int]:
-            return seat.num_tasks, -seat.free[model]
+            return seat.num_tasks, seat.used_rows
 
         while len(lane):
             seat = min(self.seats.values(), key=burden, default=None)
@@ -384,6 +391,7 @@ class Scheduler:
         error = UnavailableError("the server is stopping; try again", 1)
         waiting = [job for queue in self.queues.values() for job in queue.jobs()]
         waiting += [job for texts in self.embeddings.values() for job in texts.jobs()]
+        waiting += [job for lane in self.attention.values() for job in lane.jobs.values()]
         held = [job for seat in self.seats.values() for job in seat.held.values()]
         for job in waiting + held:
             if not job.future.done():

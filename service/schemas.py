@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.attention_schemas import AlignmentBody
+from service.attention_bodies import AlignmentBody
 
 
 class ErrorBody(BaseModel):
@@ -182,6 +182,9 @@ class EmbedderBody(BaseModel):
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
     device: str | None = Field(description="None while it loads.")
     dtype: str | None = Field(description="None while it loads.")
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="What can be looked into: encoder. None while it loads."
+    )
 
 
 class ModelList(BaseModel):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from model.inspection import AttentionKind
 from model.steps import AttentionSteps
 from service.attention_schemas import Include
-from service.inspector import SteppedThrough
+from service.inspection import SteppedThrough
 from service.labels import Labels, token_labels
 
 SHOWN_VALUES = 8
@@ -24,7 +24,8 @@ def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str,
         found: All numbers.
         include: Which of them are wanted beside the table.
     """
-    source, target = token_labels(found.pair.source), token_labels(found.pair.target, found.start)
+    source = token_labels(found.source)
+    target = None if found.target is None else token_labels(found.target, found.start)
     query, steps = found.query, found.steps
     body: dict[str, Any] = {
         "model": found.model,
@@ -34,7 +35,7 @@ def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str,
         "head_dim": len(steps.query),
         "scale": steps.scale,
         "source": side_body(source),
-        "target": side_body(target),
+        **({} if target is None else {"target": side_body(target)}),
         "query": query_body(found, source, target),
         "rows": rows_body(steps, keys_of(query.kind, source, target)),
         "z": steps.z,
@@ -51,17 +52,17 @@ def side_body(labels: Labels) -> dict[str, Any]:
     return {name: value for name, value in asdict(labels).items() if value is not None}
 
 
-def keys_of(kind: AttentionKind, source: Labels, target: Labels) -> list[str]:
+def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[str]:
     """What is attended to."""
-    if kind is AttentionKind.DECODER:
+    if kind is AttentionKind.DECODER and target is not None:
         return target.input_tokens or []
     return source.tokens
 
 
-def query_body(found: SteppedThrough, source: Labels, target: Labels) -> dict[str, Any]:
+def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> dict[str, Any]:
     """The token that attends; a decoder's has two names."""
     index = found.query.query
-    if found.query.kind is AttentionKind.ENCODER:
+    if found.query.kind is AttentionKind.ENCODER or target is None:
         return {"index": index, "token": source.tokens[index], "predicted": None}
     inputs = target.input_tokens or []
     return {"index": index, "token": inputs[index], "predicted": target.tokens[index]}
@@ -77,6 +78,7 @@ def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
             "token": tokens[key],
             "score": shortest(score),
             "scaled": shortest(scaled),
+            **({} if steps.bias is None else {"bias": shortest(steps.bias[key])}),
             "weight": shortest(weight),
             "value_norm": shortest(norm),
             "value": weighted[:SHOWN_VALUES],

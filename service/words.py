@@ -76,11 +76,12 @@ def _word_starts(side: TokenizedText) -> Iterator[int]:
     word, word_end = TokenClass.BLANK, 0
     for at, (piece, (start, end)) in enumerate(zip(side.pieces, side.offsets, strict=True)):
         kind = _kind(side.text[start:end])
+        is_apart = any(map(str.isspace, side.text[word_end:start]))
         is_new = piece.startswith(WORD_START) or (
-            kind is not TokenClass.BLANK and TokenClass.MARK in (kind, word)
+            kind is not TokenClass.BLANK and (is_apart or TokenClass.MARK in (kind, word))
         )
-        is_apart = start >= word_end  # tokens that share a character are one word
-        if _is_alone(side, at) or (word is not TokenClass.BLANK and is_new and is_apart):
+        is_next = start >= word_end  # tokens that share a character are one word
+        if _is_alone(side, at) or (word is not TokenClass.BLANK and is_new and is_next):
             yield at
             word = TokenClass.BLANK
         word = word if kind is TokenClass.BLANK else kind

@@ -139,8 +139,8 @@ class Worker:
         start = time.perf_counter()
         engine = self.load(files, config.of(files.weights.parent))
         self.engines[files.name] = engine
-        self.attention.queues[files.name] = InspectionQueue(engine.model)
         own = embedder_of(engine)
+        self.attention.queues[files.name] = InspectionQueue(own.new_inspection, own.device)
         self.embedding.queues[files.name] = EmbeddingQueue(own.new_pass, own.device)
         device, dtype = str(engine.model.device), str(engine.model.precision)
         seconds = time.perf_counter() - start
@@ -151,6 +151,7 @@ class Worker:
         start = time.perf_counter()
         loaded = self.load_embedder(files, config.of(files.folder))
         self.embedding.queues[files.name] = EmbeddingQueue(loaded.new_pass, loaded.device)
+        self.attention.queues[files.name] = InspectionQueue(loaded.new_inspection, loaded.device)
         seconds = time.perf_counter() - start
         return ResidentEmbedder(files.name, str(loaded.device), loaded.dtype, seconds)
 
@@ -267,7 +268,7 @@ class Worker:
         try:
             self.inspected += queue.advance()
         except Exception as error:
-            self._give_up(name, len(queue.running), queue.model.device, error)
+            self._give_up(name, len(queue.running), queue.device, error)
             for task in queue.isolate():
                 self._fail("attention task", task.id, error)
 

@@ -95,7 +95,8 @@ def assert_steps_add_up(found: AttentionSteps) -> None:
     scores = k @ q
     np.testing.assert_allclose(found.scores, scores, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(found.scaled, scores / np.sqrt(len(q)), rtol=1e-6, atol=1e-6)
-    exponentials = np.exp(scores / np.sqrt(len(q)) - (scores / np.sqrt(len(q))).max())
+    biased = scores / np.sqrt(len(q)) + (0.0 if found.bias is None else found.bias)
+    exponentials = np.exp(biased - biased.max())
     weights = exponentials / exponentials.sum()
     np.testing.assert_allclose(found.weights, weights, rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.weighted, weights[:, None] * v, rtol=0, atol=1e-5)

@@ -20,12 +20,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from model.attention_pass import RecordedPass
 from model.checkpoints.load import ModelFiles
 from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.config import ModelConfig
 from model.device import Precision
 from model.engine import Engine
 from model.errors import CheckpointError
+from model.inspection import AttentionJob
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.channel import Channel
@@ -108,7 +110,10 @@ class Script:
             self.embedded.append([*tasks])
             return EchoPass([task.ids for task in tasks], self)
 
-        return LoadedEmbedder(new_pass, torch.device("cpu"), "float32")
+        def new_inspection(_jobs: Sequence[AttentionJob]) -> RecordedPass:
+            raise AssertionError("nobody asks an echo where it looks")
+
+        return LoadedEmbedder(new_pass, new_inspection, torch.device("cpu"), "float32")
 
     def fail_at(self, tokens: set[int]) -> None:
         """Does what is to happen at these."""

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.attention_bodies import AttentionResponse, BertvizResponse, StepsResponse
 from service.attention_formats import (
     MEDIA_TYPES,
     Format,
@@ -12,18 +13,12 @@ from service.attention_formats import (
     npz_bytes,
     safetensors_bytes,
 )
-from service.attention_schemas import (
-    AttentionRequest,
-    AttentionResponse,
-    BertvizResponse,
-    StepsRequest,
-    StepsResponse,
-)
+from service.attention_schemas import AttentionRequest, StepsRequest
 from service.chunks import json_chunks, json_response
 from service.dependencies import ContextDep, ServicesDep
 from service.disconnect import unless_disconnected
 from service.inference import run_sized
-from service.inspector import Inspection
+from service.inspection import Inspection
 from service.parameters import check_number, json_body_of, read_parameters
 from service.replies import ERRORS, MISSING
 from service.steps_reply import steps_body
@@ -52,7 +47,8 @@ async def attention(request: Request, services: ServicesDep, context: ContextDep
         context.num_inputs = len(texts)
         check_number(texts, services.settings.max_inputs)
     chosen = choose_format(wanted.format, request.headers.get("accept", ""))
-    inspection = await unless_disconnected(request, services.inspector.inspect(wanted, context))
+    inspector = services.text_inspector if wanted.task == "embed" else services.inspector
+    inspection = await unless_disconnected(request, inspector.inspect(wanted, context))
     with context.stage("serialize"):
         return await written(inspection, chosen, wanted.decimals)
 
@@ -80,6 +76,7 @@ async def steps(request: Request, services: ServicesDep, context: ContextDep) ->
     with context.stage("validate"):
         wanted = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
         context.num_inputs = 1
-    found = await unless_disconnected(request, services.inspector.step_through(wanted, context))
+    inspector = services.text_inspector if wanted.task == "embed" else services.inspector
+    found = await unless_disconnected(request, inspector.step_through(wanted, context))
     with context.stage("serialize"):
         return json_response(json_chunks(steps_body(found, wanted.include)))

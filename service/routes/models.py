@@ -2,10 +2,9 @@
 
 from fastapi import APIRouter
 
-from model.inspection import attention_layers
+from model.inspection import InspectedConfig, attention_layers
 from service.backend import Status
 from service.dependencies import Services, ServicesDep
-from service.messages import ResidentModel
 from service.schemas import AttentionSizeBody, EmbedderBody, ModelBody, ModelList
 
 router = APIRouter(tags=["models"])
@@ -32,7 +31,7 @@ def model_bodies(services: Services, status: Status) -> list[ModelBody]:
             revision=served.files.revision,
             device=resident[name].device if name in resident else None,
             dtype=resident[name].dtype if name in resident else None,
-            attention=attention_body(resident[name]) if name in resident else None,
+            attention=attention_body(resident[name].config) if name in resident else None,
         )
         for name, served in services.catalog.models.items()
     ]
@@ -51,15 +50,16 @@ def embedder_bodies(services: Services, status: Status) -> list[EmbedderBody]:
             revision=served.files.revision,
             device=resident[name].device if name in resident else None,
             dtype=resident[name].dtype if name in resident else None,
+            attention=attention_body(served.config.encoder) if name in resident else None,
         )
         for name, served in services.catalog.embedders.items()
     ]
 
 
-def attention_body(model: ResidentModel) -> dict[str, AttentionSizeBody]:
+def attention_body(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
     """What can be looked into of a model."""
-    heads = model.config.num_heads
+    heads = config.num_heads
     return {
         kind.value: AttentionSizeBody(layers=layers, heads=heads)
-        for kind, layers in attention_layers(model.config).items()
+        for kind, layers in attention_layers(config).items()
     }

@@ -16,6 +16,7 @@ import { Notice } from './notice.js';
 import { OtherTranslations } from './others.js';
 import { DEFAULTS, Store, fromFragment, toFragment } from './state.js';
 import { StepsPanel } from './steps.js';
+import { TaskChoice } from './task.js';
 import { TranslationPanel } from './translation.js';
 
 const EXAMPLES = [
@@ -29,17 +30,24 @@ const translateNotice = new Notice(byId('translate-notice'));
 
 async function start() {
   try {
-    const [list, { language }] = await Promise.all([get('languages'), get('frontend/settings')]);
+    const models = new Models();
+    const [list, { language }, embedders] = await Promise.all([
+      get('languages'),
+      get('frontend/settings'),
+      models.embedders(),
+    ]);
     translateNotice.hide();
-    build(new Languages(list), language.target.code);
+    build({ languages: new Languages(list), usualTarget: language.target.code, models, embedders });
   } catch (error) {
     translateNotice.show(error, start);
   }
 }
 
-function build(languages, usualTarget) {
-  const store = new Store(restored(languages, usualTarget));
-  const look = buildLook(store);
+function build(served) {
+  const { languages, models, embedders } = served;
+  const store = new Store(restored(served));
+  const look = buildLook(store, models);
+  const tasks = new TaskChoice(store, embedders);
   const others = new OtherTranslations(store, new Notice(byId('others-notice')));
   const translation = new TranslationPanel({
     store,
@@ -49,21 +57,22 @@ function build(languages, usualTarget) {
     curl: new CurlLine(byId('translate-curl')),
     translated: (result) => {
       look.follow(result);
-      others.follow(result);
+      others.follow(result?.task === 'embed' ? null : result);
     },
   });
   look.aligned = (item, level) => {
     if (store.view.wanted !== null) translation.alignWanted(item, level);
   };
   offerExamples(translation, languages);
-  keepLink(store, () => restored(languages, usualTarget));
+  keepLink(store, () => restored(served));
+  tasks.render(store.view);
   translation.restore();
 }
 
-function buildLook(store) {
+function buildLook(store, models) {
   const look = new LookPanel({
     store,
-    models: new Models(),
+    models,
     controls: new Controls(store),
     map: new HeatMap({
       root: byId('map'),
@@ -88,8 +97,10 @@ function buildLook(store) {
 }
 
 /** The view of the link that led here, or the usual one. */
-function restored(languages, usualTarget) {
-  const view = fromFragment(location.hash) ?? DEFAULTS;
+function restored({ languages, usualTarget, embedders }) {
+  const view = { ...(fromFragment(location.hash) ?? DEFAULTS) };
+  if (embedders.length === 0) view.task = 'translate';
+  if (!embedders.includes(view.model)) view.model = null;
   const source = languages.isServed(view.source) ? view.source : 'auto';
   return { ...view, source, target: languages.targetFor(source, view.target || usualTarget) };
 }

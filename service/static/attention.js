@@ -6,13 +6,20 @@ const DECIMALS = 5;
 
 /**
  * What is looked into: one sequence, and the translation that goes with it.
- * @typedef {{text: string, source: string, target: string, wanted: string|null}} Subject
+ * @typedef {{text: string, source: string, target: string, wanted: string|null}} Translated
+ */
+
+/**
+ * Or a text as a model embeds it, alone.
+ * @typedef {{task: 'embed', text: string, model: string|null}} Embedded
+ * @typedef {Translated|Embedded} Subject
  */
 
 /** Whether a layer of a view stands for several, so that no single head can be shown. */
 export const isMerged = (layer) => layer === 'all' || layer === 'rollout';
 
-function subjectBody({ text, source, target, wanted }) {
+function subjectBody({ task, text, model, source, target, wanted }) {
+  if (task === 'embed') return { task, text, ...(model === null ? {} : { model }) };
   return { text, source, target, ...(wanted === null ? {} : { target_text: wanted }) };
 }
 

@@ -46,7 +46,8 @@ export class Languages {
   }
 }
 
-function fillMenu(menu, entries, chosen) {
+/** Fills a menu with [value, name] and chooses one of them. */
+export function fillMenu(menu, entries, chosen) {
   const key = JSON.stringify(entries);
   if (menu.dataset.entries !== key) {
     menu.dataset.entries = key;

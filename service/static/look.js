@@ -9,6 +9,9 @@ import { decimal, spoken } from './text.js';
 
 const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
 
+/** Whether nothing was translated, both languages being one. */
+const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
+
 /** Asks for attention as the view has it, and shows it. */
 export class LookPanel {
   #latest = new Latest();
@@ -41,7 +44,7 @@ export class LookPanel {
     });
   }
 
-  /** Follows a new translation; null for none. */
+  /** Follows a new translation, or a text to embed; null for none. */
   follow(translation) {
     this.#translation = translation;
     this.#load();
@@ -74,7 +77,7 @@ export class LookPanel {
 
   async #load() {
     const translation = this.#translation;
-    if (translation === null || translation.source === translation.target) {
+    if (translation === null || isSame(translation)) {
       this.#latest.cancel();
       this.#empty(translation);
       return;
@@ -103,12 +106,9 @@ export class LookPanel {
   }
 
   #empty(translation) {
-    const isSame = translation !== null;
     const words = 'Nothing was translated, so there is nothing to look into.';
-    setText(
-      byId('look-empty'),
-      isSame ? words : 'Translate something, or take one of the examples.',
-    );
+    const usual = 'Type something, or take one of the examples.';
+    setText(byId('look-empty'), translation !== null ? words : usual);
     byId('look-empty').hidden = false;
     byId('look-body').hidden = true;
     this.notice.hide();
@@ -116,7 +116,7 @@ export class LookPanel {
   }
 
   async #fetch(translation, signal) {
-    const model = await this.models.find(translation.source, translation.target, signal);
+    const model = await this.models.find(translation, signal);
     const isOpen = Object.keys(model?.attention ?? {}).length > 0;
     if (!isOpen) return { model, shape: null };
     const sentences = await this.#sentences(translation, signal);
@@ -147,7 +147,8 @@ export class LookPanel {
     return this.#outline.sentences;
   }
 
-  #subject({ source, target }, sentences, { sentence, wanted }) {
+  #subject({ task, model, source, target }, sentences, { sentence, wanted }) {
+    if (task === 'embed') return { task, text: sentences[sentence], model };
     return {
       text: sentences[sentence],
       source,
@@ -201,8 +202,9 @@ export class LookPanel {
   }
 
   #caption(view, model, { text, wanted }) {
-    const target = wanted ?? this.#shown.item.target.text;
-    return [describe(view), `${text} → ${target}`, `Regard, model ${model.id} ${model.revision}`];
+    const target = wanted ?? this.#shown.item.target?.text;
+    const shown = target === undefined ? text : `${text} → ${target}`;
+    return [describe(view), shown, `Regard, model ${model.id} ${model.revision}`];
   }
 
   #showSteps(view, subject) {

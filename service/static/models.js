@@ -11,22 +11,29 @@ import { get } from './api.js';
 export class Models {
   #list = [];
 
-  /** The model that translates a pair; undefined where there is none. */
-  async find(source, target, signal) {
-    let model = this.#served(source, target);
+  /** The names of the models that embed and do nothing else, of a list that is asked for now. */
+  async embedders() {
+    this.#list = (await get('v1/models')).data;
+    return this.#list.filter(({ task }) => task === 'embed').map(({ id }) => id);
+  }
+
+  /** The model that embeds or translates what was read; undefined where there is none. */
+  async find(read, signal) {
+    let model = this.#served(read);
     if (!model?.attention) {
-      const { data } = await get('v1/models', signal);
-      this.#list = data.filter((model) => model.task === 'translate');
-      model = this.#served(source, target);
+      this.#list = (await get('v1/models', signal)).data;
+      model = this.#served(read);
     }
     return model;
   }
 
   /** A model of the pair alone goes before one of many languages, as it does in the server. */
-  #served(source, target) {
+  #served({ task, model: name, source, target }) {
+    const models = this.#list.filter((model) => (model.task === 'embed') === (task === 'embed'));
+    if (task === 'embed') return models.find(({ id }) => name === null || id === name);
     const isIts = (model) => model.source === source && model.target === target;
     const hasIt = (model) => model.sources.includes(source) && model.targets.includes(target);
-    return this.#list.find(isIts) ?? this.#list.find(hasIt);
+    return models.find(isIts) ?? models.find(hasIt);
   }
 }
 

@@ -2,6 +2,8 @@
 // browser: servers are not told of it.
 
 /**
+ * task: translate or embed.
+ * model: The name of the model that embeds; null for the usual one.
  * text, source, target: What is translated; a source of `auto` is detected.
  * wanted: A translation to look into in place of the model's own; null for its own.
  * others: Whether other translations are shown.
@@ -15,6 +17,8 @@
  * vectors: Whether the computation shows q, k and v.
  */
 export const DEFAULTS = Object.freeze({
+  task: 'translate',
+  model: null,
   text: '',
   source: 'auto',
   target: '',
@@ -31,6 +35,7 @@ export const DEFAULTS = Object.freeze({
 });
 
 const isCode = (value) => (/^[A-Za-z0-9-]{1,35}$/.test(value) ? value : undefined);
+const isName = (value) => (/^[\w.:/-]{1,100}$/.test(value) ? value : undefined);
 const isText = (value) => value;
 const isFlag = (value) => value === 'yes';
 const isNumber = (value) => (/^\d{1,4}$/.test(value) ? Number(value) : undefined);
@@ -45,6 +50,8 @@ const isNumberOr =
 
 // Each reads a value from a link; what it does not know it leaves out.
 const READERS = {
+  task: oneOf('translate', 'embed'),
+  model: isName,
   text: isText,
   source: isCode,
   target: isCode,

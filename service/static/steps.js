@@ -138,11 +138,17 @@ function plainWords(reply) {
       `÷ √${size}`,
       `Products of ${size} numbers grow with their count. Dividing by √${size} = ${root} keeps them in range.`,
     ],
+    ...(hasBias(reply)
+      ? [['+ distance', 'What this head adds for how far apart the two tokens are.']]
+      : []),
     ['softmax', `Scores become shares of one whole. “${most}” gets ${percent(top.weight)}.`],
     ['× v', 'Every token offers a value v, and is heard as loudly as its share.'],
     ['sum', `All of it added up is z: what “${word}” takes along from this head.`],
   ].map(([name, words]) => element('li', {}, element('b', { text: name }), ` ${words}`));
 }
+
+/** Whether the model adds something for how far apart two tokens are, as MPNet does. */
+const hasBias = ({ rows }) => rows[0].bias !== undefined;
 
 function renderTable(table, reply) {
   const { rows, vectors = null, head_dim: size, z } = reply;
@@ -153,6 +159,7 @@ function renderTable(table, reply) {
     ...own,
     '1 q · k',
     `2 ÷ √${size}`,
+    ...(hasBias(reply) ? ['+ distance'] : []),
     '3 softmax',
     `4 × v (${shown} of ${size})`,
     'its length',
@@ -166,7 +173,7 @@ function renderTable(table, reply) {
   numbers.values = vectors && scaleOf(vectors.v);
   table.tHead.replaceChildren(headRow(['Token', ...heads]));
   table.tBodies[0].replaceChildren(...rows.map((row, index) => bodyRow(row, index, numbers)));
-  table.tFoot.replaceChildren(footRow(reply, scale, own.length));
+  table.tFoot.replaceChildren(footRow(reply, scale, own.length + (hasBias(reply) ? 1 : 0)));
 }
 
 function headRow(names) {
@@ -197,6 +204,7 @@ function bodyRow(row, index, { vectors, scale, top, keys, values }) {
     ...own,
     cell(decimal(row.score, 2)),
     cell(decimal(row.scaled, 2)),
+    ...(row.bias === undefined ? [] : [cell(decimal(row.bias, 2))]),
     cell(bar(row.weight), 'share'),
     cell(strip(row.value, scale, `weight × v of ${name}`)),
     cell(decimal(row.value_norm)),
@@ -209,9 +217,9 @@ function bar(weight) {
   return element('span', { class: 'bar' }, decimal(weight), element('span', {}, filled));
 }
 
-function footRow({ rows, z }, scale, ownColumns) {
+function footRow({ rows, z }, scale, moreColumns) {
   const total = rows.reduce((sum, { weight }) => sum + weight, 0);
-  const blanks = Array.from({ length: ownColumns + 2 }, () => cell(''));
+  const blanks = Array.from({ length: moreColumns + 2 }, () => cell(''));
   const head = z.slice(0, rows[0].value.length);
   return element(
     'tr',

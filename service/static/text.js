@@ -27,7 +27,7 @@ export function tokenName(token) {
 
 /** The mark that begins a word in a vocabulary, where there is one, and the rest. */
 export function splitMark(name) {
-  return name.startsWith('▁') ? ['▁', name.slice(1)] : ['', name];
+  return /^[▁Ġ]/.test(name) ? [name[0], name.slice(1)] : ['', name];
 }
 
 /** A token within a sentence: without that mark. */

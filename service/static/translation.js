@@ -18,7 +18,12 @@ const SPEAKING_MILLISECONDS = 900;
  * @property {Array} sentences The alignment of each.
  */
 
-/** Translates as the reader types. */
+/**
+ * Or a text that a model embeds.
+ * @typedef {{task: 'embed', text: string, model: string|null, sentences: []}} Embedded
+ */
+
+/** Translates as the reader types, or hands on what is to be embedded. */
 export class TranslationPanel {
   #latest = new Latest();
   #typing = null;
@@ -33,7 +38,7 @@ export class TranslationPanel {
    * @param {WordLights} parts.lights
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
-   * @param {function(Translation|null): void} parts.translated Called with each new result.
+   * @param {function(Translation|Embedded|null): void} parts.translated Called with each new result.
    */
   constructor(parts) {
     Object.assign(this, parts);
@@ -109,7 +114,8 @@ export class TranslationPanel {
   }
 
   #update(view, before) {
-    const isOther = ['text', 'source', 'target'].some((name) => view[name] !== before[name]);
+    const read = ['task', 'model', 'text', 'source', 'target'];
+    const isOther = read.some((name) => view[name] !== before[name]);
     if (isOther) this.#schedule(view);
     else if (view.wanted !== before.wanted) this.#showResult();
     this.#render(view);
@@ -137,9 +143,13 @@ export class TranslationPanel {
 
   async #translate() {
     clearTimeout(this.#typing);
-    const { text, source, target } = this.store.view;
+    const { task, model, text, source, target } = this.store.view;
     if (text.trim() === '') {
-      this.#empty();
+      this.#empty(null);
+      return;
+    }
+    if (task === 'embed') {
+      this.#empty({ task, text, model, sentences: [] });
       return;
     }
     this.output.setAttribute('aria-busy', 'true');
@@ -161,7 +171,8 @@ export class TranslationPanel {
     this.output.classList.toggle('stale', isStale);
   }
 
-  #empty() {
+  /** Without a translation: with a text to embed, or without any. */
+  #empty(embedded) {
     this.#latest.cancel();
     clearTimeout(this.#speaking);
     this.#result = null;
@@ -171,7 +182,7 @@ export class TranslationPanel {
     for (const id of ['same', 'after']) byId(id).hidden = true;
     this.notice.hide();
     this.curl.hide();
-    this.translated(null);
+    this.translated(embedded);
   }
 
   #take(body, reply) {

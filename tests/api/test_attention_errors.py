@@ -59,7 +59,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"format": "bertviz", "top_k": 2}, "bertviz needs whole rows, not top_k 2"),
     ({"format": "bertviz", "kinds": ["encoder", "cross"]}, "not 6 of encoder, 2 of cross"),
     ({"format": "xml"}, "xml format is not supported; use json, npz, safetensors or bertviz"),
-    ({"task": "embed"}, "embed task is not supported; use translate"),
+    ({"task": "embed"}, "source is of translations; leave it out with task embed"),
     ({"top_k": 0}, "top_k parameter must be >= 1, not 0"),
     ({"decimals": 10}, "decimals parameter must be <= 9, not 10"),
     ({"alignment_layer": 2}, "layer 2 is not there"),

@@ -22,6 +22,7 @@ from tests.browser.fake_model import HEADS, SHAPES, Head, Pair, by_word, sentenc
 
 NAMES = {"en": "English", "pt": "Portuguese"}
 MAX_CHARS = 2000
+EMBEDDER = "fake-embedder"
 
 
 class RefusedError(Exception):
@@ -64,7 +65,19 @@ async def frontend_settings() -> dict[str, Any]:
 
 
 async def models() -> dict[str, Any]:
-    return {"object": "list", "data": [model_body(name) for name in SHAPES]}
+    return {"object": "list", "data": [*map(model_body, SHAPES), embedder_body()]}
+
+
+def embedder_body() -> dict[str, Any]:
+    """A model that embeds: the encoder of one that translates, by another name."""
+    attention = {"encoder": {"layers": SHAPES["en-pt"]["encoder"], "heads": HEADS}}
+    known = {"id": EMBEDDER, "object": "model", "task": "embed", "dimensions": 384}
+    return known | {
+        "revision": "fake",
+        "device": "cpu",
+        "dtype": "float32",
+        "attention": attention,
+    }
 
 
 def model_body(name: str) -> dict[str, Any]:
@@ -149,14 +162,29 @@ def pair_of(text: str, source: str, target: str, wanted: str | None) -> Pair:
     return Pair(tokenize(text, source), tokenize(translated, target))
 
 
+async def asked(request: Request) -> dict[str, Any]:
+    """The body; of a text to embed, with the languages of the model whose encoder it is."""
+    body: dict[str, Any] = await request.json()
+    if body.get("task") == "embed":
+        body |= {"source": "en", "target": "pt", "kinds": ["encoder"], "kind": "encoder"}
+    return body
+
+
+def shown(body: dict[str, Any], reply: dict[str, Any]) -> dict[str, Any]:
+    """A reply, or an item of it, without what a text to embed does not have."""
+    if body.get("task") != "embed":
+        return reply
+    return {name: reply[name] for name in reply if name not in ("target", "alignment")}
+
+
 async def attention(request: Request) -> Response:
-    body = await request.json()
+    body = await asked(request)
     texts = sentences(body["text"]) if body.get("split") else [body["text"]]
     shape = SHAPES[f"{body['source']}-{body['target']}"]
     items = []
     for text in texts:
         pair = pair_of(text, body["source"], body["target"], body.get("target_text"))
-        items.append(item_of(pair, body, shape))
+        items.append(shown(body, item_of(pair, body, shape)))
     if body.get("format") == "npz":
         return Response(as_npz(items), media_type="application/x-npz")
     return JSONResponse({"model": f"{body['source']}-{body['target']}", "items": items})
@@ -247,7 +275,7 @@ def as_npz(items: list[dict[str, Any]]) -> bytes:
 
 
 async def steps(request: Request) -> dict[str, Any]:
-    body = await request.json()
+    body = await asked(request)
     pair = pair_of(body["text"], body["source"], body["target"], body.get("target_text"))
     query = body["query"]
     asking = pair.source.tokens if body["kind"] == "encoder" else pair.target.input_tokens
@@ -256,7 +284,7 @@ async def steps(request: Request) -> dict[str, Any]:
         raise RefusedError(400, "invalid_request", message)
     head = Head(body["kind"], body["layer"], body["head"])
     predicted = None if body["kind"] == "encoder" else pair.target.tokens[query]
-    return {
+    reply = {
         "model": f"{body['source']}-{body['target']}",
         "kind": head.kind,
         "layer": head.layer,
@@ -269,6 +297,7 @@ async def steps(request: Request) -> dict[str, Any]:
         **table_of(pair, head, query),
         **extras_of(pair, head, query, body.get("include", [])),
     }
+    return shown(body, reply)
 
 
 def keys_of(pair: Pair, kind: str, query: int) -> list[str]:

@@ -28,6 +28,7 @@ from model.checkpoints.weight_files import weights_path
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, embed
 from model.pooling import EmbeddingModel
+from tests.text_attention import text_maps
 
 VOCAB_SIZE = 99
 SIZES: dict[str, Any] = {
@@ -113,3 +114,13 @@ def test_a_vector_does_not_depend_on_the_batch(ours: EmbeddingModel) -> None:
         together = embed(ours, jobs, slice_tokens)
         for vectors, others in zip(alone, together, strict=True):
             np.testing.assert_array_equal(vectors, others)
+
+
+def test_attention_is_that_of_transformers(theirs: Any, ours: EmbeddingModel) -> None:
+    """All layers and heads, of texts of different lengths side by side, with eager attention."""
+    inputs = texts([7, 2, 7, 31, 3, 140])
+    theirs.set_attn_implementation("eager")
+    for ids, found in zip(inputs, text_maps(ours.encoder, inputs, slice_tokens=64), strict=True):
+        with torch.inference_mode():
+            expected = theirs(torch.tensor([ids]), output_attentions=True).attentions
+        assert_close(torch.from_numpy(found), torch.cat(expected), **TOLERANCE)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization import Tokenizer
+from service.attention_bodies import AttentionResponse, BertvizResponse
 from service.attention_formats import (
     Format,
     bertviz_body,
@@ -26,8 +27,7 @@ from service.attention_formats import (
     npz_bytes,
     safetensors_bytes,
 )
-from service.attention_schemas import AttentionResponse, BertvizResponse
-from service.attentions import AttentionItem
+from service.attentions import AttentionItem, ShownItem, TextItem
 from service.chunks import json_chunks
 from service.errors import InvalidRequestError
 from tests.attention import made_up_item
@@ -146,7 +146,7 @@ def assert_same_labels(content: bytes, body: dict[str, Any]) -> None:
     assert json.loads(content) == expected
 
 
-def bertviz_arguments(item: AttentionItem) -> dict[str, Any]:
+def bertviz_arguments(item: ShownItem) -> dict[str, Any]:
     """What a client does with the reply."""
     reply = read(bertviz_body([item]))
     assert BertvizResponse.model_validate(reply).model_dump(mode="json") == reply
@@ -179,6 +179,19 @@ def test_bertviz_renders(tokenizer: Tokenizer, view: Any, kinds: Any, level: str
     assert inputs is not None
     rows = inputs if "decoder" in kinds else item.target.tokens
     assert cross["left_text"] == [t.replace("\u2581", " ") for t in rows]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("view", [bertviz.head_view, bertviz.model_view])
+def test_bertviz_renders_a_text_that_is_embedded(tokenizer: Tokenizer, view: Any) -> None:
+    item = made_up_item(tokenizer, ("encoder",))
+    text = TextItem(item.source, item.attentions)
+    html = view(**bertviz_arguments(text), html_action="return").data
+    start = html.index("const params = ") + len("const params = ")
+    params, _ = json.JSONDecoder().raw_decode(html, start)
+    (shown,) = params["attention"]
+    assert_array_equal(np.array(shown["attn"], dtype=np.float32), item.attentions[0].data)
+    assert shown["left_text"] == shown["right_text"]
 
 
 def test_bertviz_fails_at_unequal_layers_which_are_refused(tokenizer: Tokenizer) -> None:

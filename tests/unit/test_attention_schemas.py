@@ -90,7 +90,8 @@ CONFLICTS = [
     ({"text": ["a", "b"], "target_text": "b"}, "target_text is one text and text is a list of 2"),
     ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),
     ({"split": True, "target_text": "b"}, "target_text cannot be split; send sentences as lists"),
-    ({"task": "embed"}, "embed task is not supported; use translate"),
+    ({"task": "detect"}, "detect task is not supported; use translate or embed"),
+    ({"prompt_name": "query"}, "prompt_name is of embedding models; leave it out, or use task"),
     ({"kinds": ["cross", "self"]}, "self kinds[1] is not supported; use encoder, decoder or cross"),
     ({"kinds": []}, "kinds parameter is an empty list; name one or more, or leave it out"),
     ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice; name each once"),
@@ -122,6 +123,41 @@ CONFLICTS = [
 @pytest.mark.parametrize(("fields", "message"), CONFLICTS)
 def test_refusal_names_the_value_and_the_way_out(fields: dict[str, Any], message: str) -> None:
     assert message in refusal(AttentionRequest, {"text": "a", **PAIR, **fields})
+
+
+def test_a_text_to_embed_asks_for_its_encoder() -> None:
+    embedded = {"text": "a", "task": "embed"}
+    request = AttentionRequest.model_validate(embedded)
+    assert (request.kinds, request.layers, request.reduce) == (["encoder"], [-1], "mean_heads")
+    fields = {**embedded, "format": "bertviz", "split": False}
+    viewed = AttentionRequest.model_validate(fields)
+    assert (viewed.kinds, viewed.layers, viewed.reduce) == (["encoder"], "all", "none")
+    steps = StepsRequest.model_validate({**embedded, "query": 0, "prompt_name": "query"})
+    assert steps.kind == "encoder"
+
+
+OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"source": "en"}, "source is of translations; leave it out with task embed"),
+    ({"target": "pt"}, "target is of translations"),
+    ({"target_text": "b"}, "target_text is of translations"),
+    ({"split": True}, "split is of translations"),
+    ({"alignment_layer": 0}, "alignment_layer is of translations"),
+    ({"alignment_shift": 0}, "alignment_shift is of translations"),
+    ({"kinds": ["cross"]}, "a text that is embedded has no cross; ask for encoder"),
+    ({"model": " "}, "missing model parameter"),
+    ({"text": ""}, "missing text parameter"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), OF_TRANSLATIONS)
+def test_a_text_to_embed_has_no_translation(fields: dict[str, Any], message: str) -> None:
+    assert message in refusal(AttentionRequest, {"text": "a", "task": "embed", **fields})
+
+
+def test_steps_of_a_text_to_embed_are_its_encoders() -> None:
+    fields = {"text": "a", "task": "embed", "query": 0}
+    assert "has no decoder" in refusal(StepsRequest, {**fields, "kind": "decoder"})
+    assert "target is of translations" in refusal(StepsRequest, {**fields, "target": "pt"})
 
 
 @pytest.mark.parametrize("model", [AttentionRequest, StepsRequest])

@@ -1,8 +1,11 @@
 """Tasks of one model, slice by slice, on a model small enough to be run here and now."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from model.attention_pass import AttentionPass
 from model.config import DecoderKind
 from model.errors import ModelError, UnknownTokenError
 from model.inspection import AttentionJob, AttentionKind, resolve_query
@@ -23,7 +26,7 @@ def model() -> EncoderDecoder:
 
 @pytest.fixture
 def queue(model: EncoderDecoder) -> InspectionQueue:
-    return InspectionQueue(model)
+    return InspectionQueue(partial(AttentionPass, model), model.device)
 
 
 def task(number: int, is_wrong: bool = False) -> AttentionTask:

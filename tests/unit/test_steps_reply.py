@@ -10,9 +10,10 @@ from model.checkpoints.load import ModelFiles
 from model.inspection import AttentionKind, StepsQuery
 from model.steps import attention_steps
 from model.tokenization import Tokenizer
-from service.attention_schemas import Include, StepsResponse
+from service.attention_bodies import StepsResponse
+from service.attention_schemas import Include
 from service.chunks import json_chunks
-from service.inspector import SteppedThrough
+from service.inspection import SteppedThrough
 from service.pairs import Pair
 from service.steps_reply import SHOWN_VALUES, shortest, steps_body
 from tests.attention import sides
@@ -43,7 +44,8 @@ def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
         noise(width, width),
         noise(width),
     )
-    return SteppedThrough("en-pt", StepsQuery(kind, 0, 1, query), pair, "<s>", steps)
+    asked = StepsQuery(kind, 0, 1, query)
+    return SteppedThrough("en-pt", asked, pair.source, pair.target, "<s>", steps)
 
 
 def reply(stepped: SteppedThrough, *include: Include) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Attention in a worker: its share beside translations, by a clock that only the test moves."""
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
 
+from model.attention_pass import AttentionPass
 from model.engine import Engine
 from model.sequence import BatchStats, Finished
 from model.transformer import EncoderDecoder
@@ -66,7 +68,8 @@ class CountingQueue(InspectionQueue):
     """Each slice takes SLICE_SECONDS of the clock."""
 
     def __init__(self, model: EncoderDecoder, clock: Clock) -> None:
-        super().__init__(model)
+        super().__init__(partial(AttentionPass, model), model.device)
+        self.model = model
         self.clock = clock
         self.slices = 0
 

@@ -1,0 +1,74 @@
+"""What becomes of a request about attention, whichever the task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from model.inspection import StepsQuery
+from model.steps import AttentionSteps
+from model.tokenization import TokenizedText
+from service.attentions import ShownItem
+from service.backend import Backend
+from service.context import RequestContext
+from service.errors import InvalidRequestError
+from service.inference import add_times
+from service.lanes import Shown
+from service.scheduler import Inquiry
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Attention of some sentences.
+
+    Attributes:
+        model: Served name.
+        items: One a sentence.
+    """
+
+    model: str
+    items: Sequence[ShownItem]
+
+
+@dataclass(frozen=True, slots=True)
+class SteppedThrough:
+    """One token's attention.
+
+    Attributes:
+        model: Served name.
+        query: What was asked, counted from 0.
+        source: Text.
+        target: Its translation; None of a text that is embedded.
+        start: What the decoder starts from, for people.
+        steps: All numbers.
+    """
+
+    model: str
+    query: StepsQuery
+    source: TokenizedText
+    target: TokenizedText | None
+    start: str
+    steps: AttentionSteps
+
+
+async def compute(
+    backend: Backend, inquiries: list[Inquiry], deadline: float, context: RequestContext
+) -> list[Shown]:
+    """The answers to inquiries, in order.
+
+    Raises:
+        ServiceError: They are refused, late, or failed.
+    """
+    tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
+    async with backend.admit(tokens, at_once=False) as place:
+        shown = await place.inspect(inquiries, deadline)
+    add_times(shown, context)
+    return shown
+
+
+def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
+    """What a message calls one of the texts of a field."""
+    return f"{name}[{number}]" if len(texts) > 1 else name
+
+
+def nothing_to_read(name: str) -> InvalidRequestError:
+    """The error for a text without tokens."""
+    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")

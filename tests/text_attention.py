@@ -1,0 +1,56 @@
+"""What the tests of a pass that shows an encoder's attention have in common."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.inspection import (
+    AttentionJob,
+    AttentionKind,
+    AttentionNorm,
+    AttentionQuery,
+    Reduction,
+    StepsQuery,
+    resolve_query,
+)
+from model.recording import Result
+from model.steps import AttentionSteps
+from model.text_attention import TextAttentionPass
+from model.text_encoder import TextEncoder
+
+ENCODER = AttentionKind.ENCODER
+
+
+def text_results(
+    encoder: TextEncoder,
+    inputs: Sequence[list[int]],
+    query: AttentionQuery | StepsQuery,
+    slice_tokens: int = 128,
+) -> list[Result]:
+    """What one pass over all texts gives, asked the same of each."""
+    jobs = [AttentionJob(ids, [], (query,)) for ids in inputs]
+    whole = TextAttentionPass(encoder, jobs, slice_tokens)
+    while whole.advance():
+        pass
+    return [result for (result,) in whole.results()]
+
+
+def text_maps(
+    encoder: TextEncoder,
+    inputs: Sequence[list[int]],
+    reduce: Reduction = Reduction.NONE,
+    norm: AttentionNorm = AttentionNorm.WEIGHTS,
+    slice_tokens: int = 128,
+) -> list[NDArray[np.float32]]:
+    """(layers, heads, T, T) of each text, of all layers and heads."""
+    query = resolve_query(encoder.config, [ENCODER], reduce=reduce, norm=norm)
+    found = text_results(encoder, inputs, query, slice_tokens)
+    return [maps[ENCODER] for maps in found if isinstance(maps, dict)]
+
+
+def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionSteps:
+    """One token's: layer, head and place."""
+    (result,) = text_results(encoder, [ids], StepsQuery(ENCODER, *query))
+    assert isinstance(result, AttentionSteps)
+    return result
