@@ -155,7 +155,7 @@ def test_request_that_takes_too_long_is_told_so(serve_real: ServeApart, gate: Ga
     server = serve_real(request_timeout_seconds=1.0)
     gate.may_advance.clear()
     response = server.post("/attention", json=asking())
-    assert_error(response, DeadlineExceededError, "0 of 1 sentences were done")
+    assert_error(response, DeadlineExceededError, "0 of 1 sentences or texts were done")
     assert cancelled(server, "running") == 1
 
 
