@@ -79,12 +79,12 @@ def test_short_and_long_texts_have_the_lengths_that_are_told() -> None:
         traffic = asyncio.run(all_traffic(Address.parse(url), "en-pt", sentences, 120))
     kinds = {each.kind: each for each in traffic}
     assert [*kinds] == [TRANSLATIONS, SHORT, LONG, ATTENTION]
-    assert kinds[SHORT].tokens is not None
-    assert kinds[LONG].tokens is not None
-    fewest, most = kinds[SHORT].tokens
-    assert SHORT_TOKENS[0] <= fewest < most <= SHORT_TOKENS[1]
-    assert 20 < kinds[LONG].tokens[0] <= 30
-    assert 110 < kinds[LONG].tokens[1] <= 120
+    short, long = kinds[SHORT].tokens, kinds[LONG].tokens
+    assert short is not None
+    assert long is not None
+    assert SHORT_TOKENS[0] <= short[0] < short[1] <= SHORT_TOKENS[1]
+    assert 20 < long[0] <= 30
+    assert 110 < long[1] <= 120
 
 
 def test_joined_text_has_as_many_tokens_as_fit() -> None:
