@@ -1,5 +1,6 @@
 """create_app: settings in, a FastAPI application out, with what it needs as its lifespan."""
 
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable
@@ -78,6 +79,8 @@ def build_services(
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     """The routes and what is around them."""
+    # It warns of single characters of a body that it cannot read; the client is told anyway.
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     app = FastAPI(
         title="Regard",
         description="A translation and embedding server that you can look inside.",

@@ -45,6 +45,29 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
         )
 
 
+def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
+    """Refuses a reply with too many vectors of tokens.
+
+    One for each of the tokens that may wait would be 200 MB of numbers and half a GB of JSON,
+    kept for as long as the client takes to read it.
+
+    Args:
+        num_tokens: Of each input, as the model reads it.
+        limit: For all of them together.
+        param: Which parameter they are.
+
+    Raises:
+        RequestTooLargeError: There are more.
+    """
+    total = sum(num_tokens)
+    if total > limit:
+        raise RequestTooLargeError(
+            f"{param} has {total} tokens in all, each with a vector; the limit is {limit}. Send it "
+            "in parts, ask /embed for one vector a text, or raise REGARD_MAX_TOKEN_VECTORS.",
+            param=param,
+        )
+
+
 def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
     """Refuses token ids that the vocabulary does not have.
 

@@ -16,6 +16,7 @@ from service.embed_limits import (
     check_ids,
     check_num_inputs,
     check_num_tokens,
+    check_num_vectors,
     find_language,
     find_long,
     find_prompt,
@@ -164,6 +165,8 @@ class Embedder:
         truncated = find_long(whole, reader.max_tokens, wish.reading.truncate, wish.param)
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, wish.param)
+        if wish.is_per_token:
+            check_num_vectors(num_tokens, self.settings.max_token_vectors, wish.param)
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
 
 

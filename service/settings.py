@@ -100,6 +100,9 @@ class Settings(BaseSettings):
     max_attention_values: PositiveInt = Field(
         1_000_000, description="Attention weights in one reply, and computed for it; more get 413."
     )
+    max_token_vectors: PositiveInt = Field(
+        16384, description="Vectors of tokens in one reply of /embed_all; more get 413."
+    )
     attention_share: float = Field(
         0.1,
         gt=0,

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client for load: it shares the cores with the server it measures.
 
-Plain HTTP on keep-alive connections, one request at a time, replies with a Content-Length. Left
-out: TLS, redirects, chunked and compressed replies, pipelining.
+Plain HTTP on keep-alive connections, one request at a time, replies with a Content-Length or in
+chunks. Left out: TLS, redirects, compressed replies, pipelining.
 
 * BenchError: the benchmark cannot go on
   * RequestError: one request got no reply
@@ -17,6 +17,8 @@ REQUEST_TIMEOUT_SECONDS = 60.0
 SHOWN_BYTES = 500
 
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
+_CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,8}\r\n")
 _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
@@ -141,7 +143,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Read one reply.
 
     Raises:
-        RequestError: this is no HTTP/1 reply with a Content-Length.
+        RequestError: this is no HTTP/1 reply with a Content-Length or in chunks.
         EOFError: the stream ended inside it.
     """
     try:
@@ -149,10 +151,34 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     except asyncio.LimitOverrunError as error:
         raise RequestError("protocol", f"no end of the headers: {error}") from error
     length = _CONTENT_LENGTH.search(head)
-    if length is None or not head.startswith(b"HTTP/1.") or not head[9:12].isdigit():
+    is_framed = length is not None or _CHUNKED.search(head) is not None
+    if not (is_framed and head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
         raise RequestError("protocol", f"no HTTP/1 reply with a Content-Length: {head[:80]!r}")
-    body = await reader.readexactly(int(length[1]))
+    body = (
+        await _read_chunks(reader) if length is None else await reader.readexactly(int(length[1]))
+    )
     return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None)
+
+
+async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+    """A body in chunks, without extensions and trailers."""
+    body = bytearray()
+    while size := await _read_size(reader):
+        body += await reader.readexactly(size)
+        await reader.readexactly(2)  # its line end
+    await reader.readexactly(2)
+    return bytes(body)
+
+
+async def _read_size(reader: asyncio.StreamReader) -> int:
+    """Of the next chunk; 0 is the last."""
+    try:
+        line = await reader.readuntil(b"\r\n")
+    except asyncio.LimitOverrunError as error:
+        raise RequestError("protocol", f"no end of a chunk's size: {error}") from error
+    if _CHUNK_SIZE.fullmatch(line) is None:
+        raise RequestError("protocol", f"no size of a chunk: {line[:80]!r}")
+    return int(line, 16)
 
 
 async def send_once(

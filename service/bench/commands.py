@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -20,6 +21,7 @@ from service.bench.attention import WARMUP_SECONDS, AttentionReport, run_attenti
 from service.bench.client import Address, BenchError
 from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
 from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
+from service.bench.mixed import Clients, Interval, KindFigures, MixedReport, num_rounds, run_mixed
 from service.bench.quality import QualityReport, Scorer
 from service.bench.sentences import built_in_sentences, read_lines, read_parallel
 from service.bench.server import running_server
@@ -149,6 +151,42 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
 
 
 @app.command()
+def mixed(  # noqa: PLR0913 - one parameter is one flag
+    translating: Annotated[int, typer.Option(min=1, help="clients that translate")] = 4,
+    short: Annotated[int, typer.Option(min=1, help="that embed 8 to 30 tokens")] = 4,
+    long: Annotated[int, typer.Option(min=1, help="that embed up to --tokens")] = 2,
+    asking: Annotated[int, typer.Option(min=0, help="that ask for attention")] = 1,
+    tokens: Annotated[int, typer.Option(min=64, help="of the longest text")] = 400,
+    duration: Annotated[float, typer.Option(min=0.1, help="seconds of all windows")] = 60.0,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="windows of each sort; by default of 10 s each")
+    ] = None,
+    source: Annotated[Path | None, _LINES] = None,
+    pair: Annotated[str, _PAIR] = "en-pt",
+    url: Annotated[str | None, _URL] = None,
+    limit: Annotated[float, typer.Option(help="exit with 1 where p99 grows by more")] = 3.0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Measure what short embeddings notice of long ones, beside translations and attention.
+
+    Windows without and with long embeddings, in turn; all else is the same in both. Once a minute
+    a line on standard error tells how it goes. Exits with 1 at any error of any client.
+    """
+    clients = Clients(translating, short, long, asking)
+    with _errors_shown():
+        number = num_rounds(duration, rounds)
+        language, _ = split_pair(pair)
+        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        with running_server(url) as base_url:
+            report = run_mixed(
+                base_url, pair, sentences, clients, tokens, duration, number, _show_interval
+            )
+    _show(report, _mixed_table(report), as_json)
+    if report.errors or report.p99_ratio >= limit:
+        raise typer.Exit(1)
+
+
+@app.command()
 def alignment(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
@@ -233,6 +271,45 @@ def _attention_table(report: AttentionReport) -> Table:
     source, target = report.tokens
     table.caption = f"attention of {source} + {target} tokens: {report.values} values a reply"
     return table
+
+
+def _show_interval(each: Interval) -> None:
+    p99s = f"{_figure(each.alone_p99_ms)} and {_figure(each.beside_p99_ms)} ms"
+    typer.echo(
+        f"{each.seconds:.0f} s: {each.requests} requests, short embeddings' p99 {p99s} "
+        f"(without and with long ones), {each.errors} errors, {each.memory_mib:.0f} MiB",
+        err=True,
+    )
+
+
+def _mixed_table(report: MixedReport) -> Group:
+    """Lay out one kind of client a row, without long embeddings and with them, and the errors."""
+    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
+    for heading in ("", "clients", "p50 ms", "with", "p99 ms", "with", "ratio", "a second", "with"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for kind, beside in report.beside.items():
+        alone = report.alone.get(kind)
+        cells = [_figure(number) for number in _side_by_side(alone, beside)]
+        table.add_row(kind, str(beside.clients), *cells)
+    first, last = report.memory_mib
+    table.caption = (
+        f"{report.rounds} windows of each sort in {report.seconds:.0f} s, without and with long "
+        f"embeddings; memory {first:.0f} to {last:.0f} MiB"
+    )
+    notes = [f"short embeddings' p99 is {report.p99_ratio:.2f} times as long beside long ones"]
+    for kind, counts in report.errors.items():
+        notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
+    return Group(table, *map(escape, notes))
+
+
+def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
+    """p50, p99, the ratio of p99, and the rate, each without long embeddings and with them."""
+    without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
+    ratio = None
+    if without.p99_ms is not None and beside.p99_ms is not None:
+        ratio = beside.p99_ms / without.p99_ms
+    p50s, p99s = (without.p50_ms, beside.p50_ms), (without.p99_ms, beside.p99_ms)
+    return [*p50s, *p99s, ratio, without.per_second, beside.per_second]
 
 
 def _alignment_table(report: AlignmentReport) -> Table:

@@ -21,6 +21,9 @@ from service.bench.translation import translate_request, unusable
 
 ERROR_PAUSE_SECONDS = 0.1
 
+TRANSLATED = b'"translatedText"'
+"""What a reply of /translate has in it."""
+
 
 @dataclass(frozen=True)
 class LoadReport:
@@ -123,10 +126,10 @@ def parse_clients(text: str) -> list[int]:
     return counts
 
 
-def failure_of(reply: Reply) -> str | None:
-    """Name what is wrong with a reply to /translate; None where it is a translation."""
+def failure_of(reply: Reply, sign: bytes = TRANSLATED) -> str | None:
+    """Name what is wrong with a reply; None where it is 200 and the sign of an answer is in it."""
     if reply.status == 200:
-        return None if b'"translatedText"' in reply.body else "200 without translatedText"
+        return None if sign in reply.body else f"200 without {sign.decode()}".replace('"', "")
     try:
         return f"{reply.status} {orjson.loads(reply.body)['error_type']}"
     except (orjson.JSONDecodeError, LookupError, TypeError):  # another server's error body
@@ -157,7 +160,7 @@ async def run_load(
     window = Window(start=start, end=start + duration_seconds)
     async with asyncio.TaskGroup() as group:
         for _ in range(num_clients):
-            group.create_task(_send_until_end(address, requests, window))
+            group.create_task(send_until_end(address, requests, window))
         before = await _scrape_at(window.start, address, window)
         after = await _scrape_at(window.end, address, window)
     return summarise(num_clients, window, before, after)
@@ -181,14 +184,23 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
     )
 
 
-async def _send_until_end(address: Address, requests: Iterator[bytes], window: Window) -> None:
-    """One client. It pauses after an error: how fast a server refuses is not to be measured."""
+async def send_until_end(
+    address: Address, requests: Iterator[bytes], window: Window, sign: bytes = TRANSLATED
+) -> None:
+    """One client. It pauses after an error: how fast a server refuses is not to be measured.
+
+    Args:
+        address: The server.
+        requests: The next is sent when the reply to the last is here.
+        window: Where they are counted; no request begins after its end.
+        sign: What an answer has in it.
+    """
     connection: Connection | None = None
     while (began := perf_counter()) < window.end:
         try:
             if connection is None or connection.is_closed:
                 connection = await Connection.open(address)
-            failure = failure_of(await connection.send(next(requests)))
+            failure = failure_of(await connection.send(next(requests)), sign)
         except RequestError as error:
             failure = error.kind
         window.record(began, perf_counter(), failure)

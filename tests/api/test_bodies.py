@@ -67,6 +67,16 @@ def test_body_of_the_wrong_kind_is_refused(
     assert_error(response, InvalidRequestError, message)
 
 
+def test_nothing_of_a_form_that_cannot_be_read_is_logged(
+    steady_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its parser warned of the character that it found."""
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    response = steady_server.post("/translate", content=b"secret", headers=headers)
+    assert response.status_code == 400
+    assert not caplog.records
+
+
 def multipart(text: bytes, charset: str) -> dict[str, Any]:
     """A form whose q has these bytes, in a charset of the client's choice."""
     fields = {b"q": text, b"source": b"en", b"target": b"en"}

