@@ -21,6 +21,7 @@ from service.errors import ServiceError
 from service.inference import Translator
 from service.inspector import Inspector
 from service.middleware import DirectRoutes, OpenToPages, RequestMiddleware
+from service.offer import Offer
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
 from service.routes import attention, embed, health, languages, models, page, translate
 from service.settings import Settings
@@ -48,6 +49,8 @@ def create_app(
     """
     catalog = Catalog.load(settings.models)
     core = build_core(settings, catalog, start_worker, on_failure)
+    services = build_services(settings, catalog, core, int(time.time()))
+    core.changes.announce = services.offer.change
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -55,7 +58,7 @@ def create_app(
         yield
         await core.stop()
 
-    app = create_web(build_services(settings, catalog, core, int(time.time())), lifespan)
+    app = create_web(services, lifespan)
     app.state.core = core
     return app
 
@@ -69,7 +72,8 @@ def build_services(
     translator = Translator(catalog, backend, detector, settings)
     inspector = Inspector(catalog, backend, detector, settings)
     embedder = Embedder(catalog, backend, settings)
-    return Services(settings, catalog, backend, translator, inspector, embedder, started)
+    offer = Offer(catalog, detector, embedder, settings.request_timeout_seconds)
+    return Services(settings, catalog, backend, translator, inspector, embedder, offer, started)
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
@@ -94,7 +98,9 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         ("POST", "/v1/embeddings"): embed.embeddings,
     }
     app.add_middleware(DirectRoutes, endpoints=direct)
-    app.add_middleware(RequestMiddleware, recorder=services.backend)
+    app.add_middleware(
+        RequestMiddleware, recorder=services.backend, requests=services.offer.requests
+    )
     # Around all else: a preflight is not counted.
     app.add_middleware(OpenToPages)
     return app

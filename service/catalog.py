@@ -87,6 +87,32 @@ class ServedEmbedder:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSet:
+    """Which models are served, by their files: what processes tell each other."""
+
+    models: tuple[ModelFiles, ...]
+    embedders: tuple[EmbeddingFiles, ...]
+
+    @property
+    def names(self) -> set[str]:
+        """Of all of them."""
+        return {m.name for m in self.models} | {e.name for e in self.embedders}
+
+    def plus(self, files: ModelFiles | EmbeddingFiles) -> "ModelSet":
+        """The same with one more."""
+        if isinstance(files, ModelFiles):
+            return ModelSet((*self.models, files), self.embedders)
+        return ModelSet(self.models, (*self.embedders, files))
+
+    def without(self, name: str) -> "ModelSet":
+        """The same less one."""
+        return ModelSet(
+            tuple(files for files in self.models if files.name != name),
+            tuple(files for files in self.embedders if files.name != name),
+        )
+
+
 class Catalog:
     """The served models by pair of languages, and those that embed.
 
@@ -131,6 +157,35 @@ class Catalog:
             models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
             embedders += [load_embedder(files) for files in found[1]]
         return cls(models, embedders)
+
+    @property
+    def files(self) -> ModelSet:
+        """What is served."""
+        return ModelSet(
+            tuple(model.files for model in self.models.values()),
+            tuple(embedder.files for embedder in self.embedders.values()),
+        )
+
+    def changed_to(self, files: ModelSet) -> "Catalog":
+        """A catalog of another set; what is in this one too is not read again.
+
+        Raises:
+            CheckpointError: A file is damaged.
+        """
+        models = {model.files: model for model in self.models.values()}
+        embedders = {embedder.files: embedder for embedder in self.embedders.values()}
+        return Catalog(
+            [
+                models.get(each) or ServedModel(each, load_vocabularies(each))
+                for each in files.models
+            ],
+            [embedders.get(each) or load_embedder(each) for each in files.embedders],
+        )
+
+    def become(self, other: "Catalog") -> None:
+        """Serves what another does from now on; who has looked something up may go on with it."""
+        self.models, self.embedders = other.models, other.embedders
+        self.pairs, self.languages = other.pairs, other.languages
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """How each model reads texts to embed: those made for it, then encoders of translation.

@@ -15,6 +15,7 @@ from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
+from service.model_changes import ModelChanges
 from service.scheduler import Inquiry, Scheduler, Sentence, TextToEmbed
 from service.settings import Settings
 from service.supervisor import StartWorker, Supervisor, start_process
@@ -28,6 +29,7 @@ class Core:
     admission: Admission
     scheduler: Scheduler
     supervisor: Supervisor
+    changes: ModelChanges
 
     def start(self) -> None:
         """Begins to start the workers."""
@@ -36,7 +38,9 @@ class Core:
     async def stop(self) -> None:
         """Fails what is left, and ends the workers."""
         self.scheduler.close()
+        self.changes.cancel()
         await self.supervisor.stop()
+        await self.changes.wait()
 
     def begin(self, task: str) -> None:
         """A request has come."""
@@ -61,8 +65,29 @@ class Core:
         models = {m.name: m for ready in supervisor.ready.values() for m in ready.models}
         embedders = {m.name: m for ready in supervisor.ready.values() for m in ready.embedders}
         return Status(
-            supervisor.failure, supervisor.is_ready, supervisor.is_stopping, models, embedders
+            supervisor.failure,
+            supervisor.is_ready,
+            supervisor.is_stopping,
+            models,
+            embedders,
+            dict(self.changes.states),
         )
+
+    async def load_model(self, name: str, source: str) -> str:
+        """Loads a model.
+
+        Raises:
+            ServiceError: It cannot be loaded.
+        """
+        return await self.changes.load(name, source)
+
+    async def unload_model(self, name: str) -> str:
+        """Unloads a model.
+
+        Raises:
+            ServiceError: It is not loaded, or just being loaded.
+        """
+        return await self.changes.unload(name)
 
     async def metrics_text(self) -> bytes:
         """All figures, in Prometheus' text format."""
@@ -158,4 +183,5 @@ def build_core(
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
-    return Core(metrics, admission, scheduler, supervisor)
+    changes = ModelChanges(catalog.files, settings, supervisor)
+    return Core(metrics, admission, scheduler, supervisor, changes)

@@ -11,6 +11,7 @@ from service.context import RequestContext
 from service.embedder import Embedder
 from service.inference import Translator
 from service.inspector import Inspector
+from service.offer import Offer
 from service.settings import Settings
 
 
@@ -25,6 +26,7 @@ class Services:
         translator: Text in, text out.
         inspector: Text in, attention out.
         embedder: Text in, vector out.
+        offer: What this process knows of the models, and how that changes.
         started: When, in Unix seconds.
     """
 
@@ -34,6 +36,7 @@ class Services:
     translator: Translator
     inspector: Inspector
     embedder: Embedder
+    offer: Offer
     started: int
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -142,7 +143,10 @@ class Translator:
         estimate = num_chars // CHARS_PER_TOKEN + 1
         async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
             with context.stage("tokenize"):
-                prepared: list[Prepared] = await run_sized(num_chars, self._prepare_all, request)
+                catalog = copy(self.catalog)  # for all texts the same, whatever is unloaded
+                prepared: list[Prepared] = await run_sized(
+                    num_chars, self._prepare_all, request, catalog
+                )
             describe(prepared, context)
             sentences = [
                 Sentence(text.model.name, source, request.options)
@@ -164,16 +168,16 @@ class Translator:
         """The likeliest languages of each text."""
         return [self.detect(text) for text in texts]
 
-    def _prepare_all(self, request: TranslationRequest) -> list[Prepared]:
-        return [self._prepare(text, request) for text in request.texts]
+    def _prepare_all(self, request: TranslationRequest, catalog: Catalog) -> list[Prepared]:
+        return [self._prepare(text, request, catalog) for text in request.texts]
 
-    def _prepare(self, text: str, request: TranslationRequest) -> Prepared:
+    def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
         detected = None
         source = request.source
         if source is None:
-            detected = self.detect(text, self.catalog.sources(request.target))[0]
+            detected = self.detect(text, catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
-        model = self.catalog.model(source, request.target)
+        model = catalog.model(source, request.target)
         if model is None:
             return Prepared(None, Segments((text,), ()), [], detected)
         tokenizer = model.vocabularies.source

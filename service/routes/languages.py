@@ -37,7 +37,8 @@ async def frontend_settings(
     services: ServicesDep, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
     """What a form may offer; no limit is -1, as in LibreTranslate."""
-    target = next(model.files.target for model in services.catalog.models.values())
+    targets = (model.files.target for model in services.catalog.models.values())
+    target = next(targets, "en")  # nothing is translated while no model is loaded
     return FrontendSettings(
         charLimit=-1,
         frontendTimeout=500,
