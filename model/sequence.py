@@ -25,7 +25,7 @@ class DecodingOptions:
         return self.return_scores or self.beam_size > 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Hypothesis:
     """One translation.
 
@@ -40,7 +40,7 @@ class Hypothesis:
     score: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sequence:
     """One source sentence to translate.
 
@@ -55,7 +55,7 @@ class Sequence:
     options: DecodingOptions = DecodingOptions()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finished:
     """The result of one sequence: its hypotheses, best first."""
 

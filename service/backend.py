@@ -9,10 +9,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import ResidentEmbedder, ResidentModel
 from service.metrics import Ended
-from service.scheduler import Inquiry, Sentence, TextToEmbed
+from service.scheduler import Inquiry, Sentence
 
 State = Literal["loading", "ready", "unloading", "failed"]
 """Of a model."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from service.backend import Status
 from service.catalog import ModelSet
 from service.channel import pickle_by_fields
+from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
-from service.scheduler import Inquiry, Sentence, TextToEmbed
+from service.scheduler import Inquiry, Sentence
 from service.settings import Settings
 
 
@@ -94,7 +95,7 @@ class Ask:
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbedRun:
     """Front end to main process: embed the texts of a request; the attributes are a Run's."""
 

@@ -26,7 +26,7 @@ def pack(message: object) -> bytes:
 
 
 def pickle_by_fields(cls: type) -> None:
-    """Has a frozen dataclass of two fields or more pickled as a call with its fields.
+    """Has a dataclass of two fields or more pickled as a call with its fields.
 
     By itself one with slots goes through Python code, which takes three times as long: 114 µs in
     place of 33 for the results of 32 sentences.

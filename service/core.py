@@ -11,12 +11,13 @@ from model.sequence import EngineLimits
 from service.admission import Admission, Reservation
 from service.backend import Status
 from service.catalog import Catalog
+from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
 from service.model_changes import ModelChanges
-from service.scheduler import Inquiry, Scheduler, Sentence, TextToEmbed
+from service.scheduler import Inquiry, Scheduler, Sentence
 from service.settings import Settings
 from service.supervisor import StartWorker, Supervisor, start_process
 
@@ -94,7 +95,7 @@ class Core:
         return generate_latest(self.metrics.registry)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AdmittedPlace:
     """A Place of a request that is admitted."""
 

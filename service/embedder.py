@@ -10,6 +10,7 @@ from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
 from service.embed_formats import EmbedUsage, Vectors
+from service.embed_lanes import TextToEmbed
 from service.embed_limits import (
     check_dimensions,
     check_ids,
@@ -24,12 +25,11 @@ from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, add_times, run_size
 from service.lanes import EmbeddedText
 from service.machine import uses_gpu
 from service.parameters import SHOWN_CHARS
-from service.scheduler import TextToEmbed
 from service.settings import Settings
 from service.text_reader import ReadText, TextReader
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbedWish:
     """What a client asked for.
 
@@ -52,7 +52,7 @@ class EmbedWish:
     is_per_token: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Embeddings:
     """What became of it.
 

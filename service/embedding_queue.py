@@ -1,8 +1,8 @@
 """Embeddings in a worker: the texts of one model, batch by batch and slice by slice.
 
 Texts of like length are computed together, short ones first: one that comes while a long one is
-computed goes ahead of it at the next slice. A part of the slices goes to whoever has waited
-longest, so that long texts come to an end however many short ones there are.
+computed goes ahead of it at the next slice. A part of the work goes to whoever has waited longest,
+so that long texts come to an end however many short ones there are.
 """
 
 from collections import deque
@@ -22,8 +22,9 @@ BATCH_TOKENS = 256
 """About how many tokens are computed at once. More hardly make a token cheaper on a CPU, and who
 comes then waits longer; fewer make it dearer."""
 
-OLDEST_TURN = 4
-"""One slice in so many goes to the oldest text, or those computed with it."""
+OLDEST_SHARE = 0.25
+"""Of the work, how much goes to the oldest text, and those computed with it, while shorter ones go
+ahead. It is reckoned in tokens: slices of long texts are the dearer ones."""
 
 
 class Pass(Protocol):
@@ -52,6 +53,11 @@ class Batch:
     tasks: list[EmbedTask]
     running: Pass | None = None
     given_up: set[int] = field(default_factory=set)
+
+    @property
+    def tokens(self) -> int:
+        """Of all texts, or of a slice where they are more: about what a slice costs."""
+        return min(BATCH_TOKENS, sum([len(task.ids) for task in self.tasks]))
 
     def take(self) -> list[Embedded]:
         """The vectors of those for which somebody waits."""
@@ -119,7 +125,7 @@ class EmbeddingQueue:
         self.device = device
         self.levels = [Level() for _ in range(LEVELS)]
         self.current = self.levels[0]  # whose slice was the last
-        self.turns = 0
+        self.debt = 0.0  # tokens that are due to the oldest
         self.stats: list[BatchStats] = []
 
     def __len__(self) -> int:
@@ -161,10 +167,16 @@ class EmbeddingQueue:
     def _next_level(self) -> Level:
         """The shortest texts' mostly, now and then the oldest's; there is one."""
         busy = [level for level in self.levels if len(level)]
-        self.turns += 1
-        if len(busy) > 1 and self.turns % OLDEST_TURN == 0:
-            return min(busy, key=lambda level: level.oldest)
-        return busy[0]
+        shortest = busy[0]
+        oldest = min(busy, key=lambda level: level.oldest) if len(busy) > 1 else shortest
+        if oldest is shortest:
+            return shortest
+        cost = oldest.choose().tokens
+        if self.debt >= cost:
+            self.debt -= cost
+            return oldest
+        self.debt += shortest.choose().tokens * OLDEST_SHARE / (1 - OLDEST_SHARE)
+        return shortest
 
     def isolate(self) -> list[EmbedTask]:
         """Gives up a batch that has failed: its texts are computed one by one.

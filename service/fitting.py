@@ -10,7 +10,7 @@ WINDOW_CHARS = 16
 enough that a sentence without end is not tokenised again and again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fitted:
     """A text in sentences that fit.
 

@@ -33,7 +33,7 @@ UNDETECTED = Detection("en", 0.0)
 """What LibreTranslate answers for a text in which nothing can be detected."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslationRequest:
     """What a client asked for, with its language codes already resolved.
 
@@ -68,7 +68,7 @@ class SentenceScore:
     tokens: list[TokenScore]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
     """A text taken apart: which model it goes to, and its sentences as ids.
 
@@ -87,7 +87,7 @@ class Prepared:
     num_cut: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranslatedText:
     """The translation of one text.
 

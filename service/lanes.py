@@ -18,7 +18,7 @@ BULK_SHARE = 5
 """One row in so many goes to the bulk lane while both lanes wait."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Translated:
     """The result of one sentence, with the time that it spent waiting and decoding."""
 
@@ -42,7 +42,7 @@ class Shown:
     device_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbeddedText:
     """The vector of one text, with its times.
 

@@ -109,7 +109,7 @@ class Inspect:
     tasks: dict[str, list[AttentionTask]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EmbedTask:
     """A text whose vector is wanted.
 
@@ -262,7 +262,7 @@ class LoadFailed:
     is_out_of_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done:
     """The translations of one sequence."""
 
@@ -278,11 +278,11 @@ class Inspected:
     results: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Embedded:
     """The vector of one text, or those of its tokens: float32, as bytes, one behind the other.
 
-    A list of 384 floats takes ten times as long to pickle.
+    A list of 384 floats takes forty times as long to pickle.
     """
 
     id: int

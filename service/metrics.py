@@ -50,7 +50,7 @@ RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 Metric = TypeVar("Metric", Counter, Gauge)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ended:
     """A request that has been answered, as it is counted.
 

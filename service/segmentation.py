@@ -28,7 +28,7 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segments:
     """A text taken apart into what is translated and what is kept.
 
@@ -91,10 +91,13 @@ def split_sentences(text: str, language: str) -> Segments:
     Raises:
         UnicodeEncodeError: The language code (never the text) has a lone surrogate. A `ValueError`.
     """
+    pieces = list(_pieces(text, language.partition("-")[0]))
+    if len(pieces) == 1:
+        return one_sentence(text)
     separators: list[str] = []
     sentences: list[str] = []
     gap: list[str] = []
-    for piece in _pieces(text, language.partition("-")[0]):
+    for piece in pieces:
         if _LETTER_OR_DIGIT.search(piece) is None:
             gap.append(piece)
             continue
@@ -127,7 +130,8 @@ def _pieces(text: str, language: str) -> Iterator[str]:
             for end in _sentence_ends(_UNSAFE.sub(" ", line), language):
                 yield line[start:end]
                 start = end
-        yield line[start:]
+        if start < len(line):
+            yield line[start:]
 
 
 def _sentence_ends(line: str, language: str) -> Iterator[int]:

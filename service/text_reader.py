@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from service.embed_schemas import Direction, Input
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadText:
     """A text as a model gets it.
 

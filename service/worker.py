@@ -205,9 +205,12 @@ class Worker:
         while not self.is_stopping and self.channel.has_message():
             for message in self.channel.receive():
                 self._obey(message)
-        for name, newcomers in self.newcomers.items():
-            self._admit(name, newcomers)
-        self.newcomers.clear()
+        if self.newcomers:
+            start = time.perf_counter()
+            for name, newcomers in self.newcomers.items():
+                self._admit(name, newcomers)
+            self.newcomers.clear()
+            self._earn(time.perf_counter() - start)
 
     def _obey(self, message: ToWorker) -> None:
         match message:
@@ -258,7 +261,10 @@ class Worker:
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)
-        seconds = time.perf_counter() - start
+        self._earn(time.perf_counter() - start)
+
+    def _earn(self, seconds: float) -> None:
+        """Translations have taken so long, which is what other work gets its share beside."""
         self.embedding.earn(seconds)
         self.attention.earn(seconds)
 

@@ -1,6 +1,7 @@
 """POST /translate and POST /detect."""
 
 import time
+from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -125,12 +126,16 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     target = catalog.language(body.target)
     if source is not None:
         catalog.model(source, target)
-    options = DecodingOptions(
-        beam_size=max(body.beam_size or 1, body.alternatives + 1),
-        num_hypotheses=body.alternatives + 1,
-        return_scores=body.return_scores,
-    )
+    num_hypotheses = body.alternatives + 1
+    beam_size = max(body.beam_size or 1, num_hypotheses)
+    options = decoding_options(beam_size, num_hypotheses, body.return_scores)
     return TranslationRequest(texts, source, target, options, body.split_sentences)
+
+
+@lru_cache(maxsize=256)
+def decoding_options(beam_size: int, num_hypotheses: int, return_scores: bool) -> DecodingOptions:
+    """How to search; one object for all that want the same, which a message then holds once."""
+    return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
 def translate_body(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
 from service.admission import Admission
+from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import (
     Abort,
@@ -23,7 +24,7 @@ from service.messages import (
     Work,
 )
 from service.metrics import Metrics
-from service.scheduler import MAX_TASKS, Inquiry, Scheduler, Sentence, TextToEmbed
+from service.scheduler import MAX_TASKS, Inquiry, Scheduler, Sentence
 
 MODELS = ("en-pt", "pt-en")
 EMBEDDERS = ("tiny", "en-pt")

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from model.checkpoints.sentence_transformers import read_folder
 from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
-from service.embedding_queue import BATCH_TOKENS, OLDEST_TURN, EmbeddingQueue, Pass
+from service.embedding_queue import BATCH_TOKENS, OLDEST_SHARE, EmbeddingQueue, Pass
 from service.levels import LEVEL_TOKENS, level_of
 from service.loading import load_embedder
-from service.messages import Embedded, EmbedTask, WorkerConfig
+from service.messages import EmbedTask, WorkerConfig
 from tests.tiny_text import write_model
 
 SHORT, LONG = 8, 400
@@ -120,17 +120,27 @@ def test_texts_of_all_levels_are_computed_apart(bench: Bench) -> None:
 
 
 def test_long_text_comes_to_an_end_however_many_short_ones_come(bench: Bench) -> None:
+    """With its share of the work, not of the slices: they cost more than those of short ones."""
     bench.queue.add([text(0, LONG)])
-    turns = 0
     slices = 1 + LONG // 20
-    done: list[Embedded] = []
-    while not any(each.id == 0 for each in done):
-        turns += 1
-        assert turns <= OLDEST_TURN * slices
-        bench.queue.add([text(turns)])
-        done = bench.queue.advance()
-    assert bench.order.count(0) == slices
-    assert turns > slices * (OLDEST_TURN - 1)  # most were for the short ones
+    number = 0
+    while bench.order.count(0) < slices:
+        number += 1
+        assert number < 5000
+        bench.queue.add([text(number)])
+        bench.queue.advance()
+    long, short = slices * BATCH_TOKENS, (len(bench.order) - slices) * SHORT
+    assert long / (long + short) == pytest.approx(OLDEST_SHARE, abs=0.02)
+
+
+def test_share_of_the_oldest_is_not_saved_up(bench: Bench) -> None:
+    """Short texts that were alone owe nothing to a long one that comes then."""
+    for number in range(1, 200):
+        bench.queue.add([text(number)])
+        bench.queue.advance()
+    bench.queue.add([text(200, LONG), text(201)])
+    bench.queue.advance()
+    assert bench.order[-1] == 201
 
 
 def test_aborted_texts_are_not_computed(bench: Bench) -> None:

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from model.engine import Engine
+from model.sequence import Sequence as SourceSequence
 from service import side_work
 from service import worker as worker_module
 from service.channel import Channel
 from service.embedding_queue import EmbeddingQueue
-from service.messages import Abort, Embed, EmbedTask, Report
+from service.messages import Abort, Embed, EmbedTask, Report, Work
 from service.side_work import MAX_CREDIT_SECONDS
 from service.worker import EMBEDDING_SHARE, REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
@@ -141,6 +142,25 @@ def test_long_step_saves_up_no_long_turn(start: Start) -> None:
     bench.translate(1.0)
     bench.loop()
     assert 1 <= bench.slices <= MAX_CREDIT_SECONDS / SLICE_SECONDS + 1
+
+
+def test_encoding_of_newcomers_counts_as_translating(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was left out, and embeddings got less than half beside many short sentences."""
+    bench = start()
+
+    def admit(_sequences: Sequence[SourceSequence]) -> None:
+        bench.clock.now += 0.002
+
+    messages = [[Work({"en-pt": [SourceSequence(1, [5, 0])]})]]
+    channel = SimpleNamespace(has_message=lambda: bool(messages), receive=messages.pop)
+    monkeypatch.setattr(bench.worker, "channel", channel)
+    monkeypatch.setattr(bench.engine, "admit", admit, raising=False)
+    bench.translate(0.0)
+    bench.worker._receive()
+    assert bench.worker.embedding.credit == pytest.approx(0.002)
+    assert bench.worker.attention.credit == pytest.approx(0.002 / 9)
 
 
 def test_worker_that_does_not_translate_computes_one_slice_a_turn(start: Start) -> None:
