@@ -35,12 +35,12 @@ class Outcome:
     seconds: float
 
 
-def load_timed(name: str, load: LoadOne) -> Outcome:
-    """Loads a model; an error is an outcome, too."""
+def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) -> Outcome:
+    """Loads a model; an expected error is an outcome, too."""
     start = time.perf_counter()
     try:
         loaded: Engine | LoadedEmbedder | Exception = load()
-    except Exception as error:
+    except expected as error:
         loaded = error
     return Outcome(name, loaded, time.perf_counter() - start)
 

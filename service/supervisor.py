@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -32,12 +33,17 @@ logger = logging.getLogger("regard.supervisor")
 WATCHES = 10
 """How often a worker is looked at in the time after which it is taken to hang."""
 
+HUGE_PAGES = "glibc.malloc.hugetlb=1"
+"""Has glibc ask for transparent huge pages, 2 MiB in place of 4 KiB: a worker reads weights from
+all over its memory, and finds a page in less time. Other C libraries do not look at it."""
+
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
 async def start_process(connection: socket.socket, threads: int) -> Process:
     """A worker in a new interpreter, which inherits its end of the socket pair."""
-    environment = {"OMP_NUM_THREADS": str(threads)}
+    tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
+    environment = {"OMP_NUM_THREADS": str(threads), "GLIBC_TUNABLES": tunables}
     return await start_module("service.worker", [connection.fileno()], environment)
 
 

@@ -68,8 +68,7 @@ logger = logging.getLogger("regard.worker")
 REPORT_SECONDS = 0.1
 """Figures of batches are sent this often while there is work."""
 
-HOLD_ROWS = 16
-HOLD_STEPS = 3
+HOLD_ROWS, HOLD_STEPS = 16, 3
 """Beside a batch of at least HOLD_ROWS rows, a result waits while up to so many tokens a row are
 decoded for others to be sent with, and the places that they leave are filled together: a message
 costs the server and this process about as much as one token of all rows, a millisecond. Where one
@@ -135,13 +134,11 @@ class Worker:
         self.attention.share = config.attention_share
         ready = Ready([])
         for files in config.files:
-            outcome = load_timed(files.name, partial(self.loader, config.load(files)))
-            if isinstance(outcome.loaded, ModelError):
+            outcome = load_timed(files.name, partial(self.loader, config.load(files)), ModelError)
+            if isinstance(outcome.loaded, Exception):
                 self.channel.send(load_failed(outcome.name, outcome.loaded))
                 self.is_stopping = True
                 return
-            if isinstance(outcome.loaded, Exception):
-                raise outcome.loaded
             ready = ready.plus(self._add(outcome))
         freeze_heap()
         self.channel.send(ready)
@@ -165,18 +162,16 @@ class Worker:
                 self.channel.send(load_failed(outcome.name, outcome.loaded))
                 give_back_memory()
             else:
-                resident = self._add(outcome)
+                self.channel.send(Loaded(self._add(outcome)))
                 freeze_heap()
-                self.channel.send(Loaded(resident))
 
     def _forget(self, name: str) -> None:
-        """Gives up a model, of which nothing is asked any more, or that is just being loaded."""
+        """Gives up a model of which nothing is asked any more, or that is being loaded."""
         if not self.loads.drop(name):
             self.last_report = 0.0  # its last figures
             self._report()
-            for held in (self.engines, self.held, self.newcomers):
+            for held in (self.engines, self.held, self.newcomers, self.attention.queues):
                 held.pop(name, None)
-            self.attention.queues.pop(name, None)
             self.embedding.queues.pop(name, None)
             give_back_memory()
         self.channel.send(Unloaded(name))
@@ -385,9 +380,8 @@ class Worker:
         if not (self.done or self.failed):
             self.held_back = 0
             return False
-        self.held_back += max(
-            (engine.tokens_per_step for engine in self.engines.values()), default=0
-        )
+        steps = [engine.tokens_per_step for engine in self.engines.values()]
+        self.held_back += max(steps, default=0)
         rows = sum(engine.num_rows for engine in self.engines.values())
         return rows < HOLD_ROWS or self.held_back > HOLD_STEPS
 

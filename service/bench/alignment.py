@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,11 @@ from service.bench.client import Address, send_once
 from service.bench.translation import LIST_TIMEOUT_SECONDS, split_pair, unusable
 
 NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
-MIN_LETTERS = 3
-"""Shorter words are often spelt alike by chance: "a", "as", "do" and "no" are English, and other
-words in Portuguese."""
+FALSE_FRIENDS = {
+    frozenset(("en", "pt")): frozenset(("a", "as", "do", "no")),
+}
+"""Words of two languages that are spelt alike and never translate each other, so that a right
+alignment has none of them: in Portuguese these four mean "the", "the", "of the" and "in the"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,20 @@ class AlignmentReport:
     Attributes:
         sentences: How many were translated.
         numerals: Those that occur once on each side.
-        words: Words of at least MIN_LETTERS letters that occur once on each side.
-        short_words: Shorter ones, which need not mean the same.
+        words: Words spelt alike that occur once on each side, but for FALSE_FRIENDS.
+        false_friends: Those; none of them should be aligned.
     """
 
     sentences: int
     numerals: Share
     words: Share
-    short_words: Share
+    false_friends: Share
+
+    @property
+    def all_words(self) -> Share:
+        """Words and false friends together."""
+        parts = self.words, self.false_friends
+        return Share(sum(part.aligned for part in parts), sum(part.total for part in parts))
 
 
 async def run_alignment(
@@ -56,6 +64,7 @@ async def run_alignment(
         BenchError: The server does not answer as it should.
     """
     address = Address.parse(url)
+    friends = FALSE_FRIENDS.get(frozenset(split_pair(pair)), frozenset())
     counts: Counter[tuple[str, bool]] = Counter()
     for start in range(0, len(sentences), batch):
         texts = sentences[start : start + batch]
@@ -67,10 +76,10 @@ async def run_alignment(
         fields = orjson.loads(reply.body)
         found = zip(texts, fields["translatedText"], fields["alignment"], strict=True)
         for text, translation, alignment in found:
-            counts.update(judged(text, translation, alignment))
+            counts.update(judged(text, translation, alignment, friends))
     shares = (
         Share(counts[kind, True], counts[kind, True] + counts[kind, False])
-        for kind in ("numeral", "word", "short word")
+        for kind in ("numeral", "word", "false friend")
     )
     return AlignmentReport(len(sentences), *shares)
 
@@ -84,7 +93,7 @@ def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> byte
 
 
 def judged(
-    text: str, translation: str, alignments: Iterable[dict[str, Any]]
+    text: str, translation: str, alignments: Iterable[dict[str, Any]], false_friends: Set[str]
 ) -> list[tuple[str, bool]]:
     """The kind of each word that occurs once on each side, and whether the two are aligned."""
     found = []
@@ -93,16 +102,16 @@ def judged(
         target = [translation[slice(*span)] for span in alignment["target_words"]]
         pairs = {(s, t) for s, t, _ in alignment["pairs"]}
         for word in dict.fromkeys(source):
-            kind = kind_of(word)
+            kind = kind_of(word, false_friends)
             if kind and source.count(word) == target.count(word) == 1:
                 found.append((kind, (source.index(word), target.index(word)) in pairs))
     return found
 
 
-def kind_of(word: str) -> str:
-    """`numeral`, `word` or `short word`; nothing for what is neither."""
+def kind_of(word: str, false_friends: Set[str]) -> str:
+    """`numeral`, `word` or `false friend`; nothing for what is none of them."""
     if NUMERAL.fullmatch(word):
         return "numeral"
     if not word.isalpha():
         return ""
-    return "word" if len(word) >= MIN_LETTERS else "short word"
+    return "false friend" if word in false_friends else "word"

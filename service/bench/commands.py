@@ -15,7 +15,7 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from service.bench.alignment import MIN_LETTERS, AlignmentReport, run_alignment
+from service.bench.alignment import AlignmentReport, run_alignment
 from service.bench.attention import WARMUP_SECONDS, AttentionReport, run_attention
 from service.bench.client import Address, BenchError
 from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
@@ -159,7 +159,7 @@ def alignment(
 ) -> None:
     """Count the numerals, and the words spelt alike on both sides, that are aligned.
 
-    Words of one or two letters are counted apart: many are spelt alike by chance.
+    False friends, which never translate each other, are counted apart: none should be aligned.
     """
     with _errors_shown():
         sentences = read_lines(source)[:lines]
@@ -239,8 +239,9 @@ def _alignment_table(report: AlignmentReport) -> Table:
     table = Table(f"{report.sentences} sentences", "aligned", "of", "%", box=box.SIMPLE)
     shares = {
         "numerals": report.numerals,
-        f"words of {MIN_LETTERS} letters and more": report.words,
-        "shorter words": report.short_words,
+        "words spelt alike": report.words,
+        "false friends": report.false_friends,
+        "words and false friends": report.all_words,
     }
     for name, share in shares.items():
         table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")

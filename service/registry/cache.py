@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from service.registry.download import StoredFile, measure
 from service.registry.errors import CacheError
-from service.registry.references import Reference
+from service.registry.references import COMMIT, Reference
 
 RECORDS = "references"
 
@@ -97,11 +97,20 @@ class ModelCache:
     def record(self, reference: Reference) -> Record | None:
         """What is remembered of a reference; None where it was never pulled.
 
+        A commit is also known where it was pulled as what a branch was then.
+
         Raises:
             CacheError: It is damaged.
         """
         path = self._record_path(str(reference))
-        return _read_record(path) if path.is_file() else None
+        if path.is_file():
+            return _read_record(path)
+        if not COMMIT.fullmatch(reference.revision):
+            return None
+        name = str(replace(reference, revision=""))
+        same = (r for r in self.records() if r.reference.partition("@")[0] == name)
+        found = next((record for record in same if record.revision == reference.revision), None)
+        return found and replace(found, reference=str(reference))
 
     def records(self) -> list[Record]:
         """All that are remembered, by reference.

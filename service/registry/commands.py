@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -18,7 +19,14 @@ from service.registry.describe import describe, files_of
 from service.registry.errors import CacheError, OfflineError, RegistryError
 from service.registry.firefox import read_index
 from service.registry.http_client import HttpClient
-from service.registry.locate import broken_pins, installed_sums, missing_files, place_of, root_of
+from service.registry.locate import (
+    LocatedModel,
+    broken_pins,
+    installed_sums,
+    missing_files,
+    place_of,
+    root_of,
+)
 from service.registry.manifest import ModelEntry, read_entries
 from service.registry.progress import Bars
 from service.registry.pull import Puller, Registries
@@ -210,12 +218,20 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
     located = place_of(entry, cache)
     files = files_of(located)
     if as_toml:
-        typer.echo(_to_toml(entry, {file.name: file.sha256 for file in files}))
+        typer.echo(_to_toml(_fixed(located), {file.name: file.sha256 for file in files}))
         return
     revision = "" if located.record is None else f" @ {located.record.revision[:12]}"
     typer.echo(f"{entry.reference}{revision}: {describe(located.place)}, in {located.place}")
     for file in files:
         typer.echo(f"{file.sha256} {file.size:>12} {file.name}")
+
+
+def _fixed(located: LocatedModel) -> ModelEntry:
+    """What was asked for; of a repository the commit that a branch was when it was pulled."""
+    entry, record = located.entry, located.record
+    if record is None or entry.reference.source is not Source.HUB:
+        return entry
+    return replace(entry, reference=replace(entry.reference, revision=record.revision))
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:

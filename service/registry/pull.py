@@ -77,8 +77,9 @@ class Puller:
     def pull(self, entry: ModelEntry) -> Record:
         """The files of a model, all there and checked.
 
-        A commit that is there already is checked without asking anybody. A branch, or a pair of
-        languages, is asked for again: there may be a newer version, which then takes its place.
+        A commit that is there already, or all of whose files are pinned, is checked without asking
+        anybody. A branch, or a pair of languages, is asked for again: there may be a newer version,
+        which then takes its place.
 
         Raises:
             RegistryError: It cannot be had; what was fetched is kept.
@@ -104,14 +105,18 @@ class Puller:
         return record
 
     def _complete(self, entry: ModelEntry) -> Record | None:
-        """What is there of a version that never changes, where nothing lacks."""
-        if not (self.registries.is_offline or COMMIT.fullmatch(entry.reference.revision)):
-            return None
+        """What is there of a version that is not to change, where nothing lacks.
+
+        That is a commit, what is pinned from the first file to the last, and offline everything.
+        """
         record = self.cache.record(entry.reference)
-        if record is None or self.cache.damaged(record):
+        if record is None:
             return None
         sums = {file.name: file.sha256 for file in record.files}
-        return record if all(sums.get(name) == pin for name, pin in entry.pins.items()) else None
+        is_as_pinned = all(sums.get(name) == pin for name, pin in entry.pins.items())
+        is_commit = COMMIT.fullmatch(entry.reference.revision)
+        is_final = self.registries.is_offline or is_commit or sums.keys() <= entry.pins.keys()
+        return record if is_final and is_as_pinned and not self.cache.damaged(record) else None
 
     def _note(self, record: Record, reference: Reference) -> None:
         """Writes down how far a pull is: what lacks can be told, and what is there is trusted.

@@ -19,7 +19,8 @@ from service.core import build_core
 from service.registry import commands
 from service.registry.pull import Puller
 from service.settings import Settings
-from tests.registry import FakeRegistry, Fault, sha256
+from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
+from tests.tiny_text import write_model
 
 PAIR = "firefox:en-de"
 STUDENT = {"model.ende.intgemm.alphas.bin": b"weights" * 99, "vocab.ende.spm": b"pieces" * 99}
@@ -161,6 +162,18 @@ def test_info_writes_a_manifest_that_pins_what_is_there(
     run("verify", str(path))
     weights_in(tmp_path).write_bytes(STUDENT[WEIGHTS][::-1])
     assert "damaged" in run("verify", str(path), code=1).output
+
+
+def test_manifest_names_the_commit_that_a_branch_was(
+    registry: FakeRegistry, tmp_path: Path
+) -> None:
+    write_model(tmp_path / "tiny")
+    registry.publish_repository("a/tiny", read_folder(tmp_path / "tiny"))
+    assert "embeds as tiny" in run("pull", "hf:a/tiny").output
+    manifest = tmp_path / "models.toml"
+    manifest.write_text(run("info", "--toml", "hf:a/tiny").stdout)
+    assert f'reference = "hf:a/tiny@{COMMIT}"' in manifest.read_text()
+    run("verify", str(manifest))
 
 
 def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path: Path) -> None:

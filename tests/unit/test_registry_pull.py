@@ -1,7 +1,7 @@
 """Whole models from a server with the registries' shapes, into a cache."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,17 @@ class Pull:
     def __init__(self, registry: FakeRegistry, cache: ModelCache) -> None:
         self.registry, self.cache = registry, cache
 
-    def __call__(self, text: str, token: str = "", is_offline: bool = False, **pins: str) -> Record:
+    def __call__(
+        self,
+        text: str,
+        pins: Mapping[str, str] | None = None,
+        token: str = "",
+        is_offline: bool = False,
+    ) -> Record:
         url = self.registry.url
         registries = Registries(url, url, is_offline, token)
         http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
-        named = {name.replace("__", "."): value for name, value in pins.items()}
-        entry = ModelEntry(parse_reference(text), pins=named)
+        entry = ModelEntry(parse_reference(text), pins=pins or {})
         return Puller(self.cache, registries, http, no_bar).pull(entry)
 
     def files(self, record: Record) -> dict[str, bytes]:
@@ -256,6 +261,17 @@ class TestHub:
         pull(f"{OPUS}@{COMMIT}")
         assert registry.asked == []
 
+    def test_commit_that_a_branch_was_is_there_already(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        record = pull(OPUS)
+        registry.asked.clear()
+        again = pull(f"{OPUS}@{COMMIT}")
+        assert (again.folder, again.files) == (record.folder, record.files)
+        assert registry.asked == []
+        assert pull.cache.record(parse_reference(f"{OPUS}@{OTHER_COMMIT}")) is None
+        assert pull.cache.record(parse_reference(f"hf:other/name@{COMMIT}")) is None
+
     def test_files_that_are_there_are_not_fetched_again(
         self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
     ) -> None:
@@ -367,13 +383,13 @@ class TestPins:
         registry.publish_pair("en-de", STUDENT)
 
     def test_pinned_sum_that_is_published_is_pulled(self, pull: Pull) -> None:
-        assert pull(PAIR, vocab__ende__spm=sha256(STUDENT[VOCAB]))
+        assert pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
 
     def test_pinned_sum_that_is_not_the_published_one_is_refused_before_anything_is_fetched(
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
         with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* pinned is 00"):
-            pull(PAIR, model__ende__intgemm__alphas__bin="0" * 64)
+            pull(PAIR, {WEIGHTS: "0" * 64})
         assert registry.paths() == ["/db/models.json"]
 
     def test_flipped_byte_under_a_pinned_sum_is_refused(
@@ -383,11 +399,26 @@ class TestPins:
         flipped = STUDENT | {VOCAB: STUDENT[VOCAB].replace(b"p", b"q", 1)}
         registry.publish_pair("en-de", flipped)
         with pytest.raises(DamagedFileError, match=f"{VOCAB}: .* not {sha256(STUDENT[VOCAB])}"):
-            pull(PAIR, vocab__ende__spm=sha256(STUDENT[VOCAB]))
+            pull(PAIR, {VOCAB: sha256(STUDENT[VOCAB])})
+
+    def test_what_is_pinned_as_a_whole_is_not_asked_for_again(
+        self, pull: Pull, registry: FakeRegistry
+    ) -> None:
+        """Mozilla publishes a newer model; who has pinned the old one keeps it."""
+        pull(PAIR)
+        registry.files.clear()
+        registry.publish_pair("en-de", {**STUDENT, WEIGHTS: b"newer"})
+        pins = {name: sha256(content) for name, content in STUDENT.items()}
+        registry.asked.clear()
+        assert pull.files(pull(PAIR, pins)) == STUDENT
+        assert registry.asked == []
+        del pins[VOCAB]
+        with pytest.raises(DamagedFileError, match="is published"):
+            pull(PAIR, pins)
 
     def test_pin_of_a_file_that_there_is_not_is_told(self, pull: Pull) -> None:
         with pytest.raises(NotPublishedError, match=r"no file is called vocab\.bin, only model"):
-            pull(PAIR, vocab__bin="00")
+            pull(PAIR, {"vocab.bin": "0" * 64})
 
 
 def test_interrupted_pull_tells_what_lacks_and_then_goes_on(

@@ -1,0 +1,49 @@
+"""What `regard bench alignment` counts."""
+
+from typing import Any
+
+from service.bench.alignment import AlignmentReport, Share, judged
+
+TEXT = "Ana paid 12 euros to a bank in Paris"
+TRANSLATION = "A Ana pagou 12 euros a um banco em Paris"
+
+
+def spans(text: str) -> list[list[int]]:
+    """[start, end) of each word."""
+    found, at = [], 0
+    for word in text.split(" "):
+        found.append([at, at + len(word)])
+        at += len(word) + 1
+    return found
+
+
+def aligned(*pairs: tuple[int, int]) -> dict[str, Any]:
+    """An alignment as the server returns it."""
+    return {
+        "source_words": spans(TEXT),
+        "target_words": spans(TRANSLATION),
+        "pairs": [[source, target, 1.0] for source, target in pairs],
+    }
+
+
+def test_numerals_words_and_false_friends_are_told_apart() -> None:
+    alignment = aligned((0, 1), (2, 3), (8, 4))
+    assert judged(TEXT, TRANSLATION, [alignment], {"a"}) == [
+        ("word", True),  # Ana
+        ("numeral", True),
+        ("word", False),  # euros, aligned to Paris
+        ("false friend", False),  # a
+        ("word", False),  # Paris
+    ]
+
+
+def test_a_word_that_occurs_twice_on_a_side_is_left_out() -> None:
+    text = "Ana saw Ana"
+    alignment = {"source_words": spans(text), "target_words": spans("Ana"), "pairs": [[0, 0, 1.0]]}
+    assert judged(text, "Ana", [alignment], set()) == []
+
+
+def test_the_total_holds_false_friends_too() -> None:
+    report = AlignmentReport(1, Share(1, 1), Share(9, 10), Share(0, 5))
+    assert report.all_words == Share(9, 15)
+    assert report.all_words.percent == 60
