@@ -1,6 +1,7 @@
 """Models that are loaded and unloaded while the server runs."""
 
 import pickle
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from shutil import copytree
@@ -24,7 +25,7 @@ from service.errors import (
     UnauthorizedError,
 )
 from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
-from tests.api.servers import AnyServer, Server, make_settings
+from tests.api.servers import AnyServer, ApartServer, Server, make_settings
 from tests.hf_files import SENTENCE, write_pieces
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
@@ -127,6 +128,34 @@ def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_fol
     assert unload(server, "tiny").json()["deleted"]
     assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
     assert server.translate("Hello.").status_code == 200
+
+
+@pytest.fixture(params=[1, 2])
+def embedding_server(request: pytest.FixtureRequest, english: str) -> Iterator[AnyServer]:
+    """Embedding models are real: in one process, and behind two that answer HTTP."""
+    settings = make_settings(models=(english,), admin_key=KEY, http_workers=request.param)
+    threads = Threads(Script().load)
+    if request.param == 1:
+        with Server(create_app(settings, threads)) as alone:
+            yield alone.until_ready()
+    else:
+        with ApartServer(settings, threads) as apart:
+            yield apart.until_ready().until_listening()
+
+
+def test_attention_of_an_embedding_model_that_is_loaded(
+    embedding_server: AnyServer, embedding_folder: str
+) -> None:
+    server = embedding_server
+    question = {"model": "tiny", "text": "a cat", "task": "embed"}
+    assert server.post("/attention", json=question).status_code == 404
+    load(server, "tiny", embedding_folder)
+    for _ in range(4):
+        assert server.post("/attention", json=question).json()["model"] == "tiny"
+    assert unload(server, "tiny").json()["deleted"]
+    assert server.post("/attention", json=question).status_code == 404
+    with pytest.raises(KeyError):
+        server.sample("regard_queue_depth", task="attention", model="tiny", lane="attention")
 
 
 @pytest.fixture
