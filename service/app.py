@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from importlib.metadata import version
 
 import uvicorn
@@ -22,6 +23,7 @@ from service.errors import ServiceError
 from service.inference import Translator
 from service.inspector import Inspector
 from service.middleware import DirectRoutes, OpenToPages, RequestMiddleware
+from service.offer import Offer
 from service.replies import handle_http_exception, handle_service_error, handle_validation_error
 from service.routes import attention, embed, health, languages, models, page, translate
 from service.settings import Settings
@@ -50,6 +52,9 @@ def create_app(
     """
     catalog = Catalog.load(settings.models, settings.offered)
     core = build_core(settings, catalog, start_worker, on_failure)
+    # One of its own: the core's changes earlier or later, while requests go by the other.
+    services = build_services(settings, copy(catalog), core, int(time.time()))
+    core.changes.announce = services.offer.change
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -57,7 +62,7 @@ def create_app(
         yield
         await core.stop()
 
-    app = create_web(build_services(settings, catalog, core, int(time.time())), lifespan)
+    app = create_web(services, lifespan)
     app.state.core = core
     return app
 
@@ -72,8 +77,9 @@ def build_services(
     inspector = Inspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
+    offer = Offer(catalog, detector, embedder, settings.request_timeout_seconds)
     return Services(
-        settings, catalog, backend, translator, inspector, text_inspector, embedder, started
+        settings, catalog, backend, translator, inspector, text_inspector, embedder, offer, started
     )
 
 
@@ -101,7 +107,9 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         ("POST", "/v1/embeddings"): embed.embeddings,
     }
     app.add_middleware(DirectRoutes, endpoints=direct)
-    app.add_middleware(RequestMiddleware, recorder=services.backend)
+    app.add_middleware(
+        RequestMiddleware, recorder=services.backend, requests=services.offer.requests
+    )
     # Around all else: a preflight is not counted.
     app.add_middleware(OpenToPages)
     return app

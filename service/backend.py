@@ -7,13 +7,16 @@ these interfaces cannot tell.
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import ResidentEmbedder, ResidentModel
 from service.metrics import Ended
 from service.scheduler import Inquiry, Sentence
+
+State = Literal["loading", "ready", "unloading", "failed"]
+"""Of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Status:
         is_stopping: Whether the end has begun.
         models: What is resident, by served name; empty while it loads.
         embedders: The same of embedding models.
+        changes: Models that are `loading` or `unloading`, or `failed` to be loaded.
     """
 
     failure: str | None
@@ -33,6 +37,7 @@ class Status:
     is_stopping: bool
     models: dict[str, ResidentModel]
     embedders: dict[str, ResidentEmbedder] = field(default_factory=dict)
+    changes: dict[str, State] = field(default_factory=dict)
 
 
 class Place(Protocol):
@@ -105,6 +110,24 @@ class Backend(Recorder, Protocol):
 
     async def status(self) -> Status:
         """How the server is now."""
+
+    async def load_model(self, name: str, source: str) -> str:
+        """Loads a model that is on disk; gives `ready`, or `loading` where it takes long.
+
+        Args:
+            name: Of one of the models behind the reference.
+            source: A reference, as in REGARD_MODELS.
+
+        Raises:
+            ServiceError: It cannot be loaded.
+        """
+
+    async def unload_model(self, name: str) -> str:
+        """Unloads a model once its requests have ended; `unloaded`, or `unloading` meanwhile.
+
+        Raises:
+            ServiceError: It is not loaded, or just being loaded.
+        """
 
     async def metrics_text(self) -> bytes:
         """All figures, in Prometheus' text format."""

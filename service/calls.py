@@ -14,6 +14,7 @@ from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
+from service.model_set import ModelSet
 from service.scheduler import Inquiry, Sentence
 from service.settings import Settings
 
@@ -25,10 +26,12 @@ class FrontendConfig:
     Attributes:
         settings: How the server runs, flags included.
         started: When it was started, in Unix seconds.
+        models: What is served now.
     """
 
     settings: Settings
     started: int
+    models: ModelSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +128,66 @@ class AskMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadModel:
+    """Front end to main process: load a model.
+
+    Attributes:
+        id: Of the question.
+        name: The model's.
+        source: A reference to it.
+    """
+
+    id: int
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Front end to main process: unload a model."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Main process to front end: these are served from now on; Served answers.
+
+    Attributes:
+        id: Of this message.
+        models: All of them.
+    """
+
+    id: int
+    models: ModelSet
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Front end to main process: it goes by a Serve, and nothing it began goes by what was before.
+
+    Attributes:
+        id: Of the Serve.
+        failure: Why it does not.
+    """
+
+    id: int
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Main process to front end: what was asked for under that id.
 
     Attributes:
         id: Of the question.
         value: Nothing for a Reserve, translations for a Run, attention for an Ask, vectors for an
-            EmbedRun, else a Status or a text.
+            EmbedRun, what became of a model, else a Status or a text.
     """
 
     id: int
-    value: list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | None
+    value: list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +206,9 @@ class Drain:
 Order = Run | Ask | EmbedRun
 """What a request wants computed."""
 
-Question = Reserve | Order | AskStatus | AskMetrics
-FromFrontend = Listening | Began | Ended | Question | Cancel
-ToFrontend = Answer | Refusal | Drain
+Question = Reserve | Order | AskStatus | AskMetrics | LoadModel | UnloadModel
+FromFrontend = Listening | Began | Ended | Question | Cancel | Served
+ToFrontend = Answer | Refusal | Serve | Drain
 
 for _cls in (Answer, EmbeddedText, EmbedRun, Ended, Run, Sentence, TextToEmbed, Translated):
     pickle_by_fields(_cls)

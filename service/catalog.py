@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from model.errors import CheckpointError, CheckpointNotFoundError
 from model.text_tokenization import TextTokenizer
 from service.errors import UnsupportedLanguageError
 from service.languages import match_language
+from service.model_set import ModelSet
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text_reader import TextReader
 
@@ -167,9 +169,11 @@ class Catalog:
         self.broad = [model for model in models if not model.files.source]
         files = [model.files for model in models]
         self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
+        self.offered = tuple(offered)
         if offered:
             self.languages = sorted({self._offered(code) for code in offered})
-        self._routes = lru_cache(MAX_ROUTES)(self._find_route)
+        # Of a copy: who still looks up routes of these models finds them, whatever this becomes.
+        self._routes = lru_cache(MAX_ROUTES)(copy(self)._find_route)
 
     def _offered(self, code: str) -> str:
         try:
@@ -203,6 +207,55 @@ class Catalog:
             models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
             embedders += [load_embedder(files) for files in found[1]]
         return cls(models, embedders, offered)
+
+    @property
+    def files(self) -> ModelSet:
+        """What is served."""
+        return ModelSet(
+            tuple(model.files for model in self.models.values()),
+            tuple(embedder.files for embedder in self.embedders.values()),
+        )
+
+    @classmethod
+    def of(cls, files: ModelSet, offered: Collection[str]) -> "Catalog":
+        """A catalog of a set, which need not have all the languages that are to be offered.
+
+        Raises:
+            CheckpointError: A file is damaged.
+        """
+        empty = cls([])
+        empty.offered = tuple(offered)
+        return empty.changed_to(files)
+
+    def changed_to(self, files: ModelSet) -> "Catalog":
+        """A catalog of another set; what is in this one too is not read again.
+
+        Of the languages to offer it offers those that it has: the others may come with a model.
+
+        Raises:
+            CheckpointError: A file is damaged.
+        """
+        models = {model.files: model for model in self.models.values()}
+        embedders = {embedder.files: embedder for embedder in self.embedders.values()}
+        changed = Catalog(
+            [
+                models.get(each) or ServedModel(each, load_vocabularies(each))
+                for each in files.models
+            ],
+            [embedders.get(each) or load_embedder(each) for each in files.embedders],
+        )
+        changed.offered = self.offered
+        if self.offered:
+            found = {match_language(code, changed.languages) for code in self.offered}
+            changed.languages = sorted(filter(None, found))
+            changed._routes = lru_cache(MAX_ROUTES)(copy(changed)._find_route)
+        return changed
+
+    def become(self, other: "Catalog") -> None:
+        """Serves what another does from now on; who has looked something up may go on with it."""
+        self.models, self.embedders = other.models, other.embedders
+        self.pairs, self.broad, self.languages = other.pairs, other.broad, other.languages
+        self.offered, self._routes = other.offered, other._routes
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """How each model reads texts to embed: those made for it, then encoders of translation.

@@ -120,6 +120,10 @@ class Channel:
         """Whether something has arrived."""
         return bool(select.select([self.connection], [], [], 0)[0])
 
+    def wait(self, *others: int) -> None:
+        """Waits until something has arrived, here or at one of other descriptors."""
+        select.select([self.connection.fileno(), *others], [], [])
+
     def receive(self) -> Any:
         """The next message; waits for it.
 

@@ -20,7 +20,7 @@ from service.main_process import MainProcess, open_listeners
 from service.registry.cache import ModelCache
 from service.registry.commands import app as models_app
 from service.registry.commands import pull_models
-from service.registry.describe import folders_of
+from service.registry.describe import placements_of
 from service.registry.errors import RegistryError
 from service.registry.locate import locate, missing_files
 from service.registry.manifest import read_entries
@@ -144,13 +144,7 @@ def take_models(settings: Settings) -> Settings:
         entries = read_entries(settings.models)
         pull_models([e for e in entries if missing_files(e, cache)], cache, settings)
     located = locate(settings.models, cache, settings.offline)
-    placements = {
-        str(folder): (model.entry.device, model.entry.dtype)
-        for model in located
-        if model.entry.device or model.entry.dtype
-        for folder in folders_of(model.place)
-    }
-    return settings.with_models([model.place for model in located], placements)
+    return settings.with_models([model.place for model in located], placements_of(located))
 
 
 def greet(host: str, port: int) -> None:

@@ -16,6 +16,7 @@ from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
+from service.model_changes import ModelChanges
 from service.relay import Relay
 from service.scheduler import Inquiry, Scheduler, Sentence
 from service.settings import Settings
@@ -31,6 +32,7 @@ class Core:
     scheduler: Scheduler
     supervisor: Supervisor
     relay: Relay
+    changes: ModelChanges
 
     def start(self) -> None:
         """Begins to start the workers."""
@@ -39,7 +41,9 @@ class Core:
     async def stop(self) -> None:
         """Fails what is left, and ends the workers."""
         self.scheduler.close()
+        self.changes.cancel()
         await self.supervisor.stop()
+        await self.changes.wait()
 
     def begin(self, task: str) -> None:
         """A request has come."""
@@ -64,8 +68,29 @@ class Core:
         models = {m.name: m for ready in supervisor.ready.values() for m in ready.models}
         embedders = {m.name: m for ready in supervisor.ready.values() for m in ready.embedders}
         return Status(
-            supervisor.failure, supervisor.is_ready, supervisor.is_stopping, models, embedders
+            supervisor.failure,
+            supervisor.is_ready,
+            supervisor.is_stopping,
+            models,
+            embedders,
+            dict(self.changes.states),
         )
+
+    async def load_model(self, name: str, source: str) -> str:
+        """Loads a model.
+
+        Raises:
+            ServiceError: It cannot be loaded.
+        """
+        return await self.changes.load(name, source)
+
+    async def unload_model(self, name: str) -> str:
+        """Unloads a model.
+
+        Raises:
+            ServiceError: It is not loaded, or just being loaded.
+        """
+        return await self.changes.unload(name)
 
     async def metrics_text(self) -> bytes:
         """All figures, in Prometheus' text format."""
@@ -162,4 +187,5 @@ def build_core(
     if on_failure is not None:
         supervisor.on_failure = on_failure
     relay = Relay(catalog, scheduler, settings.max_source_tokens)
-    return Core(metrics, admission, scheduler, supervisor, relay)
+    changes = ModelChanges(catalog, settings, supervisor)
+    return Core(metrics, admission, scheduler, supervisor, relay, changes)

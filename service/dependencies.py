@@ -11,6 +11,7 @@ from service.context import RequestContext
 from service.embedder import Embedder
 from service.inference import Translator
 from service.inspector import Inspector
+from service.offer import Offer
 from service.settings import Settings
 from service.text_inspector import TextInspector
 
@@ -27,6 +28,7 @@ class Services:
         inspector: Text in, attention out.
         text_inspector: The same of texts that are embedded.
         embedder: Text in, vector out.
+        offer: What this process knows of the models, and how that changes.
         started: When, in Unix seconds.
     """
 
@@ -37,6 +39,7 @@ class Services:
     inspector: Inspector
     text_inspector: TextInspector
     embedder: Embedder
+    offer: Offer
     started: int
 
 

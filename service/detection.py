@@ -53,6 +53,10 @@ class LanguageDetector:
                 639-1); those it does not know are never detected. Of several codes of one language
                 ("pt", "pt-BR") the shortest is answered.
         """
+        self.choose(languages)
+
+    def choose(self, languages: Collection[str]) -> None:
+        """Takes other candidates; who detects just now goes by the old or the new ones."""
         self._codes = _codes_by_iso(languages)
         self._detector = self._builder().build() if self._codes else None
 

@@ -79,11 +79,16 @@ class Embedder:
     """
 
     def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
-        self.readers = catalog.readers(settings.max_source_tokens)
-        self.default = next(iter(catalog.embedders), None)
+        self.catalog = catalog
         self.backend = backend
         self.settings = settings
+        self.refresh()
         self.device = "cuda" if uses_gpu(settings.device) else "cpu"
+
+    def refresh(self) -> None:
+        """Goes by what the catalog says now."""
+        self.readers = self.catalog.readers(self.settings.max_source_tokens)
+        self.default = next(iter(self.catalog.embedders), None)
 
     async def embed(self, wish: EmbedWish, context: RequestContext) -> Embeddings:
         """A vector for each input.

@@ -3,8 +3,11 @@
 ServiceError
 ├─ InvalidRequestError        400 invalid_request        wrong or missing parameters, broken JSON
 ├─ UnsupportedLanguageError   400 unsupported_language   no such language, or no model for a pair
+├─ UnauthorizedError          401 unauthorized           no admin key, or another
+├─ ForbiddenError             403 forbidden              the server has no admin key
 ├─ NotFoundError              404 not_found              no such route or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
+├─ ConflictError              409 conflict               the model is loaded, or about to be
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
 ├─ OverloadedError            429 overloaded             the queue is full; Retry-After says when
 ├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
@@ -44,12 +47,24 @@ class UnsupportedLanguageError(ServiceError):
     """No model reads or writes that language, or none goes from the one to the other."""
 
 
+class UnauthorizedError(ServiceError):
+    """Who asks has not said the admin key."""
+
+
+class ForbiddenError(ServiceError):
+    """Nobody may do this on this server."""
+
+
 class NotFoundError(ServiceError):
     """There is nothing here."""
 
 
 class MethodNotAllowedError(ServiceError):
     """The route takes another method."""
+
+
+class ConflictError(ServiceError):
+    """It does not go together with what is there, or is under way."""
 
 
 class RequestTooLargeError(ServiceError):
@@ -101,8 +116,11 @@ class Kind:
 KINDS: dict[type[ServiceError], Kind] = {
     InvalidRequestError: Kind(400, "invalid_request", "invalid"),
     UnsupportedLanguageError: Kind(400, "unsupported_language", "invalid"),
+    UnauthorizedError: Kind(401, "unauthorized", "invalid"),
+    ForbiddenError: Kind(403, "forbidden", "invalid"),
     NotFoundError: Kind(404, "not_found", "invalid"),
     MethodNotAllowedError: Kind(405, "method_not_allowed", "invalid"),
+    ConflictError: Kind(409, "conflict", "invalid"),
     RequestTooLargeError: Kind(413, "too_large", "too_large"),
     OverloadedError: Kind(429, "overloaded", "rejected_queue"),
     UnavailableError: Kind(503, "unavailable", "unavailable"),

@@ -33,11 +33,15 @@ from service.calls import (
     EmbedRun,
     FrontendConfig,
     Listening,
+    LoadModel,
     Order,
     Question,
     Reserve,
     Run,
+    Serve,
+    Served,
     ToFrontend,
+    UnloadModel,
 )
 from service.catalog import Catalog
 from service.channel import Channel, Outbox
@@ -46,6 +50,7 @@ from service.errors import ServiceError, UnavailableError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import freeze_heap
 from service.metrics import Ended
+from service.offer import Offer
 from service.scheduler import Inquiry, Sentence
 
 logger = logging.getLogger("regard.frontend")
@@ -69,6 +74,8 @@ class RemoteBackend:
         self.idle = asyncio.Event()
         self.idle.set()
         self.is_lost = False
+        self.offer: Offer | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
@@ -134,6 +141,26 @@ class RemoteBackend:
         text: bytes = await self.ask(request_id, AskMetrics(request_id))
         return text
 
+    async def load_model(self, name: str, source: str) -> str:
+        """Loads a model.
+
+        Raises:
+            ServiceError: It cannot be loaded.
+        """
+        request_id = next(self.ids)
+        state: str = await self.ask(request_id, LoadModel(request_id, name, source))
+        return state
+
+    async def unload_model(self, name: str) -> str:
+        """Unloads a model.
+
+        Raises:
+            ServiceError: It is not loaded, or just being loaded.
+        """
+        request_id = next(self.ids)
+        state: str = await self.ask(request_id, UnloadModel(request_id, name))
+        return state
+
     async def ask(self, request_id: int, question: Question) -> Any:
         """What the main process answers.
 
@@ -165,6 +192,11 @@ class RemoteBackend:
         if isinstance(message, Drain):
             self.on_end(False)
             return
+        if isinstance(message, Serve):
+            task = asyncio.create_task(self._serve(message))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+            return
         future = self.waiting.get(message.id)
         if future is None or future.done():  # nobody waits for it any more
             return
@@ -172,6 +204,16 @@ class RemoteBackend:
             future.set_result(message.value)
         else:
             future.set_exception(message.error)
+
+    async def _serve(self, serve: Serve) -> None:
+        assert self.offer is not None  # it is there before messages are read
+        failure = None
+        try:
+            await self.offer.change(serve.models)
+        except Exception as error:
+            logger.exception("the models cannot be changed")
+            failure = str(error)
+        self.outbox.send(Served(serve.id, failure))
 
 
 @dataclass(slots=True)
@@ -283,9 +325,9 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
         async with backend.connected(connection):
             yield
 
-    services = build_services(
-        settings, Catalog.load(settings.models, settings.offered), backend, config.started
-    )
+    catalog = Catalog.of(config.models, settings.offered)
+    services = build_services(settings, catalog, backend, config.started)
+    backend.offer = services.offer
     server = FrontendServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)
 

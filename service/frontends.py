@@ -1,11 +1,14 @@
 """Keeps the front ends alive and does what they ask for, in the main process."""
 
 import asyncio
+import itertools
 import logging
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
+from model.errors import CheckpointError
 from service import channel, processes
 from service.backend import Status
 from service.calls import (
@@ -19,16 +22,21 @@ from service.calls import (
     EmbedRun,
     FromFrontend,
     FrontendConfig,
+    LoadModel,
     Order,
     Question,
     Refusal,
     Reserve,
+    Serve,
+    Served,
+    UnloadModel,
 )
 from service.channel import Outbox
 from service.core import Core
 from service.errors import InternalError, ServiceError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
+from service.model_set import ModelSet
 from service.processes import Connected, Keeper, Process, start_module
 
 logger = logging.getLogger("regard.frontends")
@@ -60,6 +68,8 @@ class FrontendLink:
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.orders: dict[int, asyncio.Future[Order]] = {}
         self.inflight: Counter[str] = Counter()
+        self.served: dict[int, asyncio.Future[str | None]] = {}
+        self.ids = itertools.count(1)
 
     def receive(self, message: FromFrontend) -> None:
         """Does what a message asks for."""
@@ -78,6 +88,8 @@ class FrontendLink:
         elif isinstance(message, Cancel):
             if message.id in self.tasks:  # else the answer is on its way
                 self.tasks[message.id].cancel()
+        elif isinstance(message, Served):
+            self.served[message.id].set_result(message.failure)
         else:
             self.is_listening = True
             self.on_listening()
@@ -86,9 +98,20 @@ class FrontendLink:
         """Drops what the front end asked for: it is gone, and its clients with it."""
         for task in self.tasks.values():
             task.cancel()
+        for future in self.served.values():
+            future.cancel()
         for name, count in self.inflight.items():
             if count:
                 self.core.metrics.lose(name, count)
+
+    async def serve(self, models: ModelSet) -> str | None:
+        """Has it go by what is served from now on; gives the reason if it cannot."""
+        number = next(self.ids)
+        future = self.served[number] = asyncio.get_running_loop().create_future()
+        self.outbox.send(Serve(number, models))
+        await asyncio.wait({future})
+        del self.served[number]
+        return None if future.cancelled() else future.result()
 
     async def _answer(self, question: Question) -> None:
         try:
@@ -104,7 +127,11 @@ class FrontendLink:
 
     async def _value(
         self, question: Question
-    ) -> list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes:
+    ) -> list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | str:
+        if isinstance(question, LoadModel):
+            return await self.core.load_model(question.name, question.source)
+        if isinstance(question, UnloadModel):
+            return await self.core.unload_model(question.name)
         if isinstance(question, AskStatus):
             return await self.core.status()
         if isinstance(question, AskMetrics):
@@ -171,6 +198,18 @@ class Frontends:
             else:
                 started.writer.close()
         await self.keeper.wait(seconds)
+
+    async def announce(self, models: ModelSet) -> None:
+        """Has all of them go by what is served from now on.
+
+        Raises:
+            CheckpointError: One of them cannot.
+        """
+        self.config = replace(self.config, models=models)  # of those that are started later
+        links = [*self.links]
+        failures = await asyncio.gather(*(link.serve(models) for link in links))
+        for failure in filter(None, failures):
+            raise CheckpointError(failure)
 
     def kill(self) -> None:
         """Ends them now."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -99,8 +100,9 @@ class Prepared:
             return []
         first, last = self.route[0], self.route[-1]
         pair = (first.source, last.target) if len(self.route) > 1 else None
+        second = last.name if len(self.route) > 1 else ""
         first_id = first.vocabularies.first_id
-        return [Sentence(first.name, ids, options, first_id, pair) for ids in self.sources]
+        return [Sentence(first.name, ids, options, first_id, pair, second) for ids in self.sources]
 
 
 @dataclass(slots=True)
@@ -159,7 +161,10 @@ class Translator:
         estimate = num_chars // CHARS_PER_TOKEN + 1
         async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
             with context.stage("tokenize"):
-                prepared: list[Prepared] = await run_sized(num_chars, self._prepare_all, request)
+                catalog = copy(self.catalog)  # for all texts the same, whatever is unloaded
+                prepared: list[Prepared] = await run_sized(
+                    num_chars, self._prepare_all, request, catalog
+                )
             describe(prepared, context)
             sentences = [one for text in prepared for one in text.sentences(request.options)]
             is_bulk = len(sentences) > self.settings.bulk_sentences
@@ -176,16 +181,16 @@ class Translator:
         """The likeliest languages of each text."""
         return [self.detect(text) for text in texts]
 
-    def _prepare_all(self, request: TranslationRequest) -> list[Prepared]:
-        return [self._prepare(text, request) for text in request.texts]
+    def _prepare_all(self, request: TranslationRequest, catalog: Catalog) -> list[Prepared]:
+        return [self._prepare(text, request, catalog) for text in request.texts]
 
-    def _prepare(self, text: str, request: TranslationRequest) -> Prepared:
+    def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
         detected = None
         source = request.source
         if source is None:
-            detected = self.detect(text, self.catalog.sources(request.target))[0]
+            detected = self.detect(text, catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
-        route = self.catalog.route(source, request.target)
+        route = catalog.route(source, request.target)
         if not route:
             return Prepared((), Segments((text,), ()), [], detected)
         if request.is_aligned and len(route) > 1:

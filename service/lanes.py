@@ -98,6 +98,11 @@ class Job:
             self.rows, self.tokens = 0, len(job.source) + len(job.target)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether a worker has settled it; a deadline cancels the future that is awaited."""
+        return self.future.done() and not self.future.cancelled()
+
+    @property
     def task(self) -> str:
         """One of TASKS."""
         if isinstance(self.work, EmbedTask):

@@ -15,11 +15,21 @@ from model.device import select_device
 from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
 from model.encoder_pass import EncoderPass
 from model.engine import Engine
+from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
 from model.text_attention import TextAttentionPass
+from service.device_memory import held_bytes, is_out_of_memory
 from service.embedding_queue import BATCH_TOKENS, NewPass, Pass
 from service.inspection_queue import NewInspection
-from service.messages import EmbedTask, WorkerConfig
+from service.messages import (
+    EmbedTask,
+    Load,
+    LoadFailed,
+    Resident,
+    ResidentEmbedder,
+    ResidentModel,
+    WorkerConfig,
+)
 
 WARM_TOKENS = 32
 
@@ -33,16 +43,37 @@ class LoadedEmbedder:
         new_inspection: Begins to show attention.
         device: Where that is done.
         dtype: Such as `float32`.
+        num_bytes: Memory that it takes; none of its own where a translation model's is used.
     """
 
     new_pass: NewPass
     new_inspection: NewInspection
     device: torch.device
     dtype: str
+    num_bytes: int = 0
 
 
 LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
 LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedEmbedder]
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Loads models of both kinds; calls may come from any thread."""
+
+    load_engine: LoadEngine
+    load_embedder: LoadEmbedder
+
+    def __call__(self, load: Load) -> Engine | LoadedEmbedder:
+        """What computes with the model.
+
+        Raises:
+            ModelError: The files or the device cannot be used.
+        """
+        torch.set_num_threads(load.config.threads)  # every thread has a number of its own
+        if isinstance(load.files, ModelFiles):
+            return self.load_engine(load.files, load.config)
+        return self.load_embedder(load.files, load.config)
 
 
 def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
@@ -85,7 +116,8 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder
         return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
 
     new_inspection = partial(TextAttentionPass, model.encoder)
-    return LoadedEmbedder(new_pass, new_inspection, model.encoder.device, str(model.precision))
+    place = model.encoder.device, str(model.precision)
+    return LoadedEmbedder(new_pass, new_inspection, *place, held_bytes(model))
 
 
 def embedder_of(engine: Engine) -> LoadedEmbedder:
@@ -97,6 +129,22 @@ def embedder_of(engine: Engine) -> LoadedEmbedder:
 
     new_inspection = partial(AttentionPass, model)
     return LoadedEmbedder(new_pass, new_inspection, model.device, str(model.precision))
+
+
+def resident_of(name: str, loaded: Engine | LoadedEmbedder, seconds: float) -> Resident:
+    """What the server is told of a model that has been loaded in so many seconds."""
+    if isinstance(loaded, LoadedEmbedder):
+        place = str(loaded.device), loaded.dtype
+        return ResidentEmbedder(name, *place, seconds, loaded.num_bytes)
+    place = str(loaded.model.device), str(loaded.model.precision)
+    rows = loaded.limits.max_rows
+    return ResidentModel(name, *place, seconds, rows, loaded.config, held_bytes(loaded))
+
+
+def load_failed(name: str, error: Exception) -> LoadFailed:
+    """What it is told of one that cannot be loaded."""
+    kind = "" if isinstance(error, ModelError) else type(error).__name__
+    return LoadFailed(f"{name}: {error}", name, kind, is_out_of_memory(error))
 
 
 def jobs_of(tasks: Sequence[EmbedTask]) -> list[EmbeddingJob]:

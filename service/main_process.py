@@ -44,8 +44,9 @@ class MainProcess:
         self.settings = settings
         catalog = Catalog.load(settings.models, settings.offered)
         self.core = build_core(settings, catalog, start_worker, self._fail)
-        config = FrontendConfig(settings, int(time.time()))
+        config = FrontendConfig(settings, int(time.time()), catalog.files)
         self.frontends = Frontends(self.core, config, listeners, start_frontend, on_listening)
+        self.core.changes.announce = self.frontends.announce
         self.stopping = asyncio.Event()
         self.failure: str | None = None
 

@@ -42,6 +42,40 @@ class WorkerConfig:
     embedders: tuple[EmbeddingFiles, ...] = ()
     placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
+    @property
+    def names(self) -> set[str]:
+        """Of all models."""
+        return {files.name for files in self.files}
+
+    @property
+    def files(self) -> list[ModelFiles | EmbeddingFiles]:
+        """Of all models."""
+        return [*self.models, *self.embedders]
+
+    def load(self, files: ModelFiles | EmbeddingFiles) -> "Load":
+        """The message that has a worker load one of the models beside its work."""
+        folder = files.weights.parent if isinstance(files, ModelFiles) else files.folder
+        return Load(files, replace(self.of(folder), models=(), embedders=(), placements={}))
+
+    def plus(
+        self,
+        files: ModelFiles | EmbeddingFiles,
+        placements: Mapping[str, tuple[str, str]],
+    ) -> "WorkerConfig":
+        """The same with one more model, and where such models are placed."""
+        placed = replace(self, placements={**self.placements, **placements})
+        if isinstance(files, ModelFiles):
+            return replace(placed, models=(*self.models, files))
+        return replace(placed, embedders=(*self.embedders, files))
+
+    def without(self, name: str) -> "WorkerConfig":
+        """The same less one model."""
+        return replace(
+            self,
+            models=tuple(files for files in self.models if files.name != name),
+            embedders=tuple(files for files in self.embedders if files.name != name),
+        )
+
     def of(self, folder: Path) -> "WorkerConfig":
         """The same for the model in a folder, which may have a device and dtype of its own."""
         device, dtype = self.placements.get(str(folder), ("", ""))
@@ -100,6 +134,26 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """Server to worker: load one more model beside the work; Loaded or LoadFailed answers.
+
+    Attributes:
+        files: Of a translation or of an embedding model.
+        config: Where and how.
+    """
+
+    files: ModelFiles | EmbeddingFiles
+    config: WorkerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Server to worker: forget a model and whatever is asked of it; Unloaded answers."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abort:
     """Server to worker: nobody waits for these sequences or tasks any more."""
 
@@ -122,6 +176,7 @@ class ResidentModel:
         load_seconds: From disk to ready, warm-up included.
         max_rows: Rows of its batch.
         config: Its sizes and switches.
+        memory_bytes: That it takes: weights, and the state of its rows.
     """
 
     name: str
@@ -130,6 +185,7 @@ class ResidentModel:
     load_seconds: float
     max_rows: int
     config: ModelConfig
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +196,10 @@ class ResidentEmbedder:
     device: str
     dtype: str
     load_seconds: float
+    memory_bytes: int = 0
+
+
+Resident = ResidentModel | ResidentEmbedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +209,57 @@ class Ready:
     models: list[ResidentModel]
     embedders: list[ResidentEmbedder] = field(default_factory=list)
 
+    @property
+    def residents(self) -> list[Resident]:
+        """All that is loaded."""
+        return [*self.models, *self.embedders]
+
+    def plus(self, resident: Resident) -> "Ready":
+        """The same with one more."""
+        if isinstance(resident, ResidentModel):
+            return replace(self, models=[*self.models, resident])
+        return replace(self, embedders=[*self.embedders, resident])
+
+    def without(self, name: str) -> "Ready":
+        """The same less one."""
+        return Ready(
+            [model for model in self.models if model.name != name],
+            [embedder for embedder in self.embedders if embedder.name != name],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Worker to server: the model of a Load is there and warm."""
+
+    resident: Resident
+
+
+@dataclass(frozen=True, slots=True)
+class Unloaded:
+    """Worker to server: the model of an Unload is gone, and its memory given back."""
+
+    name: str
+
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Worker to server: a model could not be loaded, and never will be."""
+    """Worker to server: a model could not be loaded.
+
+    At the start the worker ends with it; of a Load it goes on without.
+
+    Attributes:
+        message: Why, with the model's name.
+        name: The model's.
+        error: The class of an error other than a ModelError, which is a fault, or a lack of
+            memory; empty for files that cannot be used, and never will be.
+        is_out_of_memory: Whether the device ran out of memory.
+    """
 
     message: str
+    name: str = ""
+    error: str = ""
+    is_out_of_memory: bool = False
 
 
 @dataclass(slots=True)
@@ -224,8 +329,8 @@ class Report:
     embedded: list[Embedded] = field(default_factory=list)
 
 
-ToWorker = WorkerConfig | Work | Inspect | Embed | Abort | Stop
-FromWorker = Ready | LoadFailed | Report
+ToWorker = WorkerConfig | Work | Inspect | Embed | Abort | Load | Unload | Stop
+FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report
 
 for _cls in (BatchStats, DecodingOptions, Done, Embedded, EmbedTask, Hypothesis, Sequence):
     pickle_by_fields(_cls)

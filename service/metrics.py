@@ -17,6 +17,7 @@ from prometheus_client import (
 
 from model.sequence import BatchStats
 from service.histogram import Histogram
+from service.messages import Report
 
 TASKS = ("translate", "detect", "attention", "embed")
 LANES = ("interactive", "bulk", "attention")
@@ -204,6 +205,11 @@ class Metrics:
         self.device_memory = self._gauge(
             "device_memory_bytes", "Memory of a worker: resident, and a GPU's.", "worker", "kind"
         )
+        self.model_memory = self._gauge(
+            "model_memory_bytes",
+            "Memory of a model in a worker: weights, and the state of its rows.",
+            "worker", "model",
+        )  # fmt: skip
         self.model_load = self._gauge(
             "model_load_seconds", "From disk to ready, in the slowest worker.", "model"
         )
@@ -212,6 +218,23 @@ class Metrics:
             "model_info", "1 for each resident model.",
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
+
+    def add_model(self, name: str, translates: bool) -> None:
+        """Its series exist at zero from now on; each model embeds."""
+        self._make_series([name] if translates else [], [name])
+
+    def forget_model(self, name: str) -> None:
+        """It has no series any more of what is; of what was they stay."""
+        for metric in (
+            self.model_info,
+            self.model_load,
+            self.model_memory,
+            self.decode_slots,
+            self.queue_depth,
+            self.queue_tokens,
+            self.queue_oldest_age,
+        ):
+            metric.remove_by_labels({"model": name})
 
     def _make_series(self, models: list[str], embedders: list[str]) -> None:
         shown = [*dict.fromkeys([*models, *embedders])]
@@ -323,6 +346,18 @@ class Metrics:
         ratio = stats.padding_tokens / computed if computed else 0.0
         self.batch_padding_ratio.labels(*kind).observe(ratio, count)
         self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
+
+    def observe_report(self, worker: str, report: Report) -> None:
+        """Counts what a worker did."""
+        for model, batches in report.batches.items():
+            for batch, count in batches.items():
+                self.observe_batches(model, batch, count)
+        for model, count in report.splits.items():
+            self.batch_splits.labels(model).inc(count)
+        for model, count in report.out_of_memory.items():
+            self.oom.labels(model).inc(count)
+        for kind, size in report.memory_bytes.items():
+            self.device_memory.labels(worker, kind).set(size)
 
     def watch_lane(self, model: str, name: str, lane: WatchedLane, task: str = "translate") -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""

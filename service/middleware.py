@@ -21,6 +21,7 @@ from service.backend import Recorder
 from service.context import RequestContext
 from service.errors import InternalError, ServiceError, UnavailableError
 from service.metrics import Ended
+from service.offer import OpenRequests
 from service.openai_errors import OPENAI_PREFIX
 from service.replies import error_response, handle_service_error
 
@@ -59,11 +60,13 @@ class RequestMiddleware:
     Args:
         app: What is wrapped.
         recorder: Who counts it.
+        requests: Who knows which are under way.
     """
 
-    def __init__(self, app: ASGIApp, recorder: Recorder) -> None:
+    def __init__(self, app: ASGIApp, recorder: Recorder, requests: OpenRequests) -> None:
         self.app = app
         self.recorder = recorder
+        self.requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -78,6 +81,7 @@ class RequestMiddleware:
         reply = Reply(send, context)
         if context.task:
             self.recorder.begin(context.task)
+            self.requests.begin(context)
         try:
             await self.app(scope, receive, reply)
         except ClientDisconnect:  # while it sent its body, or waited for the answer
@@ -90,6 +94,7 @@ class RequestMiddleware:
             await reply.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             if context.task:
+                self.requests.end(context)
                 self.recorder.end(ended(context, context.task, reply.status or CLIENT_GONE))
 
 

@@ -33,8 +33,10 @@ class OpenAIKind:
 OPENAI_KINDS: dict[int, OpenAIKind] = {
     400: OpenAIKind("invalid_request_error", None),
     401: OpenAIKind("invalid_request_error", "invalid_api_key"),
+    403: OpenAIKind("invalid_request_error", "forbidden"),
     404: OpenAIKind("invalid_request_error", "unknown_url"),
     405: OpenAIKind("invalid_request_error", "method_not_allowed"),
+    409: OpenAIKind("invalid_request_error", "conflict"),
     413: OpenAIKind("invalid_request_error", "too_large"),
     429: OpenAIKind("requests", "rate_limit_exceeded"),
     500: OpenAIKind("server_error", "internal"),

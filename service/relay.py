@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from model.sequence import DecodingOptions, Hypothesis
-from service.catalog import Catalog
+from service.catalog import PIVOT, Catalog, Direction
 from service.errors import DeadlineExceededError, too_late
 from service.fitting import fit_sentences
 from service.lanes import Translated
+from service.queues import check_known
 from service.scheduler import Scheduler, Sentence
 from service.segmentation import one_sentence
 
@@ -23,7 +24,7 @@ class Relay:
     """Sends sentences to the scheduler, those of two legs twice.
 
     Args:
-        catalog: Which models make a route.
+        catalog: Where the models of a route are looked up.
         scheduler: Who has them translated.
         max_source_tokens: Of one sequence; what the first model wrote may be longer.
     """
@@ -60,10 +61,9 @@ class Relay:
 
     async def _both(self, sentence: Sentence, is_bulk: bool, deadline: float) -> list[Translated]:
         """One sentence, through two models."""
-        assert sentence.pair is not None
-        first, second = self.catalog.route(*sentence.pair)
+        first, second = self._legs(sentence)
         options = replace(sentence.options, num_hypotheses=1, return_scores=False)
-        begun = replace(sentence, options=options, pair=None)
+        begun = replace(sentence, options=options, pair=None, second="")
         (half,) = await self.scheduler.run([begun], is_bulk, deadline)
         text = first.vocabularies.target.decode(half.hypotheses[0].tokens)
         tokenizer = second.vocabularies.source
@@ -77,6 +77,18 @@ class Relay:
         ]
         rest = await self.scheduler.run(parts, is_bulk, deadline) if parts else []
         return [joined(half, rest, sentence.options)]
+
+    def _legs(self, sentence: Sentence) -> tuple[Direction, Direction]:
+        """The route that was chosen when the sentence was read: by now there may be a better one.
+
+        Raises:
+            NotFoundError: One of its models has been unloaded.
+        """
+        assert sentence.pair is not None
+        (source, target), models = sentence.pair, self.catalog.models
+        check_known((sentence.model, sentence.second), models)
+        first = models[sentence.model].direction(source, PIVOT)
+        return first, models[sentence.second].direction(PIVOT, target)
 
 
 async def together(

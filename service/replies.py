@@ -34,6 +34,12 @@ OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
 """What routes in OpenAI's shape may answer."""
 
 
+ADMIN_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIErrorBody} for status in (400, 401, 403, 404, 409, "4XX", 500, 503)
+}
+"""What routes that change the server may answer."""
+
+
 class JSONReply(Response):
     """A JSON response; lone surrogates cannot occur in what we send."""
 
@@ -52,6 +58,8 @@ def error_response(error: ServiceError, context: RequestContext) -> Response:
     headers = {}
     if error.retry_after_seconds is not None:
         headers["Retry-After"] = str(error.retry_after_seconds)
+    if kind.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     return JSONReply(body, kind.status, headers)
 
 

@@ -9,7 +9,7 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from functools import partial
@@ -35,8 +35,9 @@ from service.messages import (
     Report,
     Work,
 )
-from service.metrics import EMBED_LANES, LANES, Metrics
-from service.seats import Link, Seat, first_seats, least_burdened
+from service.metrics import Metrics
+from service.queues import Queues, check_known, unloaded
+from service.seats import Link, Seat, first_seats, least_asked, least_burdened
 
 logger = logging.getLogger("regard.scheduler")
 
@@ -58,6 +59,7 @@ class Sentence:
         options: How to search.
         first_id: What the target begins with; None where that is free.
         pair: Source and target where this is only the first of two legs; else None.
+        second: Served name of the model of the second leg.
     """
 
     model: str
@@ -65,6 +67,7 @@ class Sentence:
     options: DecodingOptions
     first_id: int | None = None
     pair: tuple[str, str] | None = None
+    second: str = ""
 
     @property
     def price(self) -> int:
@@ -104,23 +107,37 @@ class Scheduler:
     ) -> None:
         self.admission = admission
         self.metrics = metrics
-        self.queues = {model: ModelQueue() for model in models}
-        self.embeddings = {model: EmbedQueue() for model in embedders}
-        self.attention = {model: queue.attention for model, queue in self.queues.items()}
-        self.attention |= {model: Lane() for model in self.embeddings if model not in self.queues}
+        self.queues = Queues(metrics)
         self.seats: dict[Link, Seat] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
-        for model, queue in self.queues.items():
-            for name, lane in zip(LANES, queue.lanes, strict=True):
-                metrics.watch_lane(model, name, lane)
-            metrics.decode_slots.labels(model, "used").set_function(partial(self._used_rows, model))
-            metrics.decode_slots.labels(model, "free").set_function(partial(self._free_rows, model))
-        for model, texts in self.embeddings.items():
-            for name, embed_lane in zip(EMBED_LANES, texts.lanes, strict=True):
-                metrics.watch_lane(model, name, embed_lane, "embed")
-            if model not in self.queues:
-                metrics.watch_lane(model, "attention", self.attention[model])
+        for model in models:
+            self._add_queue(model)
+        for model in embedders:
+            self.queues.add_texts(model)
+
+    def add_model(self, model: str, translates: bool) -> None:
+        """Takes work for one more model; each embeds."""
+        if translates:
+            self._add_queue(model)
+        self.queues.add_texts(model)
+
+    def _add_queue(self, model: str) -> None:
+        self.queues.add(model)
+        slots = self.metrics.decode_slots
+        slots.labels(model, "used").set_function(partial(self._used_rows, model))
+        slots.labels(model, "free").set_function(partial(self._free_rows, model))
+
+    def remove_model(self, model: str) -> None:
+        """Takes no more work for a model, and fails what is left of it."""
+        left = self.queues.remove(model)
+        for seat in self.seats.values():
+            if held := seat.unload(model):
+                seat.link.send(Abort([job.id for job in held]))
+                left += held
+        for job in left:
+            if not job.future.done():
+                job.future.set_exception(unloaded(model))
 
     async def run(
         self, sentences: SequenceOf[Sentence], is_bulk: bool, deadline: float
@@ -137,7 +154,7 @@ class Scheduler:
             DeadlineExceededError: The deadline passed.
             InternalError: A sentence made the engine fail.
         """
-        self._check()
+        self._check((each.model for each in sentences), self.queues.rows)
         works = [
             (each.model, Sequence(next(self.ids), each.source, each.options, each.first_id))
             for each in sentences
@@ -154,7 +171,7 @@ class Scheduler:
         Raises:
             ServiceError: As for `run`.
         """
-        self._check()
+        self._check((each.model for each in inquiries), self.queues.attention)
         works = [(each.model, AttentionTask(next(self.ids), each.job)) for each in inquiries]
         return await self._settled([self._enqueue(*work, False) for work in works], deadline)
 
@@ -171,18 +188,19 @@ class Scheduler:
         Raises:
             ServiceError: As for `run`.
         """
-        self._check()
+        self._check((each.model for each in texts), self.queues.texts)
         works = [
             (text.model, EmbedTask(next(self.ids), text.ids, text.is_per_token, text.is_raw))
             for text in texts
         ]
         return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
 
-    def _check(self) -> None:
+    def _check(self, models: Iterable[str], known: Collection[str]) -> None:
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
         if not self.seats:
             raise UnavailableError("the models are loading; try again soon", 1)
+        check_known(models, known)
 
     async def _settled(self, jobs: list[Job], deadline: float) -> list[Any]:
         self._dispatch()
@@ -192,9 +210,9 @@ class Scheduler:
             return [await job.future for job in jobs]
         finally:
             timer.cancel()
-            left = [job for job in jobs if not is_settled(job)]
+            left = [job for job in jobs if not job.is_settled]
             for job in jobs:  # an error of a second sentence has nobody to go to
-                if is_settled(job):
+                if job.is_settled:
                     job.future.exception()
             if left:
                 self._cancel(left)
@@ -211,25 +229,18 @@ class Scheduler:
         self, model: str, work: Sequence | AttentionTask | EmbedTask, is_bulk: bool
     ) -> Job:
         job = Job(model, work, is_bulk, asyncio.get_running_loop().create_future())
-        self._lane(job).add(job)
+        self.queues.lane(job).add(job)
         return job
-
-    def _lane(self, job: Job) -> Lane:
-        """Where a job waits."""
-        if isinstance(job.work, AttentionTask):
-            return self.attention[job.model]
-        queues = self.embeddings if isinstance(job.work, EmbedTask) else self.queues
-        return queues[job.model].lane(job)
 
     def _dispatch(self) -> None:
         """Fills free rows, sharing what waits among the workers that have any."""
-        for model, queue in self.queues.items():
+        for model, queue in self.queues.rows.items():
             if queue.rows:
                 self._fill_rows(model, queue)
-        for model, lane in self.attention.items():
+        for model, lane in self.queues.attention.items():
             if len(lane):
                 self._fill_tasks(model, lane)
-        for model, texts in self.embeddings.items():
+        for model, texts in self.queues.texts.items():
             if len(texts):
                 self._fill_embeddings(model, texts)
 
@@ -245,12 +256,8 @@ class Scheduler:
 
     def _fill_tasks(self, model: str, lane: Lane) -> None:
         """One after the other to who has fewest, and of those to who has least to translate."""
-
-        def burden(seat: Seat) -> tuple[int, int]:
-            return seat.num_tasks, seat.used_rows
-
         while len(lane):
-            seat = min(self.seats.values(), key=burden, default=None)
+            seat = least_asked(self.seats.values(), model)
             if seat is None or seat.num_tasks >= MAX_TASKS:
                 return
             job = lane.take_first()
@@ -274,7 +281,7 @@ class Scheduler:
     def _cancel(self, jobs: list[Job]) -> None:
         for job in jobs:
             job.future.cancel()
-            if self._lane(job).remove(job):
+            if self.queues.drop(job):
                 self.metrics.cancelled.labels(job.task, job.model, "queued").inc()
         running = {id(job) for job in jobs}
         for seat in self.seats.values():
@@ -286,9 +293,16 @@ class Scheduler:
                 seat.link.send(Abort([job.id for job in held]))
         self._dispatch()
 
-    def worker_ready(self, link: Link, max_rows: dict[str, int]) -> None:
-        """A worker has loaded its models and has so many rows for each."""
-        self.seats[link] = Seat(link, dict(max_rows), dict(max_rows))
+    def worker_ready(
+        self, link: Link, max_rows: dict[str, int], missing: Iterable[str] = ()
+    ) -> None:
+        """A worker has loaded its models and has so many rows for each; others it still lacks."""
+        self.seats[link] = Seat(link, dict(max_rows), dict(max_rows), missing={*missing})
+        self._dispatch()
+
+    def worker_loaded(self, link: Link, model: str, max_rows: int) -> None:
+        """A worker has loaded one more model; it has no rows for one that only embeds."""
+        self.seats[link].load(model, max_rows)
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
@@ -301,7 +315,7 @@ class Scheduler:
             return
         for job in reversed(seat.held.values()):
             if job.attempts < MAX_ATTEMPTS:
-                self._lane(job).add(job, is_first=True)
+                self.queues.lane(job).add(job, is_first=True)
             elif not job.future.done():
                 job.future.set_exception(
                     UnavailableError("the worker died twice over this request; try again", 1)
@@ -329,7 +343,7 @@ class Scheduler:
         self._settle_embedded(seat, report.embedded)
         for failed in report.failed:
             self._fail(seat, failed)
-        self._count(link, report)
+        self.metrics.observe_report(link.name, report)
         self._dispatch()
 
     def _settle_embedded(self, seat: Seat, embedded: SequenceOf[Embedded]) -> None:
@@ -367,17 +381,6 @@ class Scheduler:
             reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
             job.future.set_exception(InternalError(f"a sentence could not be computed: {reason}"))
 
-    def _count(self, link: Link, report: Report) -> None:
-        for model, batches in report.batches.items():
-            for batch, count in batches.items():
-                self.metrics.observe_batches(model, batch, count)
-        for model, count in report.splits.items():
-            self.metrics.batch_splits.labels(model).inc(count)
-        for model, count in report.out_of_memory.items():
-            self.metrics.oom.labels(model).inc(count)
-        for kind, size in report.memory_bytes.items():
-            self.metrics.device_memory.labels(link.name, kind).set(size)
-
     def _used_rows(self, model: str) -> int:
         rows = sum(seat.max_rows.get(model, 0) for seat in self.seats.values())
         return rows - self._free_rows(model)
@@ -389,15 +392,7 @@ class Scheduler:
         """Fails everything that is left, and what still comes."""
         self.is_closed = True
         error = UnavailableError("the server is stopping; try again", 1)
-        waiting = [job for queue in self.queues.values() for job in queue.jobs()]
-        waiting += [job for texts in self.embeddings.values() for job in texts.jobs()]
-        waiting += [job for lane in self.attention.values() for job in lane.jobs.values()]
         held = [job for seat in self.seats.values() for job in seat.held.values()]
-        for job in waiting + held:
+        for job in self.queues.jobs() + held:
             if not job.future.done():
                 job.future.set_exception(error)
-
-
-def is_settled(job: Job) -> bool:
-    """Whether a job has a result or an error; the end of its request cancels what is awaited."""
-    return job.future.done() and not job.future.cancelled()

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.attention_bodies import AlignmentBody
+from service.backend import State
 
 
 class ErrorBody(BaseModel):
@@ -152,6 +153,7 @@ class ModelBody(BaseModel):
     """A resident model, in OpenAI's shape with more of our own."""
 
     id: str
+    state: State = Field(description="`loading` until the server is ready, then `ready`.")
     object: Literal["model"] = "model"
     created: int = Field(description="When the server started, in Unix seconds.")
     owned_by: str = "regard"
@@ -172,6 +174,7 @@ class EmbedderBody(BaseModel):
     """A resident embedding model."""
 
     id: str
+    state: State = Field(description="As of a translation model.")
     object: Literal["model"] = "model"
     created: int = Field(description="When the server started, in Unix seconds.")
     owned_by: str = "regard"
@@ -187,11 +190,42 @@ class EmbedderBody(BaseModel):
     )
 
 
+class ChangingBody(BaseModel):
+    """A model that is not served: not yet, not any more, or because it could not be loaded."""
+
+    id: str
+    state: State
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the server started, in Unix seconds.")
+    owned_by: str = "regard"
+
+
+class LoadRequest(BaseModel):
+    """`POST /v1/models/{id}`."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"source": "firefox:en-de"}}
+    )
+
+    source: str = Field(
+        min_length=1,
+        description="Where the model is: a reference as in REGARD_MODELS, on the server's disk.",
+    )
+
+
+class DeletedModel(BaseModel):
+    """What `DELETE /v1/models/{id}` answers, in OpenAI's shape."""
+
+    id: str
+    object: Literal["model"] = "model"
+    deleted: bool = Field(description="False where requests of the model still run.")
+
+
 class ModelList(BaseModel):
     """`GET /v1/models`."""
 
     object: Literal["list"] = "list"
-    data: list[ModelBody | EmbedderBody]
+    data: list[ModelBody | EmbedderBody | ChangingBody]
 
 
 class Health(BaseModel):

@@ -40,6 +40,7 @@ class Seat:
         held: Jobs by id.
         num_tasks: Of attention, among them.
         embed_tokens: To be embedded, by model and level.
+        missing: Models that it has still to load.
     """
 
     link: Link
@@ -48,6 +49,7 @@ class Seat:
     held: dict[int, Job] = field(default_factory=dict)
     num_tasks: int = 0
     embed_tokens: dict[str, list[int]] = field(default_factory=lambda: defaultdict(no_tokens))
+    missing: set[str] = field(default_factory=set)
 
     def give(self, jobs: Iterable[Job]) -> None:
         """The worker has these from now on."""
@@ -71,6 +73,22 @@ class Seat:
         else:
             self.free[job.model] -= sign * job.rows
 
+    def load(self, model: str, max_rows: int) -> None:
+        """The worker has one more model, of so many rows; of none where it only embeds."""
+        self.missing.discard(model)
+        if max_rows:
+            self.max_rows[model] = self.free[model] = max_rows
+
+    def unload(self, model: str) -> list[Job]:
+        """The worker gets no more of a model; gives what it still holds of it."""
+        left = [job for job in self.held.values() if job.model == model]
+        for job in left:
+            self.take_back(job)
+        self.max_rows.pop(model, None)
+        self.free.pop(model, None)
+        self.embed_tokens.pop(model, None)
+        return left
+
     @property
     def used_rows(self) -> int:
         """Of all models."""
@@ -83,12 +101,26 @@ def least_burdened(seats: Iterable[Seat], model: str, level: int) -> Seat | None
     Returns:
         None where nobody has room; who has nothing at that level has room for any text.
     """
-    fitting = [seat for seat in seats if seat.embed_tokens[model][level] < EMBED_TOKENS]
+    having = (seat for seat in seats if model not in seat.missing)
+    fitting = [seat for seat in having if seat.embed_tokens[model][level] < EMBED_TOKENS]
 
     def burden(seat: Seat) -> tuple[int, int]:
         return sum(seat.embed_tokens[model][: level + 1]), seat.used_rows
 
     return min(fitting, key=burden, default=None)
+
+
+def least_asked(seats: Iterable[Seat], model: str) -> Seat | None:
+    """Who should show attention next: who has least of it, and of those least to translate.
+
+    Returns:
+        None where nobody has the model.
+    """
+
+    def burden(seat: Seat) -> tuple[int, int]:
+        return seat.num_tasks, seat.used_rows
+
+    return min((seat for seat in seats if model not in seat.missing), key=burden, default=None)
 
 
 def first_seats(seats: Iterable[Seat], model: str) -> Sequence[Seat]:

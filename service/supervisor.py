@@ -5,18 +5,23 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from model.checkpoints.load import ModelFiles
+from model.checkpoints.sentence_transformers import EmbeddingFiles
 from service import channel, processes
 from service.channel import Outbox
 from service.messages import (
+    Loaded,
     LoadFailed,
     Ready,
     Report,
-    ResidentEmbedder,
+    Resident,
     ResidentModel,
     Stop,
     ToWorker,
+    Unload,
+    Unloaded,
     WorkerConfig,
 )
 from service.metrics import Metrics
@@ -42,6 +47,22 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
     return await start_module("service.worker", [connection.fileno()], environment)
 
 
+class WorkerLostError(Exception):
+    """A worker ended before it had answered."""
+
+
+class LoadRefusedError(Exception):
+    """A worker cannot load a model.
+
+    Args:
+        failed: What it says.
+    """
+
+    def __init__(self, failed: LoadFailed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
 class WorkerLink:
     """The server's end of the channel to one worker."""
 
@@ -50,10 +71,41 @@ class WorkerLink:
         self.writer = writer
         self.outbox = Outbox(writer)
         self.num_heard = 0  # messages
+        self.is_lost = False
+        self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
         """Sends without waiting; a worker that is gone is noticed by who reads from it."""
         self.outbox.send(message)
+
+    async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
+        """Sends what has a worker change a model; gives what comes of it.
+
+        Raises:
+            WorkerLostError: The worker is gone.
+        """
+        if self.is_lost:
+            raise WorkerLostError(f"{self.name} has ended")
+        future: asyncio.Future[Loaded | LoadFailed | Unloaded]
+        future = self.answers[model] = asyncio.get_running_loop().create_future()
+        self.send(message)
+        try:
+            return await future
+        finally:
+            self.answers.pop(model, None)
+
+    def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
+        """The worker has answered."""
+        future = self.answers.get(model)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def lose(self) -> None:
+        """The worker is gone."""
+        self.is_lost = True
+        for future in self.answers.values():
+            if not future.done():
+                future.set_exception(WorkerLostError(f"{self.name} ended"))
 
 
 class Supervisor:
@@ -66,6 +118,8 @@ class Supervisor:
         metrics: Where restarts and models are counted.
         start_worker: How a worker comes to be; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at all.
+        on_lost_model: Called with the name of one that was loaded while the server ran, when a
+            worker that was started again cannot load it any more.
         timeout_seconds: One that has work and says nothing for so long is ended, and started again.
     """
 
@@ -88,6 +142,9 @@ class Supervisor:
         self.timeout_seconds = timeout_seconds
         self.ready: dict[str, Ready] = {}
         self.failure: str | None = None
+        self.on_lost_model: Callable[[str], None] = lambda name: None
+        self.initial = config.names  # without these the server would not be what was asked for
+        self.files = {files.name: files for files in config.files}
         self.is_stopping = False
         self.keeper = Keeper(self._run, metrics.engine_restarts.inc)
         self.links: set[WorkerLink] = set()
@@ -113,6 +170,59 @@ class Supervisor:
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
+    async def load(
+        self,
+        files: ModelFiles | EmbeddingFiles,
+        placements: Mapping[str, tuple[str, str]],
+    ) -> None:
+        """Has all workers load one more model, one after the other: the others keep their speed.
+
+        Args:
+            files: Of the model.
+            placements: Device and dtype by folder, where it has some of its own.
+
+        Raises:
+            LoadRefusedError: A worker cannot; none of them has it then.
+            WorkerLostError: A worker ended while it loaded; likewise.
+        """
+        config = self.config.plus(files, placements)
+        self.files[files.name] = files
+        try:
+            while (link := self._lacking(files.name)) is not None:
+                answer = await link.ask(files.name, config.load(files))
+                if isinstance(answer, LoadFailed):
+                    raise LoadRefusedError(answer)
+            if files.name not in self._loaded():
+                raise WorkerLostError("all workers ended")
+        except BaseException:
+            await self.unload(files.name)
+            raise
+        self.config = config
+
+    async def unload(self, name: str) -> None:
+        """Has all workers forget a model; returns when they have."""
+        self.config = self.config.without(name)
+        self.initial.discard(name)
+        self.files.pop(name, None)
+        self.scheduler.remove_model(name)
+        links = [link for link in self.links if link.name in self.ready]
+        for link in links:
+            self._forget(link, name)
+        asked = [link.ask(name, Unload(name)) for link in links]
+        await asyncio.gather(*asked, return_exceptions=True)  # who has ended has forgotten
+        self.metrics.forget_model(name)
+
+    def _lacking(self, name: str) -> WorkerLink | None:
+        """A worker that works, and has not loaded a model."""
+        for link in self.links:
+            ready = self.ready.get(link.name)
+            if ready is not None and all(each.name != name for each in ready.residents):
+                return link
+        return None
+
+    def _loaded(self) -> set[str]:
+        return {each.name for ready in self.ready.values() for each in ready.residents}
+
     async def _run(self, name: str) -> None:
         started = await Connected.start(self._start)
         link = WorkerLink(name, started.writer)
@@ -130,6 +240,7 @@ class Supervisor:
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
+            link.lose()
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     async def _watch(self, link: WorkerLink, process: Process) -> None:
@@ -159,38 +270,70 @@ class Supervisor:
             self.scheduler.report(link, message)
         elif isinstance(message, Ready):
             self._welcome(link, message)
+        elif isinstance(message, Loaded):
+            self._take(link, message)
+        elif isinstance(message, Unloaded):
+            link.hear(message.name, message)
         elif isinstance(message, LoadFailed):
-            if self.failure is None:
-                self.failure = message.message
-                self.keeper.stopping.set()
-                self.on_failure(message.message)
+            self._miss(link, message)
+
+    def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
+        """A worker cannot load a model: now, or any more, or from the start."""
+        if failed.name in link.answers:
+            link.hear(failed.name, failed)
+        elif failed.name in self.config.names - self.initial:
+            logger.error("%s cannot load a model any more: %s", link.name, failed.message)
+            self.on_lost_model(failed.name)
+        elif link.name not in self.ready and self.failure is None:
+            self.failure = failed.message
+            self.keeper.stopping.set()
+            self.on_failure(failed.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
         self.ready[link.name] = ready
-        languages = {model.name: (model.source, model.target) for model in self.config.models}
-        revisions = {model.name: model.revision for model in self.config.models}
-        revisions |= {embedder.name: embedder.revision for embedder in self.config.embedders}
-        for model in residents(ready):
-            self.metrics.model_load.labels(model.name).set(self._slowest_load(model.name))
-            self.metrics.model_info.labels(
-                model.name,
-                *languages.get(model.name, ("", "")),
-                model.device,
-                model.dtype,
-                revisions[model.name],
-            ).set(1)
-            logger.info(
-                "%s: %s on %s in %s, ready after %.1f s",
-                link.name, model.name, model.device, model.dtype, model.load_seconds,
-            )  # fmt: skip
-        self.scheduler.worker_ready(link, {model.name: model.max_rows for model in ready.models})
+        names = {resident.name for resident in ready.residents}
+        for resident in ready.residents:
+            if resident.name in self.config.names:
+                self._describe(link, resident)
+        rows = {model.name: model.max_rows for model in ready.models}
+        # It was started with the models of then.
+        self.scheduler.worker_ready(link, rows, self.config.names - names)
+        for files in self.config.files:
+            if files.name not in names:
+                link.send(self.config.load(files))
+        for name in names - self.config.names:
+            self._forget(link, name)
+            link.send(Unload(name))
         self.metrics.ready.set(self.is_ready)
 
+    def _take(self, link: WorkerLink, loaded: Loaded) -> None:
+        """A worker has one more model."""
+        resident = loaded.resident
+        if resident.name not in self.files:  # it has been given up meanwhile
+            return
+        self.ready[link.name] = self.ready[link.name].plus(resident)
+        self._describe(link, resident)
+        rows = resident.max_rows if isinstance(resident, ResidentModel) else 0
+        self.scheduler.worker_loaded(link, resident.name, rows)
+        link.hear(resident.name, loaded)
+
+    def _forget(self, link: WorkerLink, name: str) -> None:
+        """A worker is asked nothing of a model any more."""
+        self.ready[link.name] = self.ready[link.name].without(name)
+
+    def _describe(self, link: WorkerLink, resident: Resident) -> None:
+        metrics, name, files = self.metrics, resident.name, self.files[resident.name]
+        pair = (files.source, files.target) if isinstance(files, ModelFiles) else ("", "")
+        metrics.model_load.labels(name).set(self._slowest_load(name))
+        metrics.model_memory.labels(link.name, name).set(resident.memory_bytes)
+        metrics.model_info.labels(name, *pair, resident.device, resident.dtype, files.revision).set(
+            1
+        )
+        logger.info(
+            "%s: %s on %s in %s, ready after %.1f s",
+            link.name, name, resident.device, resident.dtype, resident.load_seconds,
+        )  # fmt: skip
+
     def _slowest_load(self, name: str) -> float:
-        models = [model for ready in self.ready.values() for model in residents(ready)]
+        models = [model for ready in self.ready.values() for model in ready.residents]
         return max(model.load_seconds for model in models if model.name == name)
-
-
-def residents(ready: Ready) -> list[ResidentModel | ResidentEmbedder]:
-    """All that a worker has loaded."""
-    return [*ready.models, *ready.embedders]

@@ -12,24 +12,28 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 
-from model.checkpoints.load import ModelFiles
-from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.engine import Engine
 from model.errors import ModelError
 from model.sequence import BatchStats, Sequence
+from service.background_load import BackgroundLoads, Outcome, load_timed
 from service.channel import Channel
-from service.device_memory import free_memory, is_out_of_memory, memory_bytes
+from service.device_memory import free_memory, give_back_memory, is_out_of_memory, memory_bytes
 from service.embedding_queue import EmbeddingQueue
 from service.inspection_queue import InspectionQueue
 from service.loading import (
+    LoadedEmbedder,
     LoadEmbedder,
     LoadEngine,
+    Loader,
     embedder_of,
     load_embedder,
+    load_failed,
     load_from_files,
+    resident_of,
 )
 from service.machine import freeze_heap
 from service.messages import (
@@ -40,33 +44,30 @@ from service.messages import (
     Failed,
     Inspect,
     Inspected,
-    LoadFailed,
+    Load,
+    Loaded,
     Ready,
     Report,
-    ResidentEmbedder,
-    ResidentModel,
+    Resident,
     Stop,
     ToWorker,
+    Unload,
+    Unloaded,
     Work,
     WorkerConfig,
 )
-from service.side_work import SideWork
+from service.side_work import EMBEDDING_SHARE, SideWork
 
 logger = logging.getLogger("regard.worker")
 
 REPORT_SECONDS = 0.1
 """Figures of batches are sent this often while there is work."""
 
-HOLD_ROWS = 16
-HOLD_STEPS = 3
+HOLD_ROWS, HOLD_STEPS = 16, 3
 """Beside a batch of at least HOLD_ROWS rows, a result waits while up to so many tokens a row are
 decoded for others to be sent with, and the places that they leave are filled together: a message
 costs the server and this process about as much as one token of all rows, a millisecond. Where one
 step gives more tokens than that, nothing waits."""
-
-EMBEDDING_SHARE = 0.5
-"""Of the time, how much goes to embeddings while sentences are translated: half. Both are what the
-server is for, and which of them a caller waits for more urgently only the caller knows."""
 
 
 class Worker:
@@ -85,13 +86,13 @@ class Worker:
         load_embedder: LoadEmbedder = load_embedder,
     ) -> None:
         self.channel = channel
-        self.load = load
-        self.load_embedder = load_embedder
+        self.loader = Loader(load, load_embedder)
         self.engines: dict[str, Engine] = {}
         self.embedding = SideWork[EmbeddingQueue](EMBEDDING_SHARE)
         self.attention = SideWork[InspectionQueue](0.0)  # until it is told
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
+        self.loads = BackgroundLoads()
         self.is_stopping = False
         self.last_report = 0.0
         self.held_back = 0  # tokens decoded since the first result that is not yet sent
@@ -109,51 +110,62 @@ class Worker:
             self._start(config)
             while not self.is_stopping:
                 self._receive()
+                self._install()
                 self._step()
                 self._embed()
                 self._inspect()
                 self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             logger.info("the server is gone; the worker ends")
+        finally:
+            self.loads.close()
 
     def _start(self, config: WorkerConfig) -> None:
         torch.set_num_threads(config.threads)
         self.attention.share = config.attention_share
-        models, embedders = [], []
-        name = ""
-        try:
-            for files in config.models:
-                name = files.name
-                models.append(self._add_engine(files, config))
-            for embedder in config.embedders:
-                name = embedder.name
-                embedders.append(self._add_embedder(embedder, config))
-        except ModelError as error:
-            self.channel.send(LoadFailed(f"{name}: {error}"))
-            self.is_stopping = True
-            return
+        ready = Ready([])
+        for files in config.files:
+            outcome = load_timed(files.name, partial(self.loader, config.load(files)), ModelError)
+            if isinstance(outcome.loaded, Exception):
+                self.channel.send(load_failed(outcome.name, outcome.loaded))
+                self.is_stopping = True
+                return
+            ready = ready.plus(self._add(outcome))
         freeze_heap()
-        self.channel.send(Ready(models, embedders))
+        self.channel.send(ready)
 
-    def _add_engine(self, files: ModelFiles, config: WorkerConfig) -> ResidentModel:
-        start = time.perf_counter()
-        engine = self.load(files, config.of(files.weights.parent))
-        self.engines[files.name] = engine
-        own = embedder_of(engine)
-        self.attention.queues[files.name] = InspectionQueue(own.new_inspection, own.device)
-        self.embedding.queues[files.name] = EmbeddingQueue(own.new_pass, own.device)
-        device, dtype = str(engine.model.device), str(engine.model.precision)
-        seconds = time.perf_counter() - start
-        rows = engine.limits.max_rows
-        return ResidentModel(files.name, device, dtype, seconds, rows, engine.config)
+    def _add(self, outcome: Outcome) -> Resident:
+        """Takes a model that has been loaded into use."""
+        name, loaded = outcome.name, outcome.loaded
+        assert not isinstance(loaded, Exception)
+        if not isinstance(loaded, LoadedEmbedder):
+            self.engines[name] = loaded
+        own = loaded if isinstance(loaded, LoadedEmbedder) else embedder_of(loaded)
+        self.attention.queues[name] = InspectionQueue(own.new_inspection, own.device)
+        self.embedding.queues[name] = EmbeddingQueue(own.new_pass, own.device)
+        return resident_of(name, loaded, outcome.seconds)
 
-    def _add_embedder(self, files: EmbeddingFiles, config: WorkerConfig) -> ResidentEmbedder:
-        start = time.perf_counter()
-        loaded = self.load_embedder(files, config.of(files.folder))
-        self.embedding.queues[files.name] = EmbeddingQueue(loaded.new_pass, loaded.device)
-        self.attention.queues[files.name] = InspectionQueue(loaded.new_inspection, loaded.device)
-        seconds = time.perf_counter() - start
-        return ResidentEmbedder(files.name, str(loaded.device), loaded.dtype, seconds)
+    def _install(self) -> None:
+        """Takes models into use that have been loaded beside the work."""
+        for outcome in self.loads.finished():
+            if isinstance(outcome.loaded, Exception):
+                logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
+                self.channel.send(load_failed(outcome.name, outcome.loaded))
+                give_back_memory()
+            else:
+                self.channel.send(Loaded(self._add(outcome)))
+                freeze_heap()
+
+    def _forget(self, name: str) -> None:
+        """Gives up a model of which nothing is asked any more, or that is being loaded."""
+        if not self.loads.drop(name):
+            self.last_report = 0.0  # its last figures
+            self._report()
+            for held in (self.engines, self.held, self.newcomers, self.attention.queues):
+                held.pop(name, None)
+            self.embedding.queues.pop(name, None)
+            give_back_memory()
+        self.channel.send(Unloaded(name))
 
     @property
     def is_idle(self) -> bool:
@@ -174,11 +186,11 @@ class Worker:
 
         Newcomers of all messages are encoded together: one alone takes an eighth longer in all.
         """
-        is_waiting = self.is_idle
-        while not self.is_stopping and (is_waiting or self.channel.has_message()):
+        if self.is_idle:
+            self.channel.wait(self.loads.fileno())
+        while not self.is_stopping and self.channel.has_message():
             for message in self.channel.receive():
                 self._obey(message)
-            is_waiting = False
         if self.newcomers:
             start = time.perf_counter()
             for name, newcomers in self.newcomers.items():
@@ -187,19 +199,29 @@ class Worker:
             self._earn(time.perf_counter() - start)
 
     def _obey(self, message: ToWorker) -> None:
-        if isinstance(message, Work):
-            for name, sequences in message.sequences.items():
-                self.newcomers[name] += sequences
-        elif isinstance(message, Inspect):
-            for name, tasks in message.tasks.items():
-                self.attention.queues[name].add(tasks)
-        elif isinstance(message, Embed):
-            for name, texts in message.tasks.items():
-                self.embedding.queues[name].add(texts)
-        elif isinstance(message, Abort):
-            self._abort(message.ids)
-        elif isinstance(message, Stop):
-            self.is_stopping = True
+        match message:
+            case Work():
+                for name, sequences in message.sequences.items():
+                    self.newcomers[name] += sequences
+            case Inspect():
+                for name, tasks in message.tasks.items():
+                    self.attention.queues[name].add(tasks)
+            case Embed():
+                for name, texts in message.tasks.items():
+                    self.embedding.queues[name].add(texts)
+            case Abort():
+                self._abort(message.ids)
+            case _:
+                self._change(message)
+
+    def _change(self, message: ToWorker) -> None:
+        match message:
+            case Load():
+                self.loads.begin(message.files.name, partial(self.loader, message))
+            case Unload():
+                self._forget(message.name)
+            case Stop():
+                self.is_stopping = True
 
     def _admit(self, name: str, sequences: list[Sequence]) -> None:
         self.held[name].update((sequence.id, sequence) for sequence in sequences)
@@ -346,9 +368,8 @@ class Worker:
         self.done, self.failed, self.inspected, self.embedded = [], [], [], []
 
     def _drain_stats(self) -> dict[str, dict[BatchStats, int]]:
-        sources = (self.engines, self.attention.queues, self.embedding.queues)
         batches: dict[str, Counter[BatchStats]] = defaultdict(Counter)
-        for queues in sources:
+        for queues in (self.engines, self.attention.queues, self.embedding.queues):
             for name, queue in queues.items():
                 batches[name].update(Counter(queue.drain_stats()))
         return dict(batches)
@@ -360,7 +381,7 @@ class Worker:
         if not (self.done or self.failed):
             self.held_back = 0
             return False
-        self.held_back += max(engine.tokens_per_step for engine in self.engines.values())
+        self.held_back += max((each.tokens_per_step for each in self.engines.values()), default=0)
         rows = sum(engine.num_rows for engine in self.engines.values())
         return rows < HOLD_ROWS or self.held_back > HOLD_STEPS
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from service.app import create_app
 from service.errors import KINDS, Kind
@@ -27,6 +28,8 @@ def is_named(name: str, text: str) -> bool:
 
 def spellings(default: object) -> set[str]:
     """How a default may be written: 60.0 and 60 are the same."""
+    if isinstance(default, SecretStr):
+        return {'""'} if not default.get_secret_value() else set()
     if isinstance(default, tuple):
         return {",".join(default)}
     if isinstance(default, bool):

@@ -76,6 +76,8 @@ class Script:
         hanging: Tokens at which the worker hangs, likewise, until `may_go_on`.
         may_go_on: Until it is set, a worker that hangs does; then it dies.
         load_error: Raised in place of loading.
+        load_errors: What the next loads raise, in order; None where one succeeds.
+        failing: What loading a model of that name raises.
         admitted: Every sequence that an engine took, in order.
         embedded: Batches of texts that were begun, in order.
         aborted: Ids of every sequence that was taken out.
@@ -91,20 +93,25 @@ class Script:
     hanging: list[int] = field(default_factory=list)
     may_go_on: threading.Event = field(default_factory=threading.Event)
     load_error: CheckpointError | None = None
+    load_errors: list[Exception | None] = field(default_factory=list)
+    failing: dict[str, Exception] = field(default_factory=dict)
     admitted: list[SourceSequence] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
     embedded: list[list[EmbedTask]] = field(default_factory=list)
 
-    def load(self, _files: ModelFiles, config: WorkerConfig) -> Engine:
+    def load(self, files: ModelFiles, config: WorkerConfig) -> Engine:
         """A LoadEngine."""
         assert self.may_load.wait(LIMIT_SECONDS)
-        if self.load_error is not None:
-            raise self.load_error
+        error = self.load_errors.pop(0) if self.load_errors else self.load_error
+        error = self.failing.get(files.name, error)
+        if error is not None:
+            raise error
         rows = config.limits.max_rows or DEFAULT_ROWS
         return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
 
     def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedEmbedder:
         """A LoadEmbedder."""
+        assert self.may_load.wait(LIMIT_SECONDS)
 
         def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
             self.embedded.append([*tasks])

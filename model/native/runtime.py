@@ -199,6 +199,8 @@ class PackedModel:
             positions,
         )
         sizes = native_sizes(model.config, limits)
+        # The native model has copies of these, in an order of its own.
+        self.native_bytes = sum(each.out * getattr(each, "in") for each in matrices)
         handle = library.model_new(ctypes.byref(sizes), ctypes.byref(weights))
         check(0 if handle else -1)
         self.handle = ctypes.c_void_p(handle)

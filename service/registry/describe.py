@@ -1,5 +1,6 @@
 """What a model on disk is, and which files it has."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.load import find_models
@@ -39,6 +40,20 @@ def folders_of(place: str) -> list[Path]:
         return [files.weights.parent for files in find_models(place)]
     except CheckpointNotFoundError:
         return [files.folder for files in find_embedding_models(place)]
+
+
+def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
+    """Device and dtype that a manifest gives single models, by folder; empty where it gives none.
+
+    Raises:
+        CheckpointError: What is there cannot be served.
+    """
+    return {
+        str(folder): (model.entry.device, model.entry.dtype)
+        for model in located
+        if model.entry.device or model.entry.dtype
+        for folder in folders_of(model.place)
+    }
 
 
 def files_of(located: LocatedModel) -> list[StoredFile]:

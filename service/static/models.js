@@ -29,7 +29,8 @@ export class Models {
 
   /** A model of the pair alone goes before one of many languages, as it does in the server. */
   #served({ task, model: name, source, target }) {
-    const models = this.#list.filter((model) => (model.task === 'embed') === (task === 'embed'));
+    const wanted = task === 'embed' ? 'embed' : 'translate'; // one that still loads has no task
+    const models = this.#list.filter((model) => model.task === wanted);
     if (task === 'embed') return models.find(({ id }) => name === null || id === name);
     const isIts = (model) => model.source === source && model.target === target;
     const hasIt = (model) => model.sources.includes(source) && model.targets.includes(target);

@@ -119,6 +119,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
     server = serve(is_ready=False)
     loading = server.get("/v1/models").json()
     assert [model["device"] for model in loading["data"]] == [None, None]
+    assert [model["state"] for model in loading["data"]] == ["loading", "loading"]
     assert [model["attention"] for model in loading["data"]] == [None, None]
     script.may_load.set()
     listed = server.until_ready().get("/v1/models").json()
@@ -126,6 +127,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
     files = server.services.catalog.models["en-pt"].files
     assert listed["data"][0] == {
         "id": "en-pt",
+        "state": "ready",
         "object": "model",
         "created": server.services.started,
         "owned_by": "regard",
@@ -217,6 +219,9 @@ ROUTES = {
     ("get", "/languages"),
     ("get", "/frontend/settings"),
     ("get", "/v1/models"),
+    ("get", "/v1/models/{id}"),
+    ("post", "/v1/models/{id}"),
+    ("delete", "/v1/models/{id}"),
     ("get", "/health"),
     ("get", "/health/live"),
     ("get", "/health/ready"),

@@ -189,9 +189,9 @@ def shown_tokens(results: list[Shown]) -> list[int]:
 
 
 def assert_idle(scheduler: Scheduler) -> None:
-    for queue in scheduler.queues.values():
+    for queue in scheduler.queues.rows.values():
         assert not any(len(lane) or lane.tokens or lane.rows for lane in queue.lanes)
-    for waiting in scheduler.embeddings.values():
+    for waiting in scheduler.queues.texts.values():
         assert not any(len(lane) or lane.tokens for lane in waiting.lanes)
     for seat in scheduler.seats.values():
         assert not seat.held

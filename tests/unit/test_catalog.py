@@ -1,4 +1,5 @@
 from collections.abc import Collection
+from copy import copy
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -134,6 +135,31 @@ def test_only_languages_that_are_to_be_offered_are() -> None:
 def test_a_language_to_offer_that_no_model_has_is_refused() -> None:
     with pytest.raises(CheckpointError, match="REGARD_LANGUAGES: fr is not supported; supported: "):
         catalog("en-de", offered=["en", "fr"])
+
+
+def test_what_a_catalog_has_become_goes_by_the_new_models_alone() -> None:
+    """And who has copied it before goes on by the old ones."""
+    served = catalog("de-en", "en-fr")
+    before = copy(served)
+    assert len(served.route("de", "fr")) == 2
+    served.become(catalog("m2m: de en fr", "en-pt"))
+    assert names(served, "de", "fr") == [("m2m", "de", "fr")]
+    assert names(served, "de", "pt") == [("m2m", "de", "en"), ("en-pt", "en", "pt")]
+    assert served.targets("de") == ["de", "en", "fr", "pt"]
+    assert names(before, "en", "fr") == [("en-fr", "en", "fr")]
+    served.become(catalog("de-en"))
+    with pytest.raises(UnsupportedLanguageError):
+        served.route("de", "fr")
+
+
+def test_changed_catalog_offers_those_of_the_languages_that_it_has() -> None:
+    both = catalog("en-de", "en-fr", offered=["en", "DE"])
+    less = both.changed_to(both.files.without("en-de"))
+    assert less.languages == ["en"]
+    none = less.changed_to(less.files.without("en-fr"))
+    assert none.languages == []
+    none.become(Catalog.of(none.files, ["fr"]))
+    assert (none.languages, none.offered) == ([], ("fr",))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from service.context import RequestContext
 from service.embed_formats import TRUNCATED_HEADER
 from service.metrics import Metrics
 from service.middleware import RequestMiddleware, log_fault
+from service.offer import OpenRequests
 from service.replies import handle_http_exception
 
 
@@ -29,7 +30,7 @@ def call(
         sent.append(message)
 
     scope = {"type": kind, "path": path, "method": "POST", "headers": []}
-    asyncio.run(RequestMiddleware(app, metrics)(scope, receive, send))
+    asyncio.run(RequestMiddleware(app, metrics, OpenRequests())(scope, receive, send))
     return sent
 
 

@@ -76,7 +76,7 @@ class Play:
             worker.show(*(i for i in ids if i in worker.tasks and i not in fails))
 
     def check(self) -> None:
-        queues = self.scheduler.queues.values()
+        queues = self.scheduler.queues.rows.values()
         waiting = [job for q in queues for lane in q.lanes for job in lane.jobs.values()]
         held = [job for seat in self.scheduler.seats.values() for job in seat.held.values()]
         ids = [job.id for job in waiting + held]

@@ -156,7 +156,7 @@ def test_model_of_a_manifest_has_its_own_device_and_dtype(script: Script) -> Non
 def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, script: Script) -> None:
     script.load_error = CheckpointNotFoundError("it is not there")
     talk = start()
-    assert talk.receive() == LoadFailed("en-pt: it is not there")
+    assert talk.receive() == LoadFailed("en-pt: it is not there", "en-pt")
     talk.worker.thread.join()
 
 

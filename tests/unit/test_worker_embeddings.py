@@ -15,8 +15,8 @@ from service import worker as worker_module
 from service.channel import Channel
 from service.embedding_queue import EmbeddingQueue
 from service.messages import Abort, Embed, EmbedTask, Report, Work
-from service.side_work import MAX_CREDIT_SECONDS
-from service.worker import EMBEDDING_SHARE, HOLD_ROWS, REPORT_SECONDS, Worker
+from service.side_work import EMBEDDING_SHARE, MAX_CREDIT_SECONDS
+from service.worker import HOLD_ROWS, REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.test_inspection_queue import task
 from tests.unit.test_worker_attention import Clock, CountingQueue, FakeEngine

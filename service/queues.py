@@ -1,0 +1,85 @@
+"""Where the work for each model waits."""
+
+from collections.abc import Collection, Iterable
+
+from service.embed_lanes import EmbedQueue
+from service.errors import NotFoundError
+from service.lanes import Job, Lane, ModelQueue
+from service.messages import AttentionTask, EmbedTask
+from service.metrics import EMBED_LANES, LANES, Metrics
+
+
+class Queues:
+    """The queues of all models, which may become more and fewer.
+
+    Args:
+        metrics: Which lanes are watched by.
+
+    Attributes:
+        rows: Of translation models: sentences, and attention.
+        texts: Of models that embed.
+        attention: What takes no rows, of all models; that of a translation model is in `rows` too.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.rows: dict[str, ModelQueue] = {}
+        self.texts: dict[str, EmbedQueue] = {}
+        self.attention: dict[str, Lane] = {}
+
+    def add(self, model: str) -> None:
+        """One for a translation model."""
+        queue = self.rows[model] = ModelQueue()
+        self.attention[model] = queue.attention
+        for name, lane in zip(LANES, queue.lanes, strict=True):
+            self.metrics.watch_lane(model, name, lane)
+
+    def add_texts(self, model: str) -> None:
+        """One for a model that embeds; a translation model has been added before."""
+        queue = self.texts[model] = EmbedQueue()
+        for name, lane in zip(EMBED_LANES, queue.lanes, strict=True):
+            self.metrics.watch_lane(model, name, lane, "embed")
+        if model not in self.attention:
+            self.attention[model] = Lane()
+            self.metrics.watch_lane(model, "attention", self.attention[model])
+
+    def remove(self, model: str) -> list[Job]:
+        """Drops those of a model; gives what waits in them."""
+        left = [job for job in self.jobs() if job.model == model]
+        for queues in (self.rows, self.texts, self.attention):
+            queues.pop(model, None)
+        return left
+
+    def lane(self, job: Job) -> Lane:
+        """Where a job waits."""
+        if isinstance(job.work, AttentionTask):
+            return self.attention[job.model]
+        queues = self.texts if isinstance(job.work, EmbedTask) else self.rows
+        return queues[job.model].lane(job)
+
+    def drop(self, job: Job) -> bool:
+        """Takes a job out; False if it does not wait."""
+        return job.model in self.attention and self.lane(job).remove(job)
+
+    def jobs(self) -> list[Job]:
+        """All who wait."""
+        waiting = [job for queue in self.rows.values() for job in queue.jobs()]
+        waiting += [job for texts in self.texts.values() for job in texts.jobs()]
+        alone = (lane for model, lane in self.attention.items() if model not in self.rows)
+        return waiting + [job for lane in alone for job in lane.jobs.values()]
+
+
+def check_known(models: Iterable[str], known: Collection[str]) -> None:
+    """Refuses work for a model that was unloaded after its request had come.
+
+    Raises:
+        NotFoundError: One of the models is not among the known.
+    """
+    for model in models:
+        if model not in known:
+            raise unloaded(model)
+
+
+def unloaded(model: str) -> NotFoundError:
+    """The error of who comes too late for a model."""
+    return NotFoundError(f"the model {model} has been unloaded", param="model")

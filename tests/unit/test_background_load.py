@@ -1,0 +1,159 @@
+"""Models that load in a thread beside the work of a worker."""
+
+import gc
+import select
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+
+from model.engine import Engine
+from model.transformer import EncoderDecoder
+from service.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
+from service.device_memory import give_back_memory, held_bytes
+from tests.tiny import tiny_config
+from tests.workers import LIMIT_SECONDS, until
+
+
+@pytest.fixture
+def loads() -> Iterator[BackgroundLoads]:
+    loads = BackgroundLoads()
+    yield loads
+    loads.close()
+
+
+class FakeEngine:
+    """Nothing is asked of it."""
+
+
+def engine(fake: FakeEngine | None = None) -> Engine:
+    return cast("Engine", fake or FakeEngine())
+
+
+def wait(loads: BackgroundLoads) -> list[Outcome]:
+    """What comes next, as a worker without work waits for it."""
+    assert select.select([loads.fileno()], [], [], LIMIT_SECONDS)[0]
+    return loads.finished()
+
+
+def test_outcome_can_be_waited_for_and_is_told_once(loads: BackgroundLoads) -> None:
+    assert not select.select([loads.fileno()], [], [], 0)[0]
+    it = engine()
+    loads.begin("a", lambda: it)
+    (outcome,) = wait(loads)
+    assert outcome.name == "a"
+    assert outcome.loaded is it
+    assert loads.finished() == []
+    assert not select.select([loads.fileno()], [], [], 0)[0]
+
+
+def test_error_is_an_outcome(loads: BackgroundLoads) -> None:
+    def fail() -> Engine:
+        raise MemoryError
+
+    loads.begin("a", fail)
+    (outcome,) = wait(loads)
+    assert isinstance(outcome.loaded, MemoryError)
+
+
+def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
+    begun: list[str] = []
+    may_end = threading.Event()
+
+    def load(name: str) -> Engine:
+        begun.append(name)
+        assert may_end.wait(LIMIT_SECONDS)
+        return engine()
+
+    loads.begin("a", lambda: load("a"))
+    until(lambda: begun)
+    loads.begin("b", lambda: load("b"))
+    assert begun == ["a"]
+    assert sys.getswitchinterval() < USUAL_SWITCH_SECONDS
+    may_end.set()
+    names = [outcome.name for outcome in wait(loads)]
+    while len(names) < 2:
+        names += [outcome.name for outcome in wait(loads)]
+    assert names == ["a", "b"]
+    assert sys.getswitchinterval() == pytest.approx(USUAL_SWITCH_SECONDS)
+
+
+def test_what_was_dropped_is_not_told_though_it_is_loaded_again(loads: BackgroundLoads) -> None:
+    may_end = threading.Event()
+
+    def load(loaded: Engine) -> Engine:
+        assert may_end.wait(LIMIT_SECONDS)
+        return loaded
+
+    old, new = engine(), engine()
+    loads.begin("a", lambda: load(old))
+    assert loads.drop("a")
+    assert not loads.drop("a")
+    loads.begin("a", lambda: load(new))
+    may_end.set()
+    found: list[Outcome] = []
+    while loads.threads:
+        found += wait(loads)
+    (outcome,) = found
+    assert outcome.loaded is new
+
+
+def test_load_that_ends_after_the_worker_tells_nobody() -> None:
+    loads = BackgroundLoads()
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    def load() -> Engine:
+        assert may_end.wait(LIMIT_SECONDS)
+        has_ended.set()
+        return engine()
+
+    loads.begin("a", load)
+    (thread,) = (each for each in threading.enumerate() if each.daemon and "_run" in each.name)
+    loads.close()
+    may_end.set()
+    thread.join(LIMIT_SECONDS)
+    assert has_ended.is_set()
+    assert loads.outcomes.empty()
+    sys.setswitchinterval(USUAL_SWITCH_SECONDS)
+
+
+def test_held_bytes_are_those_of_all_weights_once() -> None:
+    model = EncoderDecoder(tiny_config())
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in model.state_dict().values()
+    }
+    found = held_bytes(model)
+    assert found >= sum(storages.values()) > 0
+    assert held_bytes(model, [model], {"again": model}) == found
+
+
+def test_held_bytes_count_arrays_and_views() -> None:
+    array = np.zeros(1000, np.float32)
+    tensor = torch.zeros(10, 10)
+    assert held_bytes([array, {"a": tensor}]) == 4400
+    assert held_bytes([tensor, tensor[:, 3], tensor.T]) == 400
+    assert held_bytes([torch.from_numpy(array), array]) == 4000
+    assert held_bytes("text", 7, None) == 0
+
+
+def test_cycles_that_were_there_at_the_start_are_found() -> None:
+    class Node:
+        pass
+
+    node, other = Node(), Node()
+    node.next, other.next = other, node  # type: ignore[attr-defined]
+    gc.collect()
+    gc.freeze()
+    left = weakref.ref(node)
+    del node, other
+    gc.collect()
+    assert left() is not None  # as it was frozen
+    give_back_memory()
+    assert left() is None
+    gc.unfreeze()
