@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from model.attention_pass import AttentionPass
-from service import inspection_queue
+from service import loading
 from service.app import create_app
 from service.errors import DeadlineExceededError, OverloadedError
 from service.loading import LoadEngine
@@ -56,7 +56,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
                 found.begun.append(len(self.recorded))
             return not found.may_advance.wait(PULSE_SECONDS) or super().advance()
 
-    monkeypatch.setattr(inspection_queue, "AttentionPass", GatedPass)
+    monkeypatch.setattr(loading, "AttentionPass", GatedPass)
     yield found
     found.may_advance.set()
 
