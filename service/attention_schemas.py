@@ -15,7 +15,7 @@ from pydantic import (
 
 from service.attention_formats import Format
 from service.attentions import Kind, Level, View
-from service.parameters import SHOWN_CHARS, refuse
+from service.parameters import SHOWN_CHARS, ListOf, refuse
 
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
 Norm = Literal["weights", "value_norms"]
@@ -132,11 +132,11 @@ class AttentionRequest(AttentionQuestion):
         }
     )
 
-    text: str | list[str] = Field(description="Text, or list of texts: each is one sequence.")
-    target_text: str | list[str | None] | None = Field(
+    text: str | ListOf[str] = Field(description="Text, or list of texts: each is one sequence.")
+    target_text: str | ListOf[str | None] | None = Field(
         None, description="Translation, or list of as many; null is the model's own."
     )
-    kinds: Annotated[list[Kind], BeforeValidator(check_choice)] = Field(
+    kinds: Annotated[ListOf[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
         description="Of `encoder`, `decoder` and `cross`; with rollout or `embed` the default is "
         "encoder.",
@@ -263,7 +263,7 @@ class StepsRequest(AttentionQuestion):
         description="Token whose attention is computed: of the source for the encoder, else of "
         "the target. From 0, or negative from the end."
     )
-    include: Annotated[list[Include], BeforeValidator(check_doubles)] = Field(
+    include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
         description="Of `vectors` (query, keys, values), `output` (all heads times W_O), and "
         "`output_weight` (W_O too).",

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from service.parameters import refuse
+from service.parameters import ListOf, refuse
 
 Input = str | list[int]
 """A text, or the ids of its tokens."""
@@ -32,24 +32,30 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     """A list of one input or several; by hand, for a union would look at each id twice."""
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
-        return [_check_input(value, name)]
+        if fault := _fault_of(value):
+            refuse(f"{name} parameter {fault}")
+        return [value]
     if value == []:
         refuse(f"{name} parameter is an empty list; send one text or more")
     if not isinstance(value, list):
         refuse(f"{name} parameter must be a text, a list of token ids, or a list of such")
-    return [_check_input(member, f"{name}[{place}]") for place, member in enumerate(value)]
-
-
-def _check_input(value: Any, where: str) -> Input:
-    if value in ("", []):
-        refuse(f"{where} parameter is empty; send a text, or leave it out")
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list) or set(map(type, value)) != {int}:
-        refuse(f"{where} parameter must be a text or a list of token ids")
-    if min(value) < 0:
-        refuse(f"{where} parameter has the token id {min(value)}; ids begin at 0")
+    for place, member in enumerate(value):
+        if fault := _fault_of(member):
+            refuse(f"{name}[{place}] parameter {fault}")
     return value
+
+
+def _fault_of(value: Any) -> str:
+    """What is wrong with one input; "" for nothing."""
+    if value in ("", []):
+        return "is empty; send a text, or leave it out"
+    if isinstance(value, str):
+        return ""
+    if not isinstance(value, list) or set(map(type, value)) != {int}:
+        return "must be a text or a list of token ids"
+    if min(value) < 0:
+        return f"has the token id {min(value)}; ids begin at 0"
+    return ""
 
 
 def check_text(value: Any, info: ValidationInfo) -> Any:
@@ -121,7 +127,7 @@ class SimilarityInputs(BaseModel):
     """What is compared to what."""
 
     source_sentence: Annotated[str, BeforeValidator(check_text)]
-    sentences: Annotated[list[str], BeforeValidator(check_text)]
+    sentences: Annotated[ListOf[str], BeforeValidator(check_text)]
 
 
 class SimilarityRequest(BaseModel):

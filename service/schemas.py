@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.attention_bodies import AlignmentBody
 from service.backend import State
+from service.parameters import ListOf
 
 
 class ErrorBody(BaseModel):
@@ -35,7 +36,7 @@ class TranslateRequest(BaseModel):
         }
     )
 
-    q: str | list[str] = Field(description="Text, or list of texts, to translate.")
+    q: str | ListOf[str] = Field(description="Text, or list of texts, to translate.")
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: Literal["text"] = Field("text", description="`text`.")
@@ -103,7 +104,7 @@ class TranslateResponse(BaseModel):
 class DetectRequest(BaseModel):
     """`POST /detect`."""
 
-    q: str | list[str] = Field(description="Text, or list of texts, in one language.")
+    q: str | ListOf[str] = Field(description="Text, or list of texts, in one language.")
     api_key: Any = Field(None, description="Accepted, and not looked at.")
 
 
