@@ -16,10 +16,9 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationInfo,
-    model_validator,
 )
 
-from service.parameters import ListOf, refuse
+from service.parameters import ListOf, Parameters, Whole, refuse
 
 Input = str | list[int]
 """A text, or the ids of its tokens."""
@@ -80,8 +79,8 @@ Inputs = Annotated[
 ]
 
 
-class EmbedParameters(BaseModel):
-    """How inputs are read; null is as good as nothing."""
+class EmbedParameters(Parameters):
+    """How inputs are read."""
 
     truncate: bool = Field(
         True,
@@ -94,13 +93,6 @@ class EmbedParameters(BaseModel):
     prompt_name: str | None = Field(
         None, description="Which of the model's prompts is put before each text."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, fields: Any) -> Any:
-        if isinstance(fields, dict):
-            return {name: value for name, value in fields.items() if value is not None}
-        return fields
 
 
 class EmbedAllRequest(EmbedParameters):
@@ -118,7 +110,7 @@ class EmbedRequest(EmbedAllRequest):
     """`POST /embed`, in TEI's shape: a vector for each input."""
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
-    dimensions: int | None = Field(
+    dimensions: Whole | None = Field(
         None, ge=1, description="Only so many numbers of each vector, the first."
     )
 
@@ -130,7 +122,7 @@ class SimilarityInputs(BaseModel):
     sentences: Annotated[ListOf[str], BeforeValidator(check_text)]
 
 
-class SimilarityRequest(BaseModel):
+class SimilarityRequest(Parameters):
     """`POST /similarity`, in TEI's shape."""
 
     model_config = ConfigDict(
@@ -179,7 +171,7 @@ class EmbeddingsRequest(EmbedParameters):
     encoding_format: EncodingFormat = Field(
         "float", description="`base64` is that of little-endian float32."
     )
-    dimensions: int | None = Field(
+    dimensions: Whole | None = Field(
         None, ge=1, description="Only so many numbers of each vector, the first."
     )
     user: Any = Field(None, description="Accepted, and not looked at.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -29,12 +29,36 @@ REFUSED = "refused"
 
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
+NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
+"""JSON's numbers beyond 64 bits come as floats."""
+
 Model = TypeVar("Model", bound=BaseModel)
 Member = TypeVar("Member")
 
 ListOf = Annotated[list[Member], Field(fail_fast=True)]
 """A list of which the first wrong member is told. A fault for each of 400,000, which a body may
 have, would keep every other request waiting for seconds."""
+
+
+def _not_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "true and false are no numbers")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_not_truth)]
+"""A whole number, or a form's text of one."""
+
+
+class Parameters(BaseModel):
+    """The parameters of a request; null is as good as nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and None in fields.values():
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
 
 
 def json_body_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -251,6 +275,10 @@ def _message(fault: ErrorDetails, name: str, where: str) -> str:
         sign, limit = BOUNDS[kind]
         bound, shown = fault["ctx"][limit], str(value)[:SHOWN_CHARS]
         return f"Invalid request: {where} parameter must be {sign} {bound}, not {shown}"
-    if kind in ("int_parsing", "int_type", "int_from_float"):
+    if kind in NOT_INTEGERS:
+        if isinstance(value, float):
+            shown = str(value)[:SHOWN_CHARS]
+            wanted = "a number that is whole and has up to 64 bits"
+            return f"Invalid request: {name} parameter is not {wanted}, but {shown}"
         return f"Invalid request: {name} parameter is not a number"
     return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.attention_bodies import AlignmentBody
 from service.backend import State
-from service.parameters import ListOf
+from service.parameters import ListOf, Parameters, Whole
 
 
 class ErrorBody(BaseModel):
@@ -40,9 +40,9 @@ class TranslateRequest(BaseModel):
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: Literal["text"] = Field("text", description="`text`.")
-    alternatives: int = Field(0, ge=0, description="How many other translations to give.")
+    alternatives: Whole = Field(0, ge=0, description="How many other translations to give.")
     api_key: Any = Field(None, description="Accepted, and not looked at.")
-    beam_size: Annotated[int, Field(ge=1)] | None = Field(
+    beam_size: Annotated[Whole, Field(ge=1)] | None = Field(
         None, description="Hypotheses kept while decoding; 1, the default, is greedy."
     )
     split_sentences: bool = Field(
@@ -201,7 +201,7 @@ class ChangingBody(BaseModel):
     owned_by: str = "regard"
 
 
-class LoadRequest(BaseModel):
+class LoadRequest(Parameters):
     """`POST /v1/models/{id}`."""
 
     model_config = ConfigDict(

@@ -21,6 +21,7 @@ from service.schemas import DetectRequest, TranslateRequest
 
 TEXT = st.characters(exclude_categories=["Cs"])
 FORM = "application/x-www-form-urlencoded"
+TEXT_AND_PAIR = {"q": "Hello.", "source": "en", "target": "pt"}
 
 
 class Anything(BaseModel):
@@ -125,6 +126,29 @@ def test_json_that_is_no_object_is_refused(value: object) -> None:
 def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError) as told:
         TranslateRequest.model_validate(fields)
+    assert message in describe(told.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "name", "value", "message"),
+    [
+        (EmbedRequest, {"inputs": "a"}, "dimensions", True, "is not a number"),
+        (EmbeddingsRequest, {"input": "a"}, "dimensions", 2.5, "up to 64 bits, but 2.5"),
+        (EmbedRequest, {"inputs": "a"}, "dimensions", 1e30, "up to 64 bits, but 1e+30"),
+        (AttentionRequest, {"text": "a", "model": "en-pt"}, "top_k", True, "is not a number"),
+        (AttentionRequest, {"text": "a", "model": "en-pt"}, "decimals", False, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "alternatives", True, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "beam_size", True, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "beam_size", 0, "must be >= 1, not 0"),
+        (TranslateRequest, TEXT_AND_PAIR, "alternatives", "9" * 5000, "is not a number"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(
+    model: type[BaseModel], fields: dict[str, Any], name: str, value: object, message: str
+) -> None:
+    with pytest.raises(ValidationError) as told:
+        model.model_validate({**fields, name: value})
+    assert f"{name} parameter" in describe(told.value)
     assert message in describe(told.value)
 
 
