@@ -3,14 +3,14 @@
 Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.checkpoints.json_files import read_options, read_options_if_there
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
-from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.errors import UnsupportedModelError
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
@@ -89,30 +89,15 @@ FAMILIES = {
 }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a file.
-
-    Raises:
-        CheckpointFormatError: It is not there, or is not one.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointFormatError(f"{path} is not JSON: {error!r}") from error
-    if not isinstance(content, dict):
-        raise CheckpointFormatError(f"{path} is not a mapping")
-    return content
-
-
-def read_options(folder: Path) -> dict[str, Any]:
+def read_model_options(folder: Path) -> dict[str, Any]:
     """What `config.json` says, completed by what `generation_config.json` does.
 
     Raises:
+        CheckpointNotFoundError: There is no `config.json`.
         CheckpointFormatError: One of them is damaged.
     """
-    options = read_json(folder / CONFIG)
-    generation = folder / GENERATION_CONFIG
-    more = read_json(generation) if generation.is_file() else {}
+    options = read_options(folder / CONFIG)
+    more = read_options_if_there(folder / GENERATION_CONFIG)
     return {**more, **{name: value for name, value in options.items() if value is not None}}
 
 
@@ -125,10 +110,10 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
         unk_id: From the vocabulary.
 
     Raises:
-        CheckpointFormatError: The config is damaged.
+        CheckpointError: The config is not there or damaged.
         UnsupportedModelError: With every option that is not implemented.
     """
-    options = read_options(folder)
+    options = read_model_options(folder)
     name = str(folder / CONFIG)
     family = FAMILIES.get(str(options.get("model_type")))
     if family is None:

@@ -39,6 +39,15 @@ def read_options(path: Path) -> dict[str, Any]:
     return options
 
 
+def read_options_if_there(path: Path) -> dict[str, Any]:
+    """The object in a file that a folder need not have; empty without it.
+
+    Raises:
+        CheckpointFormatError: It is not JSON, or no object.
+    """
+    return read_options(path) if path.is_file() else {}
+
+
 def positive_integer(
     options: Mapping[str, Any],
     name: str,

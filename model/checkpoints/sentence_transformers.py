@@ -3,18 +3,20 @@
 The latter stands in sentence-transformers' own files beside it, where there are any.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from model.checkpoints import text_encoders
-from model.checkpoints.json_files import positive_integer, read_json, read_options
+from model.checkpoints.json_files import (
+    positive_integer,
+    read_json,
+    read_options,
+    read_options_if_there,
+)
 from model.checkpoints.load import PACKAGE
-from model.checkpoints.weight_files import weight_files, weights_path
+from model.checkpoints.weight_files import find_weights, revision_of
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
@@ -63,13 +65,8 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """The first 12 digits of the sha256 sum of the weights."""
-        digest = hashlib.sha256()
-        for path in weight_files(weights_path(self.encoder)):
-            with path.open("rb") as file:
-                while chunk := file.read(2**20):
-                    digest.update(chunk)
-        return digest.hexdigest()[:12]
+        """Which version of the encoder's weights."""
+        return revision_of(find_weights(self.encoder))
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
@@ -109,17 +106,18 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     """The one model in a folder.
 
     Raises:
-        CheckpointNotFoundError: A part is missing.
-        CheckpointFormatError: `modules.json` is damaged or leads out of the folder.
+        CheckpointNotFoundError: There is none: it has neither `modules.json` nor an encoder.
+        CheckpointFormatError: A part is missing, or `modules.json` is damaged or leads out of the
+            folder.
         UnsupportedModelError: It names modules that are not implemented: all of them.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)
-    for name in (CONFIG, TOKENIZER):
-        if not (encoder / name).is_file():
-            raise CheckpointNotFoundError(f"{encoder} holds no embedding model: no {name}")
-    weights_path(encoder)
+    elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
+        names = ", ".join(missing)
+        raise CheckpointNotFoundError(f"{folder} holds no embedding model: no {names}")
+    find_weights(encoder, (CONFIG, TOKENIZER))
     return EmbeddingFiles(_model_name(folder), folder, encoder, head)
 
 
@@ -243,7 +241,7 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     Raises:
         CheckpointFormatError: The file is damaged.
     """
-    options = read_options(path) if path.is_file() else {}
+    options = read_options_if_there(path)
     prompts = options.get("prompts") or {}
     default = options.get("default_prompt_name")
     is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
@@ -260,7 +258,7 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     """
     for name, option in ((LENGTHS, "max_seq_length"), (TOKENIZER_CONFIG, "model_max_length")):
         path = folder / name
-        value = read_options(path).get(option) if path.is_file() else None
+        value = read_options_if_there(path).get(option)
         if value is None:
             continue
         # Tokenizers without a limit say 1e30, as a float or an integer.
@@ -277,8 +275,7 @@ def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokeni
         CheckpointFormatError: The file is damaged, or its vocabulary is not the encoder's.
     """
     path = files.encoder / TOKENIZER
-    lengths = files.encoder / LENGTHS
-    options: Mapping[str, Any] = read_options(lengths) if lengths.is_file() else {}
+    options = read_options_if_there(files.encoder / LENGTHS)
     tokenizer = TextTokenizer(path, config.max_tokens, options.get("do_lower_case") is True)
     if tokenizer.vocab_size > config.encoder.vocab_size:
         raise CheckpointFormatError(

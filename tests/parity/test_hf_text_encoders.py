@@ -24,7 +24,7 @@ from model.checkpoints.json_files import read_options
 from model.checkpoints.tensors import read_tensors
 from model.checkpoints.text_encoders import family_of, read_config
 from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import weights_path
+from model.checkpoints.weight_files import find_weights
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, embed
 from model.pooling import EmbeddingModel
@@ -65,7 +65,7 @@ def theirs(request: pytest.FixtureRequest) -> Any:
 def load(folder: Path) -> EmbeddingModel:
     options = read_options(folder / "config.json")
     config = read_config(options, "config.json")
-    arrays = read_tensors(weights_path(folder))
+    arrays = read_tensors(find_weights(folder))
     settings = EmbeddingConfig(config, max_tokens=config.max_tokens)
     model = EmbeddingModel(settings)
     model.encoder = load_weights(arrays, family_of(options, ""), config, "model.safetensors")

@@ -95,13 +95,22 @@ def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     assert read_config(find_embedding_models(str(folder))[0]).encoder.max_tokens == 22
 
 
-def save_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
-    names = sorted(state)
-    shards = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+def save_shards(
+    folder: Path,
+    state: dict[str, torch.Tensor],
+    whole: str = "model.safetensors",
+    save: Callable[[Any, Path], None] = save_file,
+) -> None:
+    names, suffix = sorted(state), Path(whole).suffix
+    shards = {f"one{suffix}": names[::2], f"two{suffix}": names[1::2]}
     for shard, inside in shards.items():
-        save_file({name: state[name] for name in inside}, folder / shard)
+        save({name: state[name] for name in inside}, folder / shard)
     weight_map = {name: shard for shard, inside in shards.items() for name in inside}
-    write_json(folder / "model.safetensors.index.json", {"weight_map": weight_map})
+    write_json(folder / f"{whole}.index.json", {"weight_map": weight_map})
+
+
+def save_pickled_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    save_shards(folder, state, "pytorch_model.bin", torch.save)
 
 
 def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
@@ -121,7 +130,7 @@ def save_with_heads(folder: Path, state: dict[str, torch.Tensor]) -> None:
     save_pickle(folder, {f"bert.{name}": tensor for name, tensor in old.items()} | heads | ids)
 
 
-@pytest.mark.parametrize("save", [save_shards, save_pickle, save_with_heads])
+@pytest.mark.parametrize("save", [save_shards, save_pickle, save_pickled_shards, save_with_heads])
 def test_weights_are_the_same_in_every_kind_of_file(
     tmp_path: Path, save: Callable[[Path, dict[str, torch.Tensor]], None]
 ) -> None:
@@ -218,12 +227,15 @@ def shard_elsewhere(folder: Path) -> None:
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
 NORM = "embeddings.LayerNorm.weight"
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is damaged"),
-    "weights missing": (without("model.safetensors"), "holds no weights"),
+    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is cut short"),
+    "weights missing": (
+        without("model.safetensors"),
+        r"is not one model, without model\.safetensors or",
+    ),
     "config cut short": (cut("config.json"), r"config\.json is not JSON"),
-    "config missing": (without("config.json"), r"no config\.json"),
+    "config missing": (without("config.json"), r"is not one model, without config\.json"),
     "tokenizer cut short": (cut("tokenizer.json"), r"tokenizer\.json is not a tokenizer"),
-    "tokenizer missing": (without("tokenizer.json"), r"no tokenizer\.json"),
+    "tokenizer missing": (without("tokenizer.json"), r"is not one model, without tokenizer\.json"),
     "modules cut short": (cut("modules.json"), r"modules\.json is not JSON"),
     "tensor missing": (
         tensor(NORM, None),
@@ -281,12 +293,15 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "pooling of no name": (options("1_Pooling/config.json", pooling_mode=7), "7 is no way of"),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
-    "pickle with code": (pickle_with_code, r"pytorch_model\.bin is damaged, or holds more than"),
-    "plain pickle with code": (plain_pickle_with_code, r"pytorch_model\.bin is damaged, or holds"),
-    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is damaged"),
+    "pickle with code": (pickle_with_code, r"pytorch_model\.bin holds more than tensors"),
+    "plain pickle with code": (
+        plain_pickle_with_code,
+        r"pytorch_model\.bin holds more than tensors",
+    ),
+    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is cut short"),
     "pickle of a list": (pickle_of_a_list, "something else than named tensors"),
-    "shard missing": (shard_missing, r"index\.json names shards that are missing.*two\.safe"),
-    "shard elsewhere": (shard_elsewhere, "which is no file beside it"),
+    "shard missing": (shard_missing, r"index\.json names files not there: two\.safe"),
+    "shard elsewhere": (shard_elsewhere, "which is no file of its folder"),
 }
 
 
