@@ -16,6 +16,7 @@ load           a folder or an installed package -> ModelFiles and tokenizers (no
 build          ModelFiles -> a filled model and its engine
 text_encoders  what the options of BERT, RoBERTa, XLM-RoBERTa and MPNet mean (no torch)
 text_weights   what their tensor names mean
+sentence_modules  what the files of sentence-transformers' modules mean (no torch)
 sentence_transformers  a folder or package -> EmbeddingFiles, config, tokenizer (no torch)
 embedding      EmbeddingFiles -> a filled EmbeddingModel
 """

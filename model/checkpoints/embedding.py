@@ -10,7 +10,8 @@ import torch
 from model.centred import quantize, restore
 from model.checkpoints.json_files import read_options
 from model.checkpoints.names import fill
-from model.checkpoints.sentence_transformers import CONFIG, EmbeddingFiles, read_config
+from model.checkpoints.sentence_modules import CONFIG
+from model.checkpoints.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.tensors import read_tensors
 from model.checkpoints.text_encoders import family_of
 from model.checkpoints.text_weights import load_weights

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.checkpoints.json_files import read_options, read_options_if_there
+from model.checkpoints.json_files import read_options, read_options_if_there, unsupported
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError
 
@@ -36,15 +36,15 @@ SIZES = {
 }
 """Fields of ModelConfig by their names in the file."""
 
-# Options that change the computation, with the one value that is implemented, which is also what
-# they are where they are not named.
-REQUIRED: dict[str, Any] = {
-    "is_encoder_decoder": True,
-    "normalize_embedding": False,
-    "add_bias_logits": False,
-    "static_position_embeddings": True,
-    "tie_word_embeddings": True,
-    "quantization_config": None,
+# Options that change the computation, with the values that are implemented; the first is what a
+# file means that does not name it.
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True,),
+    "normalize_embedding": (False,),
+    "add_bias_logits": (False,),
+    "static_position_embeddings": (True,),
+    "tie_word_embeddings": (True,),
+    "quantization_config": (None,),
 }
 
 
@@ -58,7 +58,7 @@ class Family:
         position_offset: The row of that table for the first token.
         has_output_bias: Whether something is added to the logits.
         scales_embeddings: Where the config does not say.
-        required: More options with the one value that is implemented.
+        supported: More options with the values that are implemented.
     """
 
     norm: NormPosition
@@ -66,7 +66,7 @@ class Family:
     position_offset: int
     has_output_bias: bool
     scales_embeddings: bool
-    required: Mapping[str, Any]
+    supported: Mapping[str, tuple[Any, ...]]
 
 
 FAMILIES = {
@@ -76,7 +76,7 @@ FAMILIES = {
         position_offset=0,
         has_output_bias=True,
         scales_embeddings=False,
-        required={"normalize_before": False, "add_final_layer_norm": False},
+        supported={"normalize_before": (False,), "add_final_layer_norm": (False,)},
     ),
     "m2m_100": Family(
         NormPosition.PRE,
@@ -84,7 +84,7 @@ FAMILIES = {
         position_offset=2,
         has_output_bias=False,
         scales_embeddings=True,
-        required={"pad_token_id": 1},  # positions count on from it
+        supported={"pad_token_id": (1,)},  # positions count on from it
     ),
 }
 
@@ -153,12 +153,7 @@ def _config(options: Mapping[str, Any], family: Family, unk_id: int) -> ModelCon
 
 
 def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
-    required = {**REQUIRED, **family.required}
-    reasons = [
-        f"{name} is {options[name]!r}, supported: {value!r}"
-        for name, value in required.items()
-        if options.get(name, value) != value
-    ]
+    reasons = unsupported(options, {**SUPPORTED, **family.supported})
     activation = options.get("activation_function")
     if str(activation) not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)

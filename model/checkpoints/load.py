@@ -140,14 +140,21 @@ def _other_type(config: Path) -> str:
 
 
 def _package_folders(name: str) -> list[Path]:
+    return _model_folders(path for path in installed_files(name) if any(map(path.match, PATTERNS)))
+
+
+def installed_files(name: str) -> list[Path]:
+    """The files of an installed package, which is not imported.
+
+    Raises:
+        CheckpointNotFoundError: There is no such package.
+    """
     try:
-        files = metadata.files(name) or []
+        return [Path(str(file.locate())) for file in metadata.files(name) or []]
     except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
         raise CheckpointNotFoundError(
             f"the package {name} is not installed; install it, or name a folder"
         ) from error
-    paths = [Path(str(f.locate())) for f in files if any(map(f.match, PATTERNS))]
-    return _model_folders(paths)
 
 
 def _folders(root: Path) -> list[Path]:

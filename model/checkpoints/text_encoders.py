@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.checkpoints.json_files import MAX_SIZE, positive_integer
+from model.checkpoints.json_files import MAX_SIZE, positive_integer, unsupported
 from model.config import Activation
 from model.embedding_config import TextEncoderConfig
 from model.errors import UnsupportedModelError
@@ -22,11 +22,11 @@ ACTIVATIONS = {
 
 # Options that change the computation, with the values under which it is the one implemented;
 # the first is what a file means that does not name it.
-REQUIRED: dict[str, list[Any]] = {
-    "position_embedding_type": ["absolute", None],
-    "is_decoder": [False],
-    "add_cross_attention": [False],
-    "quantization_config": [None],
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute", None),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
 }
 
 
@@ -98,11 +98,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         UnsupportedModelError: With every option that is not implemented.
     """
     family = family_of(options, name)
-    reasons = [
-        f"{option} is {options[option]!r}, supported: {values[0]!r}"
-        for option, values in REQUIRED.items()
-        if options.get(option, values[0]) not in values
-    ]
+    reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))
     if activation is None:
         known = ", ".join(ACTIVATIONS)

@@ -1,6 +1,5 @@
 """From a folder to vectors, and what is said of folders that are damaged or something else."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn import functional
 
 from model.checkpoints.embedding import load_embedding_model
@@ -23,7 +22,7 @@ from model.checkpoints.sentence_transformers import (
 from model.embedding_config import NormalizeConfig, Pooling
 from model.embedding_pass import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError, CheckpointNotFoundError
-from tests.tiny_text import OPTIONS, tensors, write_encoder, write_json, write_model
+from tests.tiny_text import OPTIONS, change_json, tensors, write_encoder, write_json, write_model
 
 CPU = torch.device("cpu")
 IDS = [1, 7, 8, 2]
@@ -70,22 +69,6 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     assert (config.max_tokens, config.modules) == (24, ())
     expected = vector(folder, is_per_token=True).mean(axis=0)
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("named", ["cls", ["cls"]])
-def test_pooling_may_be_named(tmp_path: Path, named: str | list[str]) -> None:
-    """As newer files do; older ones have a switch for each."""
-    folder = write_model(tmp_path / "tiny")
-    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": named})
-    assert read_config(find_embedding_models(str(folder))[0]).pooling == (Pooling.CLS,)
-
-
-def test_dense_follows_pooling(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense"])
-    state = load_file(folder / "2_Dense" / "model.safetensors")
-    pooled = torch.from_numpy(vector(folder, is_per_token=True).mean(axis=0))
-    expected = torch.tanh(state["linear.weight"] @ pooled + state["linear.bias"])
-    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "mpnet"])
@@ -189,11 +172,7 @@ def cut(name: str) -> Callable[[Path], None]:
 
 
 def options(name: str, **changes: Any) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        path = folder / name
-        write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
-
-    return damage
+    return lambda folder: change_json(folder / name, **changes)
 
 
 def without(name: str) -> Callable[[Path], None]:
@@ -266,12 +245,52 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("config.json", hidden_act="x", is_decoder=True, hidden_size="16", layer_norm_eps=2),
         r"is_decoder is True.*hidden_act is 'x'.*layer_norm_eps is 2.*hidden_size is '16'",
     ),
-    "heads that do not divide": (options("config.json", num_attention_heads=3), "16 is no mult"),
+    "heads that do not divide": (
+        options("config.json", num_attention_heads=3),
+        "16 is no mult",
+    ),
     "unknown pooling": (
         options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
-        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt",
+        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt is False",
     ),
-    "no pooling": (options("1_Pooling/config.json", pooling_mode_mean_tokens=False), "no way of"),
+    "more than linear": (
+        options("2_Dense/config.json", use_residual=True, activation_function="torch.nn.ReLU"),
+        r"2_Dense/config\.json is not supported: use_residual is True.*torch\.nn\.ReLU, supported",
+    ),
+    "dense of tokens": (
+        options("2_Dense/config.json", module_input_name="token_embeddings"),
+        "module_input_name is 'token_embeddings', supported: 'sentence_embedding'",
+    ),
+    "norm of tokens": (
+        lambda folder: write_json(
+            folder / "3_Normalize" / "config.json", {"module_input_name": "token_embeddings"}
+        ),
+        r"3_Normalize/config\.json is not supported: module_input_name",
+    ),
+    "another task": (
+        options("sentence_bert_config.json", transformer_task="fill-mask", query_length=32),
+        r"bert_config\.json is not supported: transformer_task is 'fill-mask'.*query_length is 32",
+    ),
+    "cut in front": (
+        lambda folder: write_json(folder / "tokenizer_config.json", {"truncation_side": "left"}),
+        r"tokenizer_config\.json is not supported: truncation_side is 'left'",
+    ),
+    "prompts that are no texts": (
+        lambda folder: write_json(
+            folder / "config_sentence_transformers.json", {"prompts": {"query": 1}}
+        ),
+        "prompts are not texts by name",
+    ),
+    "default prompt of no name": (
+        lambda folder: write_json(
+            folder / "config_sentence_transformers.json", {"default_prompt_name": "query"}
+        ),
+        "the default prompt 'query' is not among the prompts",
+    ),
+    "no pooling": (
+        options("1_Pooling/config.json", pooling_mode_mean_tokens=False),
+        "no way of",
+    ),
     "unknown module": (
         modules(TRANSFORMER, {"type": "custom.Pooling", "path": ""}),
         r"modules\.json is not supported: module 1 is custom\.Pooling",
@@ -291,7 +310,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("config.json", num_hidden_layers=10**6),
         "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
     ),
-    "pooling of no name": (options("1_Pooling/config.json", pooling_mode=7), "7 is no way of"),
+    "pooling of no name": (
+        options("1_Pooling/config.json", pooling_mode=7),
+        "7 is no way of",
+    ),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
     "pickle with code": (pickle_with_code, r"pytorch_model\.bin holds more than tensors"),
     "plain pickle with code": (
@@ -310,7 +332,7 @@ def test_damage_is_told_by_file_and_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     damage, message = DAMAGE[name]
-    folder = write_model(tmp_path / "tiny")
+    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense", "Normalize"])
     load_all(folder)
     damage(folder)
     monkeypatch.chdir(tmp_path)
