@@ -306,6 +306,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("sentence_bert_config.json", max_seq_length=float("nan")),
         "max_seq_length is nan",
     ),
+    "buckets of nobody's code": (
+        options("config.json", model_type="mpnet", relative_attention_num_buckets=16),
+        "relative_attention_num_buckets is 16, supported: 32",
+    ),
     "layers without end": (
         options("config.json", num_hidden_layers=10**6),
         "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
