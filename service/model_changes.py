@@ -175,7 +175,6 @@ class ModelChanges:
             await self.announce(self.files)
         except ModelError as error:  # its files are others than a moment ago
             await self._remove(name)
-            self.states[name] = "failed"
             raise InvalidRequestError(
                 f"{name} cannot be loaded: {error}", param="source"
             ) from error
