@@ -1,4 +1,4 @@
-from typing import cast
+from typing import SupportsIndex, cast
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization import Encoding, Tokenizer
-from service.fitting import WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
+from service.fitting import AHEAD, WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
 from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
 
@@ -58,6 +58,26 @@ def test_text_is_whole_after_fitting(
     assert all(0 < len(ids) <= limit for ids in fitted.sources)
 
 
+def test_cutting_reads_each_part_of_a_sentence_a_few_times_at_most(tokenizer: Tokenizer) -> None:
+    """The rest was copied for every piece: half a megabyte of one word took seconds."""
+    word = CountedText("abcde" * 40_000)
+    pieces = cut_sentence(word, tokenizer, 127)
+    assert joined(pieces) == word
+    assert word.num_read < 4 * WINDOW_CHARS * 127 * len(pieces)
+
+
+class CountedText(str):
+    """Counts the characters that are copied out of it."""
+
+    __slots__ = ("num_read",)
+    num_read: int
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        part = super().__getitem__(key)
+        self.num_read = getattr(self, "num_read", 0) + len(part)
+        return part
+
+
 def test_sentence_that_fits_is_left_alone(tokenizer: Tokenizer) -> None:
     segments = split_sentences(" One two. Three\n", "en")
     ids = [tokenizer.encode("One two."), tokenizer.encode("Three")]
@@ -92,6 +112,26 @@ def test_run_of_unknown_characters_is_not_cut_into_single_ones(
     pieces = cut_sentence(sentence, tokenizer, 31)
     assert joined(pieces) == sentence
     assert len(pieces) <= len(start) / 31 + 12
+
+
+def test_characters_of_many_tokens_are_not_tokenised_again_and_again(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is 18 characters to the model: 130,000 of them took 80 seconds."""
+    counts = []
+    encode = tokenizer.encode_with_offsets
+
+    def count(text: str) -> Encoding:
+        counts.append(len(text))
+        return encode(text)
+
+    monkeypatch.setattr(tokenizer, "encode_with_offsets", count)
+    sentence = "ﷺ" * 2000 + "word " * 500
+    pieces = cut_sentence(sentence, tokenizer, 127)
+    assert joined(pieces) == sentence
+    assert sum(counts) < 4 * AHEAD * len(sentence)
+    words = [ids for text, _, ids in pieces if "ﷺ" not in text]
+    assert all(len(ids) > 127 // 2 for ids in words[:-1])
 
 
 def test_sentence_without_tokens_is_kept_as_a_separator(tokenizer: Tokenizer) -> None:
