@@ -5,6 +5,7 @@ of a batch lie side by side, without padding, and attend within themselves. So n
 computed for nobody, and a text's vector does not depend on what else is in the batch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,11 +17,12 @@ from torch import Tensor
 
 from model.attention import attention
 from model.embedding_config import EmbeddingConfig
-from model.errors import DimensionsError, EmptySourceError, SourceTooLongError, UnknownTokenError
+from model.errors import DimensionsError
 from model.layers import EncoderLayer
 from model.pooling import EmbeddingModel, shorten
 from model.recording import Slices
 from model.text_encoder import TextEncoder
+from model.token_ids import check_ids
 from model.transfer import upload
 
 SLICE_TOKENS = 256
@@ -70,7 +72,36 @@ class NumberedJob:
         return len(self.job.ids)
 
 
-class EmbeddingPass:
+class VectorPass(ABC):
+    """Vectors of some texts, one slice a call."""
+
+    def __init__(self) -> None:
+        self.finished: dict[int, Tensor] = {}
+        self.slices = self.compute()
+
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Goes through the model, and has the vectors of each job in `finished`."""
+
+    @torch.inference_mode()
+    def advance(self) -> bool:
+        """Computes the next slice; False once all are computed."""
+        for _ in self.slices:
+            return True
+        return False
+
+    @torch.inference_mode()
+    def take_finished(self) -> dict[int, Vectors]:
+        """What has been computed since the last call, by the job's place; waits for a GPU.
+
+        Returns:
+            Float32: (E) for a text, (T, D) for its tokens.
+        """
+        finished, self.finished = self.finished, {}
+        return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
+
+
+class EmbeddingPass(VectorPass):
     """Embeds some texts, one slice a call, short ones first.
 
     Args:
@@ -92,20 +123,18 @@ class EmbeddingPass:
             check_job(model.config, job)
         self.model = model
         self.slice_tokens = slice_tokens
-        self.finished: dict[int, Tensor] = {}
         numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
         self.numbered = sorted(numbered, key=lambda each: each.length)
-        self.slices = self._run()
-        self.is_done = False
+        super().__init__()
 
-    def _run(self) -> Slices[None]:
+    def compute(self) -> Slices[None]:
+        """Batch after batch, those of short texts first."""
         for batch in batches(self.numbered, self.slice_tokens):
             hidden = yield from self._encode(batch)
             parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
             for each, part in zip(batch, parts, strict=True):
                 self.finished[each.number] = self._finish(each.job, part)
             yield
-        self.is_done = True
 
     def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
         """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
@@ -120,23 +149,6 @@ class EmbeddingPass:
             return hidden.float()
         vector = self.model.embed(hidden, job.is_raw)
         return vector if job.dimensions is None else shorten(vector[None], job.dimensions)[0]
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Computes the next slice; False once all are computed."""
-        for _ in self.slices:
-            return True
-        return False
-
-    @torch.inference_mode()
-    def take_finished(self) -> dict[int, Vectors]:
-        """What has been computed since the last call, by the job's place; waits for a GPU.
-
-        Returns:
-            Float32: (E) for a text, (T, D) for its tokens.
-        """
-        finished, self.finished = self.finished, {}
-        return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
 
 
 def embed(
@@ -163,17 +175,7 @@ def check_job(config: EmbeddingConfig, job: EmbeddingJob) -> None:
         UnknownTokenError: An id outside the vocabulary.
         DimensionsError: More dimensions than the vector has, or less than one.
     """
-    if not job.ids:
-        raise EmptySourceError("the text has no tokens")
-    if len(job.ids) > config.max_tokens:
-        raise SourceTooLongError(
-            f"the text has {len(job.ids)} tokens; the limit is {config.max_tokens}. Cut it"
-        )
-    if not 0 <= min(job.ids) <= max(job.ids) < config.encoder.vocab_size:
-        raise UnknownTokenError(
-            f"the text has ids from {min(job.ids)} to {max(job.ids)}; "
-            f"the vocabulary has {config.encoder.vocab_size}"
-        )
+    check_ids("text", job.ids, config.encoder.vocab_size, config.max_tokens)
     if job.dimensions is not None and not 1 <= job.dimensions <= config.output_size:
         raise DimensionsError(
             f"dimensions is {job.dimensions}; give 1 to {config.output_size}, or leave it out"
