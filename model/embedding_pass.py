@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.attention import attention
-from model.embedding_config import EmbeddingConfig
-from model.errors import DimensionsError
 from model.layers import EncoderLayer
-from model.pooling import EmbeddingModel, shorten
+from model.pooling import EmbeddingModel
 from model.recording import Slices
 from model.text_encoder import TextEncoder
 from model.token_ids import check_ids
@@ -49,13 +47,11 @@ class EmbeddingJob:
         ids: Its tokens, special ones included, cut to the model's limit.
         is_per_token: Whether the vectors of the tokens are wanted, as the last layer leaves
             them, and not that of the text.
-        dimensions: How many of the vector's numbers to keep; None for all.
         is_raw: Whether a closing Normalize is left out.
     """
 
     ids: list[int]
     is_per_token: bool = False
-    dimensions: int | None = None
     is_raw: bool = False
 
 
@@ -120,7 +116,7 @@ class EmbeddingPass(VectorPass):
         slice_tokens: int = SLICE_TOKENS,
     ) -> None:
         for job in jobs:
-            check_job(model.config, job)
+            check_ids("text", job.ids, model.config.encoder.vocab_size, model.config.max_tokens)
         self.model = model
         self.slice_tokens = slice_tokens
         numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
@@ -147,8 +143,7 @@ class EmbeddingPass(VectorPass):
     def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
         if job.is_per_token:
             return hidden.float()
-        vector = self.model.embed(hidden, job.is_raw)
-        return vector if job.dimensions is None else shorten(vector[None], job.dimensions)[0]
+        return self.model.embed(hidden, job.is_raw)
 
 
 def embed(
@@ -164,22 +159,6 @@ def embed(
         pass
     finished = embedding.take_finished()
     return [finished[number] for number in range(len(jobs))]
-
-
-def check_job(config: EmbeddingConfig, job: EmbeddingJob) -> None:
-    """Refuses what cannot be computed.
-
-    Raises:
-        EmptySourceError: No tokens.
-        SourceTooLongError: More tokens than the model takes.
-        UnknownTokenError: An id outside the vocabulary.
-        DimensionsError: More dimensions than the vector has, or less than one.
-    """
-    check_ids("text", job.ids, config.encoder.vocab_size, config.max_tokens)
-    if job.dimensions is not None and not 1 <= job.dimensions <= config.output_size:
-        raise DimensionsError(
-            f"dimensions is {job.dimensions}; give 1 to {config.output_size}, or leave it out"
-        )
 
 
 def lengths(batch: Sequence[NumberedJob]) -> list[int]:
