@@ -278,13 +278,16 @@ class Supervisor:
             self._miss(link, message)
 
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
-        """A worker cannot load a model: now, or any more, or from the start."""
+        """A worker cannot load a model: now, or any more, or from the start.
+
+        One that has been unloaded meanwhile is nobody's loss: who fails at it starts again without.
+        """
         if failed.name in link.answers:
             link.hear(failed.name, failed)
         elif failed.name in self.config.names - self.initial:
             logger.error("%s cannot load a model any more: %s", link.name, failed.message)
             self.on_lost_model(failed.name)
-        elif link.name not in self.ready and self.failure is None:
+        elif failed.name in self.config.names and self.failure is None:
             self.failure = failed.message
             self.keeper.stopping.set()
             self.on_failure(failed.message)

@@ -24,6 +24,7 @@ from service.errors import (
     ServiceError,
     UnauthorizedError,
 )
+from service.model_set import ModelSet
 from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings
 from tests.hf_files import SENTENCE, write_pieces
@@ -327,6 +328,34 @@ def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
     pulled = load(server, "en-de", "firefox:en-de")
     assert_refused(pulled, InvalidRequestError, "regard models pull firefox:en-de")
     assert states(server) == {"en-pt": "ready"}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "word"),
+    [
+        (CheckpointFormatError("vocab.spm is another"), InvalidRequestError, "is another"),
+        (OSError("secret"), InternalError, "OSError"),
+    ],
+)
+def test_model_that_cannot_be_announced_is_taken_back(
+    server: AnyServer, portuguese: str, error: Exception, kind: type[ServiceError], word: str
+) -> None:
+    """It was loading for ever after, or stayed in the workers with nobody to ask it."""
+    changes = server.core.changes
+    announce = changes.announce
+
+    async def fail_once(_files: ModelSet) -> None:
+        changes.announce = announce
+        raise error
+
+    changes.announce = fail_once
+    response = load(server, "pt-en", portuguese)
+    assert_refused(response, kind, word)
+    assert "secret" not in response.text
+    assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
+    assert not any("pt-en" in each.worker.engines for each in starter(server).started)
+    assert load(server, "pt-en", portuguese).json()["state"] == "ready"
+    assert to_english(server).status_code == 200
 
 
 def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:

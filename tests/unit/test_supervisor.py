@@ -12,7 +12,7 @@ from model.sequence import EngineLimits
 from service import processes
 from service.admission import Admission
 from service.channel import pack
-from service.messages import FromWorker, Ready, Report, ResidentModel, WorkerConfig
+from service.messages import FromWorker, LoadFailed, Ready, Report, ResidentModel, WorkerConfig
 from service.metrics import Metrics
 from service.processes import MAX_BACKOFF_SECONDS, Process
 from service.scheduler import Scheduler
@@ -227,6 +227,24 @@ def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
                 await asyncio.sleep(0.03)
                 work.cancel()
                 await asyncio.sleep(0.03)
+        await supervisor.stop()
+
+    run(test)
+
+
+def test_model_that_was_unloaded_may_be_gone_for_a_worker_that_still_starts() -> None:
+    """It ended the server, for which the model was of no account any more."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: starts.processes)
+        await supervisor.unload("en-pt")
+        starts.processes[0].say(LoadFailed("en-pt: it is not there", "en-pt"))
+        starts.processes[0].end()
+        await until(lambda: len(starts.processes) == 2)
+        assert supervisor.failure is None
+        starts.processes[1].say(Ready([]))
+        await until(lambda: supervisor.is_ready)
         await supervisor.stop()
 
     run(test)
