@@ -54,7 +54,7 @@ class EmbedQueue:
 
     @property
     def lanes(self) -> tuple[EmbedLane, EmbedLane]:
-        """In the order of EMBED_LANES."""
+        """In the order of LANES."""
         return self.interactive, self.bulk
 
     def __len__(self) -> int:

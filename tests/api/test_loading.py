@@ -24,7 +24,7 @@ from service.errors import (
     ServiceError,
     UnauthorizedError,
 )
-from service.model_changes import ModelChanges
+from service.model_set import ModelSet
 from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings
 from tests.hf_files import SENTENCE, write_pieces
@@ -332,22 +332,30 @@ def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
     assert states(server) == {"en-pt": "ready"}
 
 
-def test_files_that_change_while_a_model_loads_are_told_and_it_may_be_tried_again(
-    server: AnyServer, portuguese: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "kind", "word"),
+    [
+        (CheckpointFormatError("vocab.spm is another"), InvalidRequestError, "is another"),
+        (OSError("secret"), InternalError, "OSError"),
+    ],
+)
+def test_model_that_cannot_be_announced_is_taken_back(
+    server: AnyServer, portuguese: str, error: Exception, kind: type[ServiceError], word: str
 ) -> None:
-    """For ever after it was said to be loading just now, and could not be loaded any more."""
-    keep = ModelChanges._keep_to_files
-    errors = [CheckpointFormatError("vocab.spm is cut short")]
+    """It was loading for ever after, or stayed in the workers with nobody to ask it."""
+    changes = server.core.changes
+    announce = changes.announce
 
-    async def keep_or_fail(changes: ModelChanges) -> None:
-        if errors:
-            raise errors.pop()
-        await keep(changes)
+    async def fail_once(_files: ModelSet) -> None:
+        changes.announce = announce
+        raise error
 
-    monkeypatch.setattr(ModelChanges, "_keep_to_files", keep_or_fail)
+    changes.announce = fail_once
     response = load(server, "pt-en", portuguese)
-    assert_refused(response, InvalidRequestError, "vocab.spm is cut short")
+    assert_refused(response, kind, word)
+    assert "secret" not in response.text
     assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
+    assert not any("pt-en" in each.worker.engines for each in starter(server).started)
     assert load(server, "pt-en", portuguese).json()["state"] == "ready"
     assert to_english(server).status_code == 200
 
