@@ -59,7 +59,7 @@ class ServedModel:
         openings = self._openings()
         return TextReader(
             self.name,
-            lambda prompt, text: bare.encode(prompt + text),
+            lambda prompt, text, _room, _direction: (bare.encode(prompt + text), True),
             [] if len(openings) > 1 else next(iter(openings.values())),
             [tokenizer.eos_id],
             max_tokens=max_tokens,
