@@ -24,6 +24,7 @@ from service.errors import (
     ServiceError,
     UnauthorizedError,
 )
+from service.model_changes import ModelChanges
 from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings
 from tests.hf_files import SENTENCE, write_pieces
@@ -326,7 +327,29 @@ def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
     assert_refused(load(server, "xx-yy", BUILT_IN), InvalidRequestError, "en-pt, pt-en")
     pulled = load(server, "en-de", "firefox:en-de")
     assert_refused(pulled, InvalidRequestError, "regard models pull firefox:en-de")
+    long = load(server, "pt-en", "/" + "x" * 5000)
+    assert_refused(long, InvalidRequestError, "/xxx", "File name too long")
     assert states(server) == {"en-pt": "ready"}
+
+
+def test_files_that_change_while_a_model_loads_are_told_and_it_may_be_tried_again(
+    server: AnyServer, portuguese: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For ever after it was said to be loading just now, and could not be loaded any more."""
+    keep = ModelChanges._keep_to_files
+    errors = [CheckpointFormatError("vocab.spm is cut short")]
+
+    async def keep_or_fail(changes: ModelChanges) -> None:
+        if errors:
+            raise errors.pop()
+        await keep(changes)
+
+    monkeypatch.setattr(ModelChanges, "_keep_to_files", keep_or_fail)
+    response = load(server, "pt-en", portuguese)
+    assert_refused(response, InvalidRequestError, "vocab.spm is cut short")
+    assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
+    assert load(server, "pt-en", portuguese).json()["state"] == "ready"
+    assert to_english(server).status_code == 200
 
 
 def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:
