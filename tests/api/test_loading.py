@@ -327,6 +327,8 @@ def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
     assert_refused(load(server, "xx-yy", BUILT_IN), InvalidRequestError, "en-pt, pt-en")
     pulled = load(server, "en-de", "firefox:en-de")
     assert_refused(pulled, InvalidRequestError, "regard models pull firefox:en-de")
+    long = load(server, "pt-en", "/" + "x" * 5000)
+    assert_refused(long, InvalidRequestError, "/xxx", "File name too long")
     assert states(server) == {"en-pt": "ready"}
 
 
