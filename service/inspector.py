@@ -37,8 +37,8 @@ from service.fitting import fit_sentences
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, add_times, run_sized
 from service.inspection import Inspection, SteppedThrough, compute, item_name, nothing_to_read
 from service.lanes import Shown
+from service.orders import Inquiry, Sentence
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
-from service.scheduler import Inquiry, Sentence
 from service.segmentation import split_sentences
 from service.settings import Settings
 

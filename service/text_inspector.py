@@ -20,9 +20,9 @@ from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.inspection import Inspection, SteppedThrough, compute, item_name, nothing_to_read
 from service.lanes import Shown
+from service.orders import Inquiry
 from service.pairs import attentions, maps_size
 from service.parameters import SHOWN_CHARS
-from service.scheduler import Inquiry
 from service.settings import Settings
 
 
