@@ -1,27 +1,9 @@
 """Where texts wait to be embedded: by length, and for each in two lanes as sentences do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from service.lanes import BULK_SHARE, Job, Lane
 from service.levels import LEVELS, level_of
-
-
-@dataclass(slots=True)
-class TextToEmbed:
-    """What a request wants the vector of.
-
-    Attributes:
-        model: Served name.
-        ids: Of its tokens, special ones included.
-        is_per_token: Whether the vectors of the tokens are wanted in place of the text's.
-        is_raw: Whether the model's closing Normalize is left out.
-    """
-
-    model: str
-    ids: list[int]
-    is_per_token: bool = False
-    is_raw: bool = False
 
 
 class EmbedLane:

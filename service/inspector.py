@@ -44,8 +44,8 @@ from service.inspection import (
     nothing_to_read,
 )
 from service.lanes import Shown
+from service.orders import Inquiry, Sentence
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
-from service.scheduler import Inquiry, Sentence
 from service.segmentation import split_sentences
 from service.settings import Settings
 

@@ -27,9 +27,9 @@ from service.inspection import (
     nothing_to_read,
 )
 from service.lanes import Shown
+from service.orders import Inquiry
 from service.pairs import attentions, maps_size
 from service.parameters import SHOWN_CHARS
-from service.scheduler import Inquiry
 from service.settings import Settings
 
 
