@@ -173,8 +173,12 @@ class ModelChanges:
         try:
             await self._keep_to_files()
             await self.announce(self.files)
-        except ModelError as error:  # its files are others than a moment ago
+        except Exception as error:
             await self._remove(name)
+            self.states[name] = "failed"
+            if not isinstance(error, ModelError):
+                raise
+            # Its files are others than a moment ago.
             raise InvalidRequestError(
                 f"{name} cannot be loaded: {error}", param="source"
             ) from error
@@ -184,7 +188,7 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            del self.states[name]
+            self.states.pop(name, None)  # none where it was lost while it was being announced
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
