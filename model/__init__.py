@@ -46,6 +46,7 @@ Files, each importing only from those above it:
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
     mapped_tokenization  the same where another vocabulary numbers the pieces
+    text_settling  which tokens of a part of a text are those of the whole (no torch)
     text_tokenization  text -> ids of an embedding model, cut to its limit
     checkpoints/   files on disk -> configs, filled models and tokenizers
 """

@@ -167,7 +167,9 @@ class Embedder:
         self, wish: EmbedWish, reader: TextReader, texts: Sequence[ReadText], num_chars: int
     ) -> EmbedUsage:
         whole = [text.num_tokens for text in texts]
-        truncated = find_long(whole, reader.max_tokens, wish.reading.truncate, wish.param)
+        uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
+        limit, truncate = reader.max_tokens, wish.reading.truncate
+        truncated = find_long(whole, limit, truncate, wish.param, uncounted)
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, wish.param)
         if wish.is_per_token:
