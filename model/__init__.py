@@ -15,6 +15,8 @@ Files, each importing only from those above it:
     errors         the error tree
     config         ModelConfig: what a checkpoint says of itself
     embedding_config   the same of an embedding model (no torch)
+    huge_pages     large arrays that are read from all over
+    panels         int8 matrices as native code reads them
     quantization   exact int8 products
     device         which device and which precision
     cache          what decoding keeps for each row, preallocated

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from model.panels import pack, unpack
 from model.quantization import LIMIT, int8_matmul
 from model.text_encoder import TextEncoder
 
@@ -44,14 +45,27 @@ class CentredProduct(nn.Module):
     def __init__(self, linear: nn.Linear, is_fine: bool = False) -> None:
         super().__init__()
         floats = linear.weight.detach()
-        self.values: Tensor  # (out, in) int8
         self.scales: Tensor  # (out): a float weight is values * scales
+        self.stored: Tensor  # (out, in) int8, or packed
         self.bias: Tensor  # (out)
-        scales = floats.abs().amax(dim=1).clamp_min(1e-12) / LIMIT
-        self.register_buffer("values", (floats / scales[:, None]).round_().to(torch.int8))
-        self.register_buffer("scales", scales)
+        low, high = torch.aminmax(floats, dim=1)
+        self.register_buffer("scales", torch.maximum(-low, high).clamp_min_(1e-12) / LIMIT)
+        # What stays is allocated before what goes, which would leave holes between the matrices.
+        self.register_buffer("stored", torch.empty_like(floats, dtype=torch.int8))
+        self.stored.copy_((floats / self.scales[:, None]).round_())
         self.register_buffer("bias", linear.bias.detach())
         self.is_fine = is_fine
+
+    @property
+    def values(self) -> Tensor:
+        """The integers (out, in)."""
+        return unpack(self.stored)
+
+    def pack(self) -> Tensor:
+        """Keeps the integers in native code's order from now on; gives them."""
+        packed = pack(self.stored)
+        self.stored = self.stored.view(packed.shape).copy_(packed)  # in its place, without a hole
+        return self.stored
 
     @property
     def weight(self) -> Tensor:
@@ -66,15 +80,14 @@ class CentredProduct(nn.Module):
         step = ((high - low) / 2).clamp_min_(1e-12) / LIMIT
         steps = (rows - middle) / step
         coarse = steps.round()
-        products = self._multiply(coarse)
+        values = self.values
+        products = int8_matmul(coarse.to(torch.int8), values)
         if self.is_fine:
-            products += self._multiply(((steps - coarse) * FINE).round_()) / FINE
-        sums = self.values.sum(dim=1) * self.scales  # (out)
+            rest = ((steps - coarse) * FINE).round_().to(torch.int8)
+            products += int8_matmul(rest, values) / FINE
+        sums = values.sum(dim=1) * self.scales  # (out)
         y = products * (step * self.scales) + (middle * sums + self.bias)
         return y.view(*x.shape[:-1], -1)
-
-    def _multiply(self, values: Tensor) -> Tensor:
-        return int8_matmul(values.to(torch.int8), self.values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from model.panels import pack, unpack
+
 LIMIT = 127
 """Quantised values lie between plus and minus this; -128 is left out, as in Marian."""
 
@@ -82,10 +84,20 @@ class Int8Product(nn.Module):
 
     def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
         super().__init__()
-        self.weight: Tensor
-        self.register_buffer("weight", torch.from_numpy(weight.values), persistent=False)
+        self.stored: Tensor  # as in the file, or packed
+        self.register_buffer("stored", torch.from_numpy(weight.values), persistent=False)
         self.multiplier = weight.multiplier
         self.bias = bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The integers (out, in)."""
+        return unpack(self.stored)
+
+    def pack(self) -> Tensor:
+        """Keeps the integers in native code's order from now on; gives them."""
+        self.stored = pack(self.stored)
+        return self.stored
 
     @property
     def float_weight(self) -> Tensor:
