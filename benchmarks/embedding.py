@@ -1,7 +1,8 @@
 """Section "embed": vectors of a file of sentences without HTTP, all at once and one at a time.
 
-Vectors are compared with ours in float32. Where `--sts` names a file, so is the rank correlation
-of their cosines with what people said.
+Vectors are compared with ours in float32: by their cosine, and by the largest difference of a
+component. Where `--sts` names a file, so is the rank correlation of their cosines with what
+people said.
 """
 
 import csv
@@ -28,6 +29,8 @@ FLOAT32 = f"{OURS}-float32"
 PEER = "sentence-transformers"
 BEST = f"best {PEER}, bfloat16"
 BATCHES = (32, 64, 128)
+TOLERANCE = 1e-5
+"""Below this, a component of a vector in float32 is the peer's."""
 SINGLES = 100
 ALL, ONE = "all at once", "one at a time"
 
@@ -155,12 +158,19 @@ def write_lines(name: str, lines: list[str]) -> Path:
 
 
 def _compare(engines: list[Engine], result: Result) -> None:
-    """The cosine of each vector with that in float32."""
     found = {engine.contestant.name: vectors.unpack(engine.outputs()) for engine in engines}
     for name, each in found.items():
-        cosines = (each * found[FLOAT32]).sum(axis=1)
-        figures = {"mean_cosine": float(cosines.mean()), "least_cosine": float(cosines.min())}
-        result.samples.append(Sample(name, ALL, 0, figures))
+        result.samples.append(Sample(name, ALL, 0, compared(each, found[FLOAT32])))
+
+
+def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
+    """How far vectors (B, E) of length 1 are from ours in float32."""
+    cosines = (found * ours).sum(axis=1)
+    return {
+        "mean_cosine": float(cosines.mean()),
+        "least_cosine": float(cosines.min()),
+        "largest_difference": float(np.abs(found - ours).max()),
+    }
 
 
 def _score(options: Options, names: list[str], result: Result) -> None:
@@ -205,9 +215,24 @@ def best_peer(result: Result, case: str) -> str:
 
 
 def table(result: Result, _options: Options) -> str:
-    """One row a contestant, both cases."""
+    """One row a contestant, both cases; and whether the peer's float32 vectors are ours."""
+    return "\n\n".join([_rows(result), *_verdict(result)])
+
+
+def _verdict(result: Result) -> list[str]:
+    for case, name in report.cases(result):
+        if case == ALL and name.startswith(f"{PEER}-float32"):
+            found = report.spread(result, name, case, "largest_difference")
+            if found:
+                outcome = "" if found.high < TOLERANCE else ": IT IS NOT"
+                bound = f"must be below {TOLERANCE:.0e}{outcome}"
+                return [f"{FLOAT32} and {name}: largest difference {found.high:.1e} ({bound})."]
+    return []
+
+
+def _rows(result: Result) -> str:
     headings = ["case", "engine", "sentences/s", f"× {BEST}", "ms a sentence", "CPU s per 1,000"]
-    headings += ["PSS MiB", "mean cosine", "least", "Spearman"]
+    headings += ["PSS MiB", "mean cosine", "least", "largest difference", "Spearman"]
     rows = []
     for case, name in report.cases(result):
         figures = ("milliseconds", "cpu_seconds_per_1000", "pss_mib")
@@ -215,6 +240,7 @@ def table(result: Result, _options: Options) -> str:
         cosines = [
             report.spread(result, name, case, figure) for figure in ("mean_cosine", "least_cosine")
         ]
+        difference = report.spread(result, name, case, "largest_difference")
         against = best_peer(result, case)
         quotient = report.ratio(result, name, case, "sentences_per_second", against)
         rows.append(
@@ -225,6 +251,7 @@ def table(result: Result, _options: Options) -> str:
                 report.number(quotient),
                 *(report.number(m.median if m else None) for m in medians),
                 *(f"{c.median:.5f}" if c else "–" for c in cosines),
+                f"{difference.median:.1e}" if difference else "–",
                 f"{result.scores[name]:.2f}" if case == ALL and name in result.scores else "–",
             ]
         )

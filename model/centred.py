@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from model.panels import pack, unpack
+from model.panels import Int8Matrix
 from model.quantization import LIMIT, int8_matmul
 from model.text_encoder import TextEncoder
 
@@ -28,7 +28,7 @@ out: on all-MiniLM-L6-v2 values in 8 bits made 40 % of the whole error, and in 1
 """
 
 
-class CentredProduct(nn.Module):
+class CentredProduct(Int8Matrix):
     """x · Wᵀ + b, both sides rounded to int8.
 
     A row x is middle + step · q for integers q, so the product is step · (q · Wᵀ) plus middle
@@ -43,34 +43,21 @@ class CentredProduct(nn.Module):
     """
 
     def __init__(self, linear: nn.Linear, is_fine: bool = False) -> None:
-        super().__init__()
         floats = linear.weight.detach()
-        self.scales: Tensor  # (out): a float weight is values * scales
-        self.stored: Tensor  # (out, in) int8, or packed
+        # What stays is allocated before what goes, which would leave holes between the matrices.
+        super().__init__(torch.empty_like(floats, dtype=torch.int8))
+        self.scales: Tensor  # (out): a float weight is an integer * scale
         self.bias: Tensor  # (out)
         low, high = torch.aminmax(floats, dim=1)
         self.register_buffer("scales", torch.maximum(-low, high).clamp_min_(1e-12) / LIMIT)
-        # What stays is allocated before what goes, which would leave holes between the matrices.
-        self.register_buffer("stored", torch.empty_like(floats, dtype=torch.int8))
         self.stored.copy_((floats / self.scales[:, None]).round_())
         self.register_buffer("bias", linear.bias.detach())
         self.is_fine = is_fine
 
     @property
-    def values(self) -> Tensor:
-        """The integers (out, in)."""
-        return unpack(self.stored)
-
-    def pack(self) -> Tensor:
-        """Keeps the integers in native code's order from now on; gives them."""
-        packed = pack(self.stored)
-        self.stored = self.stored.view(packed.shape).copy_(packed)  # in its place, without a hole
-        return self.stored
-
-    @property
     def weight(self) -> Tensor:
         """The matrix (out, in) that the integers stand for, float32."""
-        return self.values.float() * self.scales[:, None]
+        return self.integers.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., out) for x (..., in)."""
@@ -80,7 +67,7 @@ class CentredProduct(nn.Module):
         step = ((high - low) / 2).clamp_min_(1e-12) / LIMIT
         steps = (rows - middle) / step
         coarse = steps.round()
-        values = self.values
+        values = self.integers
         products = int8_matmul(coarse.to(torch.int8), values)
         if self.is_fine:
             rest = ((steps - coarse) * FINE).round_().to(torch.int8)

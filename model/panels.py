@@ -1,12 +1,11 @@
-"""Int8 matrices in the order in which native code reads them: there is one copy for all uses.
+"""Int8 matrices in the order in which native code reads them where they lie.
 
 A panel is 64 outputs. In it, four inputs of each output lie side by side, as one instruction
-multiplies them: (out / 64, in / 4, 64, 4). PyTorch, which computes attention and what native code
-does not serve, puts a matrix back in order when it multiplies by it.
+multiplies them: (out / 64, in / 4, 64, 4).
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 PANEL = 64
 
@@ -33,3 +32,34 @@ def shape_of(packed: Tensor) -> tuple[int, int]:
     """(out, in)."""
     panels, fours, outputs, inputs = packed.shape
     return panels * outputs, fours * inputs
+
+
+class Int8Matrix(nn.Module):
+    """The integers of a product: in order, or once native code serves it packed.
+
+    PyTorch goes on computing attention. A matrix that it multiplies by is then put back in order
+    and kept so: doing it each time made a pass over one sentence a third slower.
+
+    Args:
+        integers: (out, in).
+    """
+
+    def __init__(self, integers: Tensor) -> None:
+        super().__init__()
+        self.stored: Tensor
+        self.register_buffer("stored", integers, persistent=False)
+        self.ordered: Tensor | None = None  # of a packed one
+
+    @property
+    def integers(self) -> Tensor:
+        """(out, in)."""
+        if self.stored.dim() == 2:
+            return self.stored
+        if self.ordered is None:
+            self.ordered = unpack(self.stored)
+        return self.ordered
+
+    def pack(self) -> Tensor:
+        """Keeps them in native code's order from now on; gives them."""
+        self.stored = pack(self.stored)
+        return self.stored

@@ -35,8 +35,8 @@ POOLINGS: dict[Pooling, Callable[[Tensor], Tensor]] = {
 
 
 def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
-    """One vector of a text's tokens (T, D); those of several ways joined in the enum's order."""
-    return torch.cat([POOLINGS[way](hidden) for way in Pooling if way in ways])
+    """One vector of a text's tokens (T, D); those of several ways joined in their order."""
+    return torch.cat([POOLINGS[way](hidden) for way in ways])
 
 
 def shorten(vectors: Tensor, dimensions: int) -> Tensor:

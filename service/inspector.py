@@ -344,7 +344,7 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
         RequestTooLargeError: It has too many.
     """
     tokenized = tokenizer.tokenize(text)
-    if len(tokenized.ids) == 1:  # EOS
+    if len(tokenized.ids) == len(tokenizer.prefix) + 1:  # EOS
         raise nothing_to_read(name)
     if len(tokenized.ids) > limit:
         raise RequestTooLargeError(

@@ -11,11 +11,12 @@ from model.centred import quantize, restore
 from model.checkpoints.json_files import read_options
 from model.checkpoints.mapped_files import forget_pages
 from model.checkpoints.names import fill
-from model.checkpoints.sentence_transformers import CONFIG, EmbeddingFiles, read_config
+from model.checkpoints.sentence_modules import CONFIG
+from model.checkpoints.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.tensors import read_tensors
 from model.checkpoints.text_encoders import family_of
 from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import weight_files, weights_path
+from model.checkpoints.weight_files import find_weights, weight_files
 from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, Vectors, embed
@@ -62,7 +63,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     if precision is Precision.INT8 and not _use_int8(model, is_checked=dtype == "auto"):
         precision = select_precision(dtype, device)
     if precision is Precision.INT8:
-        for path in weight_files(weights_path(files.encoder)):
+        for path in weight_files(find_weights(files.encoder)):
             forget_pages(path)  # the floats of its matrices are not read any more
     model.precision = precision
     model.encoder.to(precision.dtype)
@@ -99,12 +100,12 @@ def mean_cosine(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> float:
 
 
 def _load_encoder(files: EmbeddingFiles, config: EmbeddingConfig) -> TextEncoder:
-    path = weights_path(files.encoder)
+    path = find_weights(files.encoder)
     family = family_of(read_options(files.encoder / CONFIG), CONFIG)
     return load_weights(read_tensors(path), family, config.encoder, str(path))
 
 
 def _fill_dense(module: Dense, folder: Path) -> None:
-    path = weights_path(folder)
+    path = find_weights(folder)
     pairs = [(name, name) for name, _ in module.named_parameters()]
     fill(module, read_tensors(path), pairs, NOTHING, str(path))

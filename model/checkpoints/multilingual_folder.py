@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from model.checkpoints.hf_config import read_json, read_options
+from model.checkpoints.hf_config import read_model_options
+from model.checkpoints.json_files import read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     choose_target,
@@ -23,10 +24,10 @@ from model.checkpoints.opus_folder import (
     UNK,
     VOCAB,
     Parts,
-    find_weights,
     read_vocabulary,
     title_of,
 )
+from model.checkpoints.weight_files import find_weights
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 from model.tokenization import Tokenizer
@@ -75,9 +76,8 @@ def is_small_100(folder: Path) -> bool:
 
     Its config does not tell. Its tokenizer's class, code (which is not run) or name does.
     """
-    path = folder / TOKENIZER_CONFIG
-    kind = read_json(path).get("tokenizer_class") if path.is_file() else None
-    names = [str(kind), title_of(folder), str(read_options(folder).get("_name_or_path"))]
+    kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
+    names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
 
 
@@ -99,7 +99,7 @@ def language_tokens(folder: Path) -> list[str]:
         CheckpointFormatError: They are not there.
     """
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
-        content = read_json(folder / name) if (folder / name).is_file() else {}
+        content = read_options_if_there(folder / name)
         for key in LANGUAGE_LISTS:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
@@ -129,7 +129,7 @@ def read_ids(folder: Path) -> dict[str, int]:
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     for token in language_tokens(folder):
         ids.setdefault(token, len(ids))
-    size = read_options(folder).get("vocab_size")
+    size = read_model_options(folder).get("vocab_size")
     unused: Iterable[int] = ()
     if type(size) is int and size <= len(ids) + MAX_UNUSED:
         unused = range(len(ids), size)

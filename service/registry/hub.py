@@ -31,7 +31,8 @@ PARTS = frozenset(
         "config.json generation_config.json tokenizer.json tokenizer_config.json "
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
-        "modules.json sentence_bert_config.json config_sentence_transformers.json"
+        "modules.json sentence_bert_config.json sentence_roberta_config.json "
+        "sentence_xlm-roberta_config.json config_sentence_transformers.json"
     ).split()
 )
 """What else is read. Code, other frameworks' weights and the like are left where they are."""

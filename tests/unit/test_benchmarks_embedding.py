@@ -62,15 +62,40 @@ def test_the_best_peer_is_the_fastest_in_bfloat16() -> None:
 
 def test_table_shows_ratio_and_quality(tmp_path: Path) -> None:
     result = rates(**{OURS: 900.0, f"{PEER}-bfloat16-64": 300.0})
-    quality = {"mean_cosine": 0.99927, "least_cosine": 0.9984}
+    quality = {"mean_cosine": 0.99927, "least_cosine": 0.9984, "largest_difference": 0.0123}
     result.samples.append(Sample(OURS, ALL, 0, quality))
     result.scores[OURS] = 86.68
     rows = embedding.table(result, options_for(tmp_path)).splitlines()
     assert rows[2] == (
         "| all at once | **regard** | 900 (900–900) | 3.00 | – | – | – "
-        "| 0.99927 | 0.99840 | 86.68 |"
+        "| 0.99927 | 0.99840 | 1.2e-02 | 86.68 |"
     )
-    assert "| – | – | – |" in rows[3]
+    assert "| – | – | – | – |" in rows[3]
+    assert len(rows) == 4
+
+
+def test_vectors_are_compared_component_by_component() -> None:
+    ours = np.array([[1.0, 0.0], [0.6, 0.8]])
+    found = embedding.compared(np.array([[1.0, 0.0], [0.8, 0.6]]), ours)
+    assert found == pytest.approx(
+        {"mean_cosine": 0.98, "least_cosine": 0.96, "largest_difference": 0.2}
+    )
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        (3.1e-7, "largest difference 3.1e-07 (must be below 1e-05)."),
+        (1e-5, "largest difference 1.0e-05 (must be below 1e-05: IT IS NOT)."),
+    ],
+)
+def test_vectors_in_float32_have_to_be_the_peers(
+    tmp_path: Path, difference: float, said: str
+) -> None:
+    figures = {"largest_difference": difference}
+    samples = [Sample(f"{PEER}-{kind}-32", ALL, 0, figures) for kind in ("bfloat16", "float32")]
+    last = embedding.table(Result("embed", samples), options_for(tmp_path)).splitlines()[-1]
+    assert last == f"{FLOAT32} and {PEER}-float32-32: {said}"
 
 
 def test_peers_are_chosen_by_the_beginning_of_their_names(tmp_path: Path) -> None:

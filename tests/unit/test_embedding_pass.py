@@ -100,7 +100,7 @@ def test_pooling(way: Pooling) -> None:
 
 def test_several_poolings_are_joined_in_their_own_order() -> None:
     found = pool(HIDDEN, (Pooling.MEAN, Pooling.CLS))
-    assert_close(found, torch.tensor(POOLED[Pooling.CLS] + POOLED[Pooling.MEAN]))
+    assert_close(found, torch.tensor(POOLED[Pooling.MEAN] + POOLED[Pooling.CLS]))
 
 
 def test_head_is_in_float32_behind_an_encoder_in_bfloat16() -> None:

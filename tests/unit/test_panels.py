@@ -47,6 +47,7 @@ def test_products_do_not_change_when_their_matrix_is_packed(kind: str) -> None:
     x = torch.randn(5, 96)
     wanted, weight = product(x), product.weight
     for _ in range(2):
+        assert product.ordered is None or product.ordered.shape == (2 * PANEL, 96)
         assert product.pack().shape == (2, 24, PANEL, 4)
         assert torch.equal(product(x), wanted)
         assert torch.equal(product.weight, weight)
