@@ -14,11 +14,11 @@ def copy_of(array: NDArray[Any]) -> NDArray[Any]:
 
     A large one has memory of its own, which goes back when it goes.
     """
-    if array.nbytes < HUGE_PAGE:
+    if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE)  # pages are taken when they are written to
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # what could be shared has no huge pages
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # pages are taken when written to
+    memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
 
 
