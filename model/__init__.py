@@ -15,6 +15,7 @@ Files, each importing only from those above it:
     errors         the error tree
     config         ModelConfig: what a checkpoint says of itself
     embedding_config   the same of an embedding model (no torch)
+    token_ids      which ids a model takes (no torch)
     huge_pages     large arrays that are read from all over
     panels         int8 matrices as native code reads them
     quantization   exact int8 products
@@ -47,6 +48,7 @@ Files, each importing only from those above it:
     engine         the in-flight batch: admit, step, abort
     tokenization   text <-> ids with character offsets
     mapped_tokenization  the same where another vocabulary numbers the pieces
+    text_settling  which tokens of a part of a text are those of the whole (no torch)
     text_tokenization  text -> ids of an embedding model, cut to its limit
     checkpoints/   files on disk -> configs, filled models and tokenizers
 """

@@ -39,14 +39,6 @@ def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
     return torch.cat([POOLINGS[way](hidden) for way in ways])
 
 
-def shorten(vectors: Tensor, dimensions: int) -> Tensor:
-    """The first dimensions of (B, D), made length 1 again.
-
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning".
-    """
-    return F.normalize(vectors[:, :dimensions], dim=1)
-
-
 class Normalize(nn.Module):
     """Divides by the Euclidean norm."""
 

@@ -60,7 +60,7 @@ class ServedModel:
         openings = {code: opened.prefix for code, opened in self.openings.items()}
         return TextReader(
             self.name,
-            lambda prompt, text: bare.encode(prompt + text),
+            lambda prompt, text, _room, _direction: (bare.encode(prompt + text), True),
             [] if len(openings) > 1 else next(iter(openings.values())),
             [tokenizer.eos_id],
             max_tokens=max_tokens,

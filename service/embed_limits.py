@@ -83,7 +83,13 @@ def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
             )
 
 
-def find_long(num_tokens: Sequence[int], limit: int, truncate: bool, param: str) -> list[int]:
+def find_long(
+    num_tokens: Sequence[int],
+    limit: int,
+    truncate: bool,
+    param: str,
+    uncounted: Collection[int] = (),
+) -> list[int]:
     """Which inputs are longer than the model takes, and have to be cut.
 
     Args:
@@ -91,6 +97,8 @@ def find_long(num_tokens: Sequence[int], limit: int, truncate: bool, param: str)
         limit: Tokens that the model takes.
         truncate: Whether they may be cut.
         param: Which parameter they are.
+        uncounted: Inputs that have so many tokens at least: the rest of a text that is far too
+            long is not counted.
 
     Raises:
         RequestTooLargeError: They may not.
@@ -99,8 +107,9 @@ def find_long(num_tokens: Sequence[int], limit: int, truncate: bool, param: str)
     if long and not truncate:
         first = long[0]
         more = f", and {len(long) - 1} more are too long" if len(long) > 1 else ""
+        number = f"{'at least ' * (first in uncounted)}{num_tokens[first]}"
         raise RequestTooLargeError(
-            f"{param}[{first}] has {num_tokens[first]} tokens; this model takes {limit}{more}. "
+            f"{param}[{first}] has {number} tokens; this model takes {limit}{more}. "
             "Send it in parts, or cut it with truncate: true.",
             param=param,
         )

@@ -60,31 +60,40 @@ def cut_sentence(
     without end, at the limit. Pieces and white space, joined, are the sentence.
     """
     pieces = []
-    rest = sentence
-    while rest:
-        place = _place(rest, tokenizer, limit)
+    start = 0
+    while start < len(sentence):
+        place = _place(sentence, start, tokenizer, limit)
         # A piece alone may take more tokens than it takes inside the sentence.
-        while len(ids := tokenizer.encode(rest[:place].rstrip())) > limit and place > 1:
+        while len(ids := tokenizer.encode(sentence[start : start + place].rstrip())) > limit:
+            if place == 1:
+                break
             place = max(1, place * limit // len(ids))
-        body = rest[:place].rstrip()
-        after = rest[len(body) :]
-        rest = after.lstrip()
-        pieces.append((body, after[: len(after) - len(rest)], ids))
+        body = sentence[start : start + place].rstrip()
+        end = start + len(body)
+        start = _past_spaces(sentence, end)
+        pieces.append((body, sentence[end:start], ids))
     return pieces
 
 
-def _place(text: str, tokenizer: Tokenizer, limit: int) -> int:
+def _past_spaces(text: str, place: int) -> int:
+    """The next place where there is no white space."""
+    while text[place : place + 1].isspace():
+        place += 1
+    return place
+
+
+def _place(text: str, start: int, tokenizer: Tokenizer, limit: int) -> int:
     """How many characters of a text to take."""
-    window = text[: WINDOW_CHARS * limit]
+    window = text[start : start + WINDOW_CHARS * limit]
     encoding = tokenizer.encode_with_offsets(window)
     if len(encoding.ids) > limit:
         return max(1, encoding.offsets[_last_word(encoding, limit)][0])
-    if len(window) == len(text) or not encoding.ids:
+    if start + len(window) == len(text) or not encoding.ids:
         return len(window)
     # The end of the window may have cut its last token: leave that to the next piece, unless it
     # is most of the window, as characters that the vocabulary does not know are all one token.
-    start = encoding.offsets[-1][0]
-    return start if start > len(window) // 2 else len(window)
+    last = encoding.offsets[-1][0]
+    return last if last > len(window) // 2 else len(window)
 
 
 def _last_word(encoding: Encoding, limit: int) -> int:

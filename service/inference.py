@@ -16,7 +16,7 @@ from service.errors import InvalidRequestError
 from service.fitting import fit_sentences
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import NO_MODEL
-from service.scheduler import Sentence
+from service.orders import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
 

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 from model.inspection import StepsQuery
 from model.steps import AttentionSteps
-from model.tokenization import TokenizedText
+from model.tokenization import TokenizedText, Tokenizer
 from service.attentions import ShownItem
 from service.backend import Backend
 from service.context import RequestContext
 from service.errors import InvalidRequestError
 from service.inference import add_times
 from service.lanes import Shown
-from service.scheduler import Inquiry
+from service.orders import Inquiry
+
+LONG_CHARS = 16
+"""For each token that fits: a longer text is counted before its tokens' places are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,17 @@ async def compute(
         shown = await place.inspect(inquiries, deadline)
     add_times(shown, context)
     return shown
+
+
+def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
+    """Tokens, EOS included, of a text with more than `limit`; 0 where that is not plain at once.
+
+    Counting takes a tenth of the time of `tokenize`, which looks for the place of each.
+    """
+    if len(text) <= LONG_CHARS * limit:
+        return 0
+    number = len(tokenizer.encode(text)) + 1
+    return number if number > limit else 0
 
 
 def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:

@@ -35,10 +35,17 @@ from service.errors import (
 )
 from service.fitting import fit_sentences
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, TranslatedText, add_times, run_sized
-from service.inspection import Inspection, SteppedThrough, compute, item_name, nothing_to_read
+from service.inspection import (
+    Inspection,
+    SteppedThrough,
+    compute,
+    count_long,
+    item_name,
+    nothing_to_read,
+)
 from service.lanes import Shown
+from service.orders import Inquiry, Sentence
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
-from service.scheduler import Inquiry, Sentence
 from service.segmentation import split_sentences
 from service.settings import Settings
 
@@ -343,16 +350,22 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
         InvalidRequestError: It has no tokens.
         RequestTooLargeError: It has too many.
     """
+    if number := count_long(text, tokenizer, limit):
+        raise too_long(number, limit, name)
     tokenized = tokenizer.tokenize(text)
     if len(tokenized.ids) == len(tokenizer.prefix) + 1:  # EOS
         raise nothing_to_read(name)
     if len(tokenized.ids) > limit:
-        raise RequestTooLargeError(
-            f"Invalid request: {name} has {len(tokenized.ids)} tokens, and one sequence has "
-            f"{limit} at most. Send sentences (/attention takes split for that), or raise "
-            "REGARD_MAX_SOURCE_TOKENS."
-        )
+        raise too_long(len(tokenized.ids), limit, name)
     return tokenized
+
+
+def too_long(number: int, limit: int, name: str) -> RequestTooLargeError:
+    """The error for a text of more tokens than a sequence has."""
+    return RequestTooLargeError(
+        f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
+        "sentences (/attention takes split for that), or raise REGARD_MAX_SOURCE_TOKENS."
+    )
 
 
 def in_parts(inquiries: Sequence[Inquiry], max_values: int) -> Iterator[list[Inquiry]]:

@@ -11,14 +11,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from model.inspection import AttentionJob
-from model.sequence import DecodingOptions, Sequence
+from model.sequence import Sequence
 from service.admission import Admission
-from service.embed_lanes import TextToEmbed
 from service.errors import InternalError, UnavailableError, too_late
 from service.lanes import EmbeddedText, Job, Shown, Translated
 from service.levels import LEVELS
@@ -36,6 +33,7 @@ from service.messages import (
     Work,
 )
 from service.metrics import Metrics
+from service.orders import Inquiry, Sentence, TextToEmbed
 from service.queues import Queues, check_known, unloaded
 from service.seats import Link, Seat, first_seats, least_asked, least_burdened
 
@@ -47,45 +45,6 @@ MAX_ATTEMPTS = 2
 MAX_TASKS = 4
 """Attention tasks that a worker has at once: enough to be computed together, and few enough that
 a second worker has some as well."""
-
-
-@dataclass(slots=True)
-class Sentence:
-    """What a request wants translated.
-
-    Attributes:
-        model: Served name.
-        source: Ids, EOS included.
-        options: How to search.
-        first_id: What the target begins with; None where that is free.
-        pair: Source and target where this is only the first of two legs; else None.
-        second: Served name of the model of the second leg.
-    """
-
-    model: str
-    source: list[int]
-    options: DecodingOptions
-    first_id: int | None = None
-    pair: tuple[str, str] | None = None
-    second: str = ""
-
-    @property
-    def price(self) -> int:
-        """Source tokens that models read; the second leg is taken to be as long as the first."""
-        return len(self.source) * (1 if self.pair is None else 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Inquiry:
-    """What a request wants to know of the attention in a translation, or in a text.
-
-    Attributes:
-        model: Served name.
-        job: Ids and queries.
-    """
-
-    model: str
-    job: AttentionJob
 
 
 class Scheduler:
@@ -242,7 +201,7 @@ class Scheduler:
         """Shares what waits among the workers, where they have room again."""
         for model in self.queues.rows:
             self._fill_rows(model)
-        for model in self.queues.attention:
+        for model in self.queues.asked():
             self._fill_tasks(model)
         for model in self.queues.texts:
             self._fill_embeddings(model)
@@ -332,7 +291,7 @@ class Scheduler:
         self._dispatch()
 
     def has_work(self, link: Link) -> bool:
-        """Whether a worker holds sentences."""
+        """Whether a worker holds anything."""
         seat = self.seats.get(link)
         return seat is not None and bool(seat.held)
 

@@ -18,11 +18,18 @@ from service.context import RequestContext
 from service.embed_limits import find_language, find_prompt
 from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
-from service.inspection import Inspection, SteppedThrough, compute, item_name, nothing_to_read
+from service.inspection import (
+    Inspection,
+    SteppedThrough,
+    compute,
+    count_long,
+    item_name,
+    nothing_to_read,
+)
 from service.lanes import Shown
+from service.orders import Inquiry
 from service.pairs import attentions, maps_size
 from service.parameters import SHOWN_CHARS
-from service.scheduler import Inquiry
 from service.settings import Settings
 
 
@@ -110,7 +117,7 @@ class TextInspector:
             config = status.models[served.name].config
             tokenizer = opened(served, question.prompt_name)
             limit = self.settings.max_source_tokens
-            return Encoder(served.name, config, limit, partial(whole, tokenizer), "")
+            return Encoder(served.name, config, limit, partial(whole, tokenizer, limit), "")
         own = served.config
         prompt = find_prompt(question.prompt_name, own.prompts, own.default_prompt)
         return Encoder(served.name, own.encoder, own.max_tokens, served.tokenizer.tokenize, prompt)
@@ -169,8 +176,10 @@ def opened(model: ServedModel, name: str | None) -> Tokenizer:
     return next(iter(openings.values()))
 
 
-def whole(tokenizer: Tokenizer, text: str) -> TextTokens:
-    """A text that a translation model's encoder embeds."""
+def whole(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
+    """A text that a translation model's encoder embeds, of up to so many tokens."""
+    if number := count_long(text, tokenizer, limit):
+        return TextTokens(TokenizedText(text, [], [], [], []), number)
     tokenized = tokenizer.tokenize(text)
     return TextTokens(tokenized, len(tokenized.ids))
 
@@ -186,13 +195,14 @@ def tokenize_all(texts: list[str], encoder: Encoder) -> list[TokenizedText]:
     for number, text in enumerate(texts):
         found = encoder.tokenize(encoder.prompt + text)
         name = item_name("text", number, texts)
-        if not text.strip() or all(found.tokenized.special):
-            raise nothing_to_read(name)
         if found.num_tokens > encoder.max_tokens:
+            count = f"{'at least ' * (not found.is_exact)}{found.num_tokens}"
             raise RequestTooLargeError(
-                f"Invalid request: {name} has {found.num_tokens} tokens, and {encoder.name} takes "
+                f"Invalid request: {name} has {count} tokens, and {encoder.name} takes "
                 f"{encoder.max_tokens} at most. Send it in parts; attention is of whole texts."
             )
+        if not text.strip() or all(found.tokenized.special):
+            raise nothing_to_read(name)
         tokenized.append(found.tokenized)
     return tokenized
 

@@ -5,6 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from service.embed_schemas import Direction, Input
 
+Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
+"""The ids of a prompt and a text without special tokens, and whether they are all: of a text with
+more than a number of them some may be missing at the end that is cut off."""
+
 
 @dataclass(slots=True)
 class ReadText:
@@ -12,11 +16,13 @@ class ReadText:
 
     Attributes:
         ids: Special tokens and those of a prompt included.
-        num_tokens: How many there were before cutting.
+        num_tokens: How many there were before cutting; at least so many where not all were counted.
+        is_exact: Whether all were.
     """
 
     ids: list[int]
     num_tokens: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class TextReader:
 
     Attributes:
         name: Served name.
-        encode: The ids of a prompt and a text, whole, without special tokens.
+        encode: Gives the ids of a text.
         before: Special tokens in front of a text.
         behind: Those at its end.
         max_tokens: A longer text is cut, special tokens included.
@@ -39,7 +45,7 @@ class TextReader:
     """
 
     name: str
-    encode: Callable[[str, str], list[int]]
+    encode: Encode
     before: list[int]
     behind: list[int]
     max_tokens: int
@@ -65,18 +71,21 @@ class TextReader:
             prompt: What is put before it; empty for nothing.
             direction: Which end is cut off where it is too long.
         """
+        num_special = len(self.before) + len(self.behind)
+        room = self.max_tokens - num_special
+        is_exact = True
         if isinstance(given, str):
-            content = self.encode(prompt, given)
+            content, is_exact = self.encode(prompt, given, room, direction)
         else:
             content = self._bare(given)
             if prompt:
-                content = [*self.encode(prompt, ""), *content]
-        num_special = len(self.before) + len(self.behind)
+                opening, is_exact = self.encode(prompt, "", room, direction)
+                content = [*opening, *content]
+        excess = len(content) - room
         num_tokens = len(content) + num_special
-        if num_tokens > self.max_tokens:
-            excess = num_tokens - self.max_tokens
+        if excess > 0:
             content = content[:-excess] if direction == "right" else content[excess:]
-        return ReadText([*self.before, *content, *self.behind], num_tokens)
+        return ReadText([*self.before, *content, *self.behind], num_tokens, is_exact)
 
     def _bare(self, ids: list[int]) -> list[int]:
         """Ids without the special tokens around them, where both are there."""

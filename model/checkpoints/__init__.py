@@ -1,5 +1,6 @@
 """Checkpoints on disk: one file a family, one loop that applies their name tables.
 
+folder_names   what the model in a folder is called (no torch)
 json_files     JSON, and what is wrong with it
 weight_files   which files of a Hugging Face folder are its weights (no torch)
 tensors        safetensors and PyTorch's pickles, whole or in shards -> named arrays

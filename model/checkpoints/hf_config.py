@@ -76,7 +76,11 @@ FAMILIES = {
         position_offset=0,
         has_output_bias=True,
         scales_embeddings=False,
-        supported={"normalize_before": (False,), "add_final_layer_norm": (False,)},
+        supported={
+            "normalize_before": (False,),
+            "add_final_layer_norm": (False,),
+            "forced_bos_token_id": (None,),
+        },
     ),
     "m2m_100": Family(
         NormPosition.PRE,

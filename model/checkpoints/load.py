@@ -189,17 +189,19 @@ def read_folder(folder: Path) -> ModelFiles:
     is_multilingual = is_hugging_face and (folder / PIECES).is_file()
     read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
     parts = read(folder)
+    source, target = parts.pair or ("", "")
     return ModelFiles(
-        *(parts.pair or ("", "")),
-        parts.weights,
-        parts.source_pieces,
-        parts.target_pieces,
-        None,
-        MAX_LENGTH_FACTOR,
-        parts.source_ids,
-        parts.target_ids,
-        parts.tokens,
-        parts.title,
+        source=source,
+        target=target,
+        weights=parts.weights,
+        source_vocab=parts.source_pieces,
+        target_vocab=parts.target_pieces,
+        shortlist=None,
+        max_length_factor=MAX_LENGTH_FACTOR,
+        source_ids=parts.source_ids,
+        target_ids=parts.target_ids,
+        tokens=parts.tokens,
+        title=parts.title,
         is_marian=is_opus,
         is_multilingual=is_multilingual,
     )

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from model.checkpoints.folder_names import title_of
 from model.checkpoints.hf_config import read_model_options
 from model.checkpoints.json_files import read_options_if_there
 from model.checkpoints.languages import (
@@ -25,7 +26,6 @@ from model.checkpoints.opus_folder import (
     VOCAB,
     Parts,
     read_vocabulary,
-    title_of,
 )
 from model.checkpoints.weight_files import find_weights
 from model.errors import CheckpointFormatError, UnsupportedModelError

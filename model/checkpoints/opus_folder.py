@@ -1,12 +1,12 @@
 """The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
+from model.checkpoints.folder_names import name_of, title_of
 from model.checkpoints.hf_config import CONFIG, FAMILIES, read_model_options
 from model.checkpoints.json_files import read_options, read_options_if_there
 from model.checkpoints.languages import (
@@ -150,22 +150,10 @@ def _names(
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
-    yield pair_in(_name(folder)), sides_in(_name(folder))
+    yield pair_in(name_of(folder)), sides_in(name_of(folder))
     yield pair_of(source, target), sides_of(source, target)
     for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
         yield pair_in(name), sides_in(name)
-
-
-def _name(folder: Path) -> str:
-    return folder.resolve().name if folder.name in ("", "..") else folder.name
-
-
-def title_of(folder: Path) -> str:
-    """What to call a model of many pairs: its folder's name, or the one that a hub's cache has."""
-    path = folder.absolute()
-    is_cached = path.parent.name == "snapshots"
-    name = path.parent.parent.name.rpartition("--")[2] if is_cached else _name(folder)
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name)
 
 
 def _listed(tokens: Mapping[str, str]) -> str:

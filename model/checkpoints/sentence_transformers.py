@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from model.checkpoints import text_encoders
+from model.checkpoints.folder_names import title_of
 from model.checkpoints.json_files import (
     read_json,
     read_options,
@@ -113,7 +114,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 def _model_name(folder: Path) -> str:
     """The folder's own, or that of the package around it where it is called `model`."""
     whole = folder.resolve()
-    return whole.parent.name if whole.name == "model" else whole.name
+    return title_of(whole.parent if whole.name == "model" else whole)
 
 
 def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:

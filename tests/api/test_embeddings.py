@@ -161,6 +161,15 @@ def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None
     assert error.json()["error"]["param"] == "input"
 
 
+def test_text_far_too_long_is_read_as_if_all_of_it_had_been(
+    server: AnyServer, reference: Reference
+) -> None:
+    far = "hello world . " * 5000
+    assert_array_equal(vectors_of(embed_at(server, far))[0], reference.vectors(far[:700])[0])
+    refused = embed_at(server, far, truncate=False)
+    assert_error(refused, RequestTooLargeError, "inputs[0] has at least", "takes 12")
+
+
 def test_more_vectors_of_tokens_than_a_reply_may_have_are_refused(server: AnyServer) -> None:
     """They were kept for as long as a client took to read them, hundreds of megabytes."""
     assert server.post("/embed_all", json={"inputs": [LONG] * 3}).status_code == 200

@@ -65,6 +65,13 @@ def test_long_inputs_are_refused_where_they_may_not() -> None:
         find_long([7, 6], 5, truncate=False, param="input")
 
 
+def test_text_that_was_not_counted_to_its_end_has_so_many_tokens_at_least() -> None:
+    with pytest.raises(RequestTooLargeError, match=r"input\[1\] has at least 7 tokens; this model"):
+        find_long([5, 7], 5, truncate=False, param="input", uncounted=[1])
+    with pytest.raises(RequestTooLargeError, match=r"input\[0\] has 7 tokens"):
+        find_long([7, 7], 5, truncate=False, param="input", uncounted=[1])
+
+
 def test_dimensions() -> None:
     assert [check_dimensions(asked, 4) for asked in (None, 1, 4)] == [4, 1, 4]
     with refused(InvalidRequestError, "dimensions parameter must be <= 4") as error:

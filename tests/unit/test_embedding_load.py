@@ -351,6 +351,12 @@ def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None
     assert find_embedding_models(str(folder))[0].name == "some_model"
 
 
+def test_folder_of_a_hubs_cache_has_the_name_of_its_repository(tmp_path: Path) -> None:
+    cached = tmp_path / "models--owner--tiny-texts" / "snapshots" / "0a1b2c"
+    cached.parent.mkdir(parents=True)
+    assert find_embedding_models(str(write_model(cached)))[0].name == "tiny-texts"
+
+
 def test_package_is_found_without_being_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

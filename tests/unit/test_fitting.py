@@ -1,4 +1,4 @@
-from typing import cast
+from typing import SupportsIndex, cast
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +56,26 @@ def test_text_is_whole_after_fitting(
     assert fitted.segments.join(fitted.segments.sentences) == text
     assert fitted.sources == [tokenizer.encode(sentence) for sentence in fitted.segments.sentences]
     assert all(0 < len(ids) <= limit for ids in fitted.sources)
+
+
+def test_cutting_reads_each_part_of_a_sentence_a_few_times_at_most(tokenizer: Tokenizer) -> None:
+    """The rest was copied for every piece: half a megabyte of one word took seconds."""
+    word = CountedText("abcde" * 40_000)
+    pieces = cut_sentence(word, tokenizer, 127)
+    assert joined(pieces) == word
+    assert word.num_read < 4 * WINDOW_CHARS * 127 * len(pieces)
+
+
+class CountedText(str):
+    """Counts the characters that are copied out of it."""
+
+    __slots__ = ("num_read",)
+    num_read: int
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        part = super().__getitem__(key)
+        self.num_read = getattr(self, "num_read", 0) + len(part)
+        return part
 
 
 def test_sentence_that_fits_is_left_alone(tokenizer: Tokenizer) -> None:

@@ -78,12 +78,13 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         config_of(
             tmp_path,
             normalize_before=True,
+            forced_bos_token_id=5,
             static_position_embeddings=False,
             activation_function=["relu"],
             decoder_ffn_dim=64,
             quantization_config={"bits": 4},
         )
-    assert len(caught.value.reasons) == 5
+    assert len(caught.value.reasons) == 6
     assert str(tmp_path / "config.json") in str(caught.value)
 
 

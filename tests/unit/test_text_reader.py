@@ -85,8 +85,11 @@ def test_prompt_goes_before_ids_too(reader: TextReader) -> None:
 
 def test_lone_token_has_an_end_only(folder: Path) -> None:
     """A translation model has EOS behind a text, and nothing before it."""
-    reader = TextReader("en-pt", lambda _, text: [ord(x) for x in text], [], [0], 4, 99, None,
-                        False, {}, None)  # fmt: skip
+
+    def encode(_prompt: str, text: str, _room: int, _end: Direction) -> tuple[list[int], bool]:
+        return [ord(x) for x in text], True
+
+    reader = TextReader("en-pt", encode, [], [0], 4, 99, None, False, {}, None)
     assert reader.read("abc", "", "right").ids == [97, 98, 99, 0]
     assert reader.read("abcd", "", "left").ids == [98, 99, 100, 0]
     assert reader.read([97, 0], "", "right").ids == [97, 0]
