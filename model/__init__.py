@@ -16,6 +16,8 @@ Files, each importing only from those above it:
     config         ModelConfig: what a checkpoint says of itself
     embedding_config   the same of an embedding model (no torch)
     token_ids      which ids a model takes (no torch)
+    huge_pages     large arrays that are read from all over
+    panels         int8 matrices as native code reads them
     quantization   exact int8 products
     device         which device and which precision
     cache          what decoding keeps for each row, preallocated

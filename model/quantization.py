@@ -12,7 +12,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+
+from model.panels import Int8Matrix
 
 LIMIT = 127
 """Quantised values lie between plus and minus this; -128 is left out, as in Marian."""
@@ -70,7 +72,7 @@ def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
     return torch.stack(products).sum(dim=0, dtype=torch.int32).float()
 
 
-class Int8Product(nn.Module):
+class Int8Product(Int8Matrix):
     """x · Wᵀ + b for an int8 W: quantise, multiply exactly, scale back.
 
     Args:
@@ -82,11 +84,14 @@ class Int8Product(nn.Module):
     """
 
     def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
-        super().__init__()
-        self.weight: Tensor
-        self.register_buffer("weight", torch.from_numpy(weight.values), persistent=False)
+        super().__init__(torch.from_numpy(weight.values))
         self.multiplier = weight.multiplier
         self.bias = bias
+
+    @property
+    def weight(self) -> Tensor:
+        """The integers (out, in)."""
+        return self.integers
 
     @property
     def float_weight(self) -> Tensor:

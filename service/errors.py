@@ -18,6 +18,7 @@ An error of the model package reaches a client only as InternalError: what a mod
 is refused or cut up before it is sent to one.
 """
 
+import traceback
 from dataclasses import dataclass
 
 
@@ -142,3 +143,9 @@ def too_late(done: int, total: int) -> DeadlineExceededError:
         f"{done} of {total} sentences or texts were done before the deadline; "
         "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
     )
+
+
+def fault(error: Exception) -> str:
+    """Of what type and where, for the log; without its message, which might quote a client."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__name__}\n{frames}"

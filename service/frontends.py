@@ -33,7 +33,7 @@ from service.calls import (
 )
 from service.channel import Outbox
 from service.core import Core
-from service.errors import InternalError, ServiceError
+from service.errors import InternalError, ServiceError, fault
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
 from service.model_set import ModelSet
@@ -118,10 +118,10 @@ class FrontendLink:
             value = await self._value(question)
         except ServiceError as error:
             self.outbox.send(Refusal(question.id, error))
-        except Exception:
-            logger.exception("a front end's question failed")
-            fault = InternalError("the server failed; the log of its main process says more")
-            self.outbox.send(Refusal(question.id, fault))
+        except Exception as error:
+            logger.error("a front end's question failed: %s", fault(error))
+            reason = InternalError("the server failed; the log of its main process says more")
+            self.outbox.send(Refusal(question.id, reason))
         else:
             self.outbox.send(Answer(question.id, value))
 

@@ -16,6 +16,7 @@ from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
 from model.encoder_pass import EncoderPass
 from model.engine import Engine
 from model.errors import ModelError
+from model.native.runtime import NativeRuntime
 from model.sequence import Sequence as SourceSequence
 from model.text_attention import TextAttentionPass
 from service.device_memory import held_bytes, is_out_of_memory
@@ -92,11 +93,15 @@ def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
 
 
 def warm_up(engine: Engine) -> None:
-    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist."""
+    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist.
+
+    Native code has its own; a large batch would only have it hold memory before there is one.
+    """
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
     largest = limits.max_batch_tokens // limits.max_source_tokens
-    for rows, source in ((1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)):
+    batches = [(1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)]
+    for rows, source in batches[:1] if isinstance(engine.runtime, NativeRuntime) else batches:
         engine.admit([SourceSequence(row, source) for row in range(rows)])
         for _ in range(1 + engine.runtime.lag):
             engine.step()  # until the outcome of the first is there

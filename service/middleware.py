@@ -9,7 +9,6 @@ import logging
 import random
 import re
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.middleware.cors import CORSMiddleware
@@ -19,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.backend import Recorder
 from service.context import RequestContext
-from service.errors import InternalError, ServiceError, UnavailableError
+from service.errors import InternalError, ServiceError, UnavailableError, fault
 from service.metrics import Ended
 from service.offer import OpenRequests
 from service.openai_errors import OPENAI_PREFIX
@@ -90,7 +89,7 @@ class RequestMiddleware:
             await reply.fail(UnavailableError("the server is stopping; try again", 1))
             raise
         except Exception as error:
-            log_fault(context, error)
+            logger.error("request %s failed: %s", context.request_id, fault(error))
             await reply.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             if context.task:
@@ -156,12 +155,6 @@ def request_id(scope: Scope) -> str:
         if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
             return str(value.decode("latin-1"))
     return f"{random.getrandbits(64):016x}"
-
-
-def log_fault(context: RequestContext, error: Exception) -> None:
-    """Logs where a fault is, without its message: that might quote what a client sent."""
-    frames = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("request %s failed: %s\n%s", context.request_id, type(error).__name__, frames)
 
 
 class OpenToPages(CORSMiddleware):

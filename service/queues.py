@@ -66,6 +66,11 @@ class Queues:
         """Takes a job out; False if it does not wait."""
         return job.model in self.attention and self.lane(job).remove(job)
 
+    def asked(self) -> list[str]:
+        """Models whose attention somebody waits for, the longest first: they share its places."""
+        waiting = [model for model, lane in self.attention.items() if len(lane)]
+        return sorted(waiting, key=lambda model: self.attention[model].oldest_age, reverse=True)
+
     def jobs(self) -> list[Job]:
         """All who wait."""
         waiting = [job for queue in self.rows.values() for job in queue.jobs()]

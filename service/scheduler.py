@@ -201,7 +201,7 @@ class Scheduler:
         """Shares what waits among the workers, where they have room again."""
         for model in self.queues.rows:
             self._fill_rows(model)
-        for model in self.queues.attention:
+        for model in self.queues.asked():
             self._fill_tasks(model)
         for model in self.queues.texts:
             self._fill_embeddings(model)
@@ -291,7 +291,7 @@ class Scheduler:
         self._dispatch()
 
     def has_work(self, link: Link) -> bool:
-        """Whether a worker holds sentences."""
+        """Whether a worker holds anything."""
         seat = self.seats.get(link)
         return seat is not None and bool(seat.held)
 

@@ -9,13 +9,14 @@ import torch
 
 from model.centred import quantize, restore
 from model.checkpoints.json_files import read_options
+from model.checkpoints.mapped_files import forget_pages
 from model.checkpoints.names import fill
 from model.checkpoints.sentence_modules import CONFIG
 from model.checkpoints.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.tensors import read_tensors
 from model.checkpoints.text_encoders import family_of
 from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import find_weights
+from model.checkpoints.weight_files import find_weights, weight_files
 from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, Vectors, embed
@@ -61,6 +62,9 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
     model.eval()
     if precision is Precision.INT8 and not _use_int8(model, is_checked=dtype == "auto"):
         precision = select_precision(dtype, device)
+    if precision is Precision.INT8:
+        for path in weight_files(find_weights(files.encoder)):
+            forget_pages(path)  # the floats of its matrices are not read any more
     model.precision = precision
     model.encoder.to(precision.dtype)
     return model.to(device)

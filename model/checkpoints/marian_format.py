@@ -15,7 +15,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from model.checkpoints.mapped_files import map_file
 from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.huge_pages import copy_of
 from model.quantization import QuantizedMatrix, quantize_matrix
 
 VERSION = 1
@@ -61,7 +63,7 @@ class MarianFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.data = path.read_bytes()
+        self.data = map_file(path)
         try:
             items = self._read_items()
         except (struct.error, UnicodeDecodeError) as error:
@@ -140,7 +142,7 @@ class MarianFile:
     def _array(self, item: Item) -> NDArray[np.float32]:
         if item.type not in FLOATS:
             values, multiplier = self._integers(item)
-            return values.astype(np.float32) / np.float32(multiplier)
+            return values.astype(np.float32, order="C") / np.float32(multiplier)
         is_matrix = len(item.shape) == 2 and min(item.shape) > 1
         self._check(item, item.size * FLOATS[item.type].itemsize)
         floats = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
@@ -148,7 +150,7 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Values and their multiplier, which follows the last of them."""
+        """Values, where they lie in the file, and their multiplier, which follows the last."""
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
@@ -159,7 +161,7 @@ class MarianFile:
         # Int8 bytes lie transposed: (out, in) already, or (D, V). Those named Wemb do not.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
-        return (array.T if is_turned else array).copy(), multiplier
+        return (array.T if is_turned else array), multiplier
 
     @property
     def is_quantized(self) -> bool:
@@ -174,7 +176,8 @@ class MarianFile:
         """
         item = self.items[name]
         if item.type == INTGEMM8:
-            return QuantizedMatrix(*self._integers(item))
+            values, multiplier = self._integers(item)
+            return QuantizedMatrix(copy_of(values), multiplier)
         return quantize_matrix(self._array(item))
 
     def _check(self, item: Item, needed: int) -> None:

@@ -314,6 +314,8 @@ Model* regard_model_new(const regard::Sizes* sizes, const regard::Weights* weigh
     return model;
 }
 
+int64_t regard_model_bytes(const Model* model) { return model->bytes(); }
+
 void regard_model_delete(Model* model) { delete model; }
 
 Batch* regard_batch_new(const Model* model, const regard::Shortlist* shortlist, int max_rows) {

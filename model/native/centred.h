@@ -14,7 +14,7 @@ constexpr float FINE = 254.0f;  // steps of the second part to one of the first
 
 // What Python says of a weight.
 struct ScaledSpec {
-    const int8_t* values;  // (out, in)
+    const int8_t* values;  // (out / 64, in / 4, 64, 4)
     const float* scales;   // (out): a float weight is values · its scale
     const float* bias;     // (out)
     int32_t out, in;
@@ -98,16 +98,17 @@ public:
         out = spec.out;
         scales.assign(spec.scales, spec.scales + out);
         bias.assign(spec.bias, spec.bias + out);
-        start.resize(out);
+        weights = spec.values;
+        start = sums_of(weights, in, out);
         sums.resize(out);
         for (int n = 0; n < out; n++) {
-            int32_t total = 0;
-            for (int k = 0; k < in; k++) total += spec.values[(size_t)n * in + k];
-            start[n] = -SHIFT * total;
-            sums[n] = (float)total * scales[n];
+            sums[n] = (float)start[n] * scales[n];
+            start[n] *= -SHIFT;
         }
-        pack(spec.values);
     }
+
+    // Memory of its own.
+    size_t bytes() const { return (scales.size() + bias.size() + sums.size() + start.size()) * 4; }
 
     // y, rows of which lie `stride` apart, of x (M, in).
     void multiply(const Centred& x, int rows, float* y, size_t stride,
@@ -131,20 +132,10 @@ public:
     }
 
 private:
-    Buffer<int8_t> weights;  // (out / 64, in / 4, 64, 4)
+    const int8_t* weights;  // (out / 64, in / 4, 64, 4)
     std::vector<float> scales, bias;
     std::vector<float> sums;     // of the float weights of an output: times the middle of a row
     std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
-
-    void pack(const int8_t* values) {
-        int8_t* to = weights.reserve((size_t)out * in);
-        for (int n = 0; n < out; n++)
-            for (int k = 0; k < in; k++) {
-                size_t panel = (size_t)(n / PANEL) * PANEL * in;
-                size_t place = (size_t)(k / 4) * 4 * PANEL + (n % PANEL) * 4 + k % 4;
-                to[panel + place] = values[(size_t)n * in + k];
-            }
-    }
 
     template <TextActivation A>
     void run(const Centred& x, int rows, float* y, size_t stride) const {
@@ -159,7 +150,7 @@ private:
     template <class Finish>
     void each_tile(const uint8_t* x, int rows, Finish finish) const {
         for (int n = 0; n < out; n += PANEL) {
-            const int8_t* panel = weights.get() + (size_t)n * in;
+            const int8_t* panel = weights + (size_t)n * in;
             for (int r = 0; r < rows; r += TILE_ROWS) {
                 auto place = [&](int i, int j, Ints products) { finish(r + i, n + j, products); };
                 tile(x + (size_t)r * in, std::min(rows - r, TILE_ROWS), panel, &start[n], place);

@@ -115,6 +115,7 @@ class TextWeights(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "is_supported": (c_int, []),
     "model_new": (c_void_p, [POINTER(Sizes), POINTER(Weights)]),
+    "model_bytes": (c_int64, [c_void_p]),
     "model_delete": (None, [c_void_p]),
     "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
     "batch_delete": (None, [c_void_p]),
@@ -124,6 +125,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (None, [c_void_p, c_int]),
     "text_model_new": (c_void_p, [POINTER(TextSizes), POINTER(TextWeights)]),
+    "text_model_bytes": (c_int64, [c_void_p]),
     "text_model_delete": (None, [c_void_p]),
     "text_batch_new": (c_void_p, [c_void_p]),
     "text_batch_delete": (None, [c_void_p]),

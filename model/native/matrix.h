@@ -43,9 +43,9 @@ struct Buffer {
     T* get() const { return data.get(); }
 };
 
-// What Python says of a weight.
+// What Python says of a weight, which it keeps.
 struct MatrixSpec {
-    const int8_t* values;  // (out, in)
+    const int8_t* values;  // of a product packed (out / 64, in / 4, 64, 4), of a table (V, D)
     const float* bias;     // (out), or null
     float multiplier;      // a float weight is values / multiplier
     int32_t out, in;
@@ -98,6 +98,18 @@ inline Floats sigmoid(Floats x) {
     return one / (one + exp(-x));
 }
 
+// The sum of each output's weights in a packed matrix.
+inline std::vector<int32_t> sums_of(const int8_t* packed, int in, int out) {
+    std::vector<int32_t> sums(out);
+    for (int n = 0; n < out; n += PANEL) {
+        int32_t panel[PANEL] = {};
+        for (int k = 0; k < in; k += 4)
+            for (int i = 0; i < 4 * PANEL; i++) panel[i / 4] += *packed++;
+        std::copy_n(panel, PANEL, &sums[n]);
+    }
+    return sums;
+}
+
 // A product x · Wᵀ + b; several weights of one input may stand side by side in it.
 class Linear {
 public:
@@ -110,43 +122,30 @@ public:
         bias.resize(out, 0.0f);
         start.resize(out);
         factors.resize(out / PANEL, 1.0f / spec.multiplier);
-        for (int n = 0; n < spec.out; n++) {
-            const int8_t* row = spec.values + (size_t)n * in;
-            int32_t total = 0;
-            for (int k = 0; k < in; k++) total += row[k];
-            start[first + n] = -SHIFT * total;
-            if (spec.bias) bias[first + n] = spec.bias[n];
-        }
-        pack(spec, first);
+        std::vector<int32_t> sums = sums_of(spec.values, in, spec.out);
+        for (int n = 0; n < spec.out; n++) start[first + n] = -SHIFT * sums[n];
+        if (spec.bias) std::copy_n(spec.bias, spec.out, &bias[first]);
+        for (int n = 0; n < spec.out; n += PANEL) panels.push_back(spec.values + (size_t)n * in);
+    }
+
+    // Memory of its own.
+    size_t bytes() const {
+        return (bias.size() + factors.size() + start.size()) * 4 + panels.size() * sizeof(void*);
     }
 
     // y (M, out) of quantised x (M, in).
     void multiply(const Quantized& x, int rows, float* y, Activation activation = NONE) const {
         for (int n = 0; n < out; n += PANEL) {
-            const int8_t* panel = weights.get() + (size_t)n * in;
+            const int8_t* panel = panels[n / PANEL];
             for (int r = 0; r < rows; r += TILE_ROWS) tile(x, r, rows - r, n, panel, y, activation);
         }
     }
 
 private:
-    Buffer<int8_t> weights;  // (out / 64, in / 4, 64, 4)
+    std::vector<const int8_t*> panels;  // (in / 4, 64, 4) each
     std::vector<float> bias;
     std::vector<float> factors;  // what one step of a weight is worth, a panel
     std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
-
-    void pack(const MatrixSpec& spec, int first) {
-        Buffer<int8_t> grown;
-        int8_t* to = grown.reserve((size_t)out * in);
-        if (first) std::memcpy(to, weights.get(), (size_t)first * in);
-        to += (size_t)first * in;
-        for (int n = 0; n < spec.out; n++)
-            for (int k = 0; k < in; k++) {
-                size_t panel = (size_t)(n / PANEL) * PANEL * in;
-                size_t place = (size_t)(k / 4) * 4 * PANEL + (n % PANEL) * 4 + k % 4;
-                to[panel + place] = spec.values[(size_t)n * in + k];
-            }
-        weights = std::move(grown);
-    }
 
     void tile(const Quantized& x, int first, int left, int n, const int8_t* panel, float* y,
               Activation activation) const {

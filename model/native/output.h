@@ -32,15 +32,17 @@ public:
           vocab(spec.out),
           step(1.0f / spec.multiplier),
           bias(spec.bias, spec.bias + spec.out),
-          correction(spec.out) {
-        size_t size = (size_t)vocab * width;
-        std::memcpy(weights.reserve(size), spec.values, size);
+          correction(spec.out),
+          weights(spec.values) {
         for (int v = 0; v < vocab; v++) {
             int32_t total = 0;
             for (int k = 0; k < width; k++) total += spec.values[(size_t)v * width + k];
             correction[v] = SHIFT * total;
         }
     }
+
+    // Memory of its own.
+    size_t bytes() const { return (bias.size() + correction.size()) * 4; }
 
     // One row's logits, in a multiple of LANES places; those beyond its candidates are NEVER.
     void logits(const Quantized& x, int row, const Candidates& candidates, float* to) const {
@@ -55,12 +57,12 @@ public:
     }
 
 private:
-    Buffer<int8_t> weights;  // (V, D)
+    const int8_t* weights;  // (V, D)
 
     inline __attribute__((always_inline)) Floats sixteen_logits_of(
         int width, const Quantized& x, int row, const Candidates& candidates, int i) const {
         const uint8_t* a = x.values.get() + (size_t)row * width;
-        const int8_t* table = weights.get();
+        const int8_t* table = weights;
         const int32_t* ids = &candidates.ids[i];
         alignas(64) int32_t sums[LANES];
         Products products[LANES];

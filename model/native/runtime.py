@@ -26,6 +26,7 @@ from model.native.library import (
     address,
     int32,
 )
+from model.panels import PANEL, shape_of
 from model.quantization import Int8Product
 from model.runtime import Decoded, Ready, Scores
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -33,7 +34,6 @@ from model.shortlist import Ids, Shortlist
 from model.transformer import NO_TOKEN, Embedding, EncoderDecoder
 
 ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
-PANEL = 64
 LANES = 16
 
 STEPS = 24
@@ -174,10 +174,10 @@ class NativeRuntime:
 
 
 class PackedModel:
-    """A model's weights in the order in which the native code reads them.
+    """A model's weights in the order in which the native code reads them, where they lie.
 
     Args:
-        model: In int8.
+        model: In int8. Its matrices are packed, and remain its own.
         limits: Which positions can occur.
         library: Which build.
     """
@@ -195,23 +195,22 @@ class PackedModel:
             (ctypes.c_void_p * len(norms))(*norms),
             self._table(model.encoder.embedding),
             self._table(model.decoder.embedding),
-            self._matrix(output.weight, bias, output.multiplier),
+            self._matrix(output.weight, output.weight.shape, bias, output.multiplier),
             positions,
         )
         sizes = native_sizes(model.config, limits)
-        # The native model has copies of these, in an order of its own.
-        self.native_bytes = sum(each.out * getattr(each, "in") for each in matrices)
         handle = library.model_new(ctypes.byref(sizes), ctypes.byref(weights))
         check(0 if handle else -1)
         self.handle = ctypes.c_void_p(handle)
         weakref.finalize(self, library.model_delete, self.handle)
+        self.native_bytes: int = library.model_bytes(self.handle)
 
     def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
         """Modules are registered in the order of computation, which is the order wanted."""
         matrices, norms = [], []
         for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
             if isinstance(module, Int8Product):
-                matrices.append(self._matrix(module.weight, module.bias, module.multiplier))
+                matrices.append(self._product(module))
             elif isinstance(module, nn.LayerNorm):
                 norms += [self._keep(module.weight), self._keep(module.bias)]
         return matrices, norms
@@ -221,15 +220,24 @@ class PackedModel:
         self.kept.append(array)
         return address(array)
 
+    def _product(self, module: Int8Product) -> MatrixSpec:
+        packed = module.pack()
+        return self._matrix(packed, shape_of(packed), module.bias, module.multiplier)
+
     def _matrix(
-        self, values: torch.Tensor, bias: torch.Tensor | None, multiplier: float
+        self,
+        values: torch.Tensor,
+        shape: SequenceOf[int],
+        bias: torch.Tensor | None,
+        multiplier: float,
     ) -> MatrixSpec:
         place = None if bias is None else self._keep(bias)
-        return MatrixSpec(self._keep(values), place, multiplier, *values.shape)
+        return MatrixSpec(self._keep(values), place, multiplier, *shape)
 
     def _table(self, embedding: Embedding) -> MatrixSpec:
         assert embedding.quantized is not None
-        return self._matrix(embedding.quantized, None, embedding.multiplier)
+        values = embedding.quantized
+        return self._matrix(values, values.shape, None, embedding.multiplier)
 
     def _positions(self, config: ModelConfig, limits: EngineLimits) -> int:
         length = max_positions(config, limits)

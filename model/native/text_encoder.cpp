@@ -17,6 +17,8 @@ TextModel* regard_text_model_new(const regard::TextSizes* sizes,
     return model;
 }
 
+int64_t regard_text_model_bytes(const TextModel* model) { return model->bytes(); }
+
 void regard_text_model_delete(TextModel* model) { delete model; }
 
 TextBatch* regard_text_batch_new(const TextModel* model) {

@@ -56,6 +56,16 @@ struct TextModel {
             layer.norm = next();
         }
     }
+
+    // Memory of its own, beside the weights, which are Python's.
+    size_t bytes() const {
+        size_t total = 0;
+        for (const TextLayer& layer : layers)
+            for (const ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
+                                               &layer.expand, &layer.contract})
+                total += linear->bytes();
+        return total;
+    }
 };
 
 // Texts on their way through the layers. Each call works on some of their tokens, counted through

@@ -22,7 +22,8 @@ from model.native.library import (
     address,
     int32,
 )
-from model.native.runtime import LANES, PANEL, check
+from model.native.runtime import LANES, check
+from model.panels import PANEL, shape_of
 from model.recording import Slices
 from model.text_encoder import TextEncoder
 
@@ -48,11 +49,11 @@ def can_serve(config: TextEncoderConfig) -> bool:
 
 
 class NativeTextEncoder:
-    """An encoder's weights in the order in which the native code reads them.
+    """An encoder's weights in the order in which the native code reads them, where they lie.
 
     Args:
-        encoder: In int8, on the CPU; `can_serve` says yes. Its float weights are read where they
-            lie.
+        encoder: In int8, on the CPU; `can_serve` says yes. Its matrices are packed, and remain
+            its own.
         library: Which build.
     """
 
@@ -65,6 +66,7 @@ class NativeTextEncoder:
         check(0 if handle else -1)
         self.handle = ctypes.c_void_p(handle)
         weakref.finalize(self, self.library.text_model_delete, self.handle)
+        self.native_bytes: int = self.library.text_model_bytes(self.handle)
         self.spare: list[TextBatch] = []
 
     def _weights(self, encoder: TextEncoder) -> TextWeights:
@@ -93,8 +95,9 @@ class NativeTextEncoder:
         return self._keep(F.pad(encoder.relative_bias.of_distances(reach(self.config)), (0, LANES)))
 
     def _matrix(self, product: CentredProduct) -> ScaledSpec:
-        parts = product.values, product.scales, product.bias
-        return ScaledSpec(*map(self._keep, parts), *product.values.shape)
+        packed = product.pack()
+        parts = packed, product.scales, product.bias
+        return ScaledSpec(*map(self._keep, parts), *shape_of(packed))
 
     def _keep(self, tensor: Tensor) -> int:
         array = tensor.detach().contiguous().numpy()

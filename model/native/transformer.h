@@ -23,6 +23,8 @@ struct Weights {
 struct FeedForward {
     Linear expand, contract;
     Norm norm;
+
+    size_t bytes() const { return expand.bytes() + contract.bytes(); }
 };
 
 struct EncoderLayer {
@@ -76,6 +78,17 @@ struct Model {
             layer.norm = norm();
             fill(layer.feed_forward, m, norm());
         }
+    }
+
+    // Memory of its own, beside the weights, which are Python's.
+    size_t bytes() const {
+        size_t total = output.bytes();
+        for (const EncoderLayer& layer : encoder)
+            total += layer.project.bytes() + layer.out.bytes() + layer.feed_forward.bytes();
+        for (const DecoderLayer& layer : decoder)
+            total += layer.recurrence.bytes() + layer.query.bytes() + layer.memory.bytes() +
+                     layer.out.bytes() + layer.feed_forward.bytes();
+        return total;
     }
 
 private:

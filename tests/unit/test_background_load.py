@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 import torch
 
+from model.centred import quantize
 from model.engine import Engine
+from model.native.library import LIBRARIES
+from model.native.runtime import PackedModel, max_positions
+from model.native.text_runtime import NativeTextEncoder
 from model.transformer import EncoderDecoder
 from service.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
 from service.device_memory import give_back_memory, held_bytes
-from tests.tiny import tiny_config
+from tests.text_models import new_model
+from tests.tiny import LIMITS, quantized, tiny_config, tiny_model
 from tests.workers import LIMIT_SECONDS, until
 
 
@@ -140,6 +145,23 @@ def test_held_bytes_count_arrays_and_views() -> None:
     assert held_bytes([tensor, tensor[:, 3], tensor.T]) == 400
     assert held_bytes([torch.from_numpy(array), array]) == 4000
     assert held_bytes("text", 7, None) == 0
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
+def test_held_bytes_count_weights_of_native_code_once() -> None:
+    text_model = new_model(d_model=64, num_heads=4, ffn_dim=128)
+    quantize(text_model.encoder)
+    before = held_bytes(text_model)
+    text_model.native = NativeTextEncoder(text_model.encoder)
+    assert held_bytes(text_model) == before + text_model.native.native_bytes
+    model = quantized(tiny_model(tiny_config(d_model=64, num_heads=4, ffn_dim=128), seed=3))
+    before = held_bytes(model)
+    packed = PackedModel(model, LIMITS, LIBRARIES[0])
+    own = max_positions(model.config, LIMITS) * model.config.d_model * 4
+    bias = model.decoder.output_bias.nbytes  # with the ids that are never chosen
+    assert held_bytes(model, packed) == before + own + bias + packed.native_bytes
+    # Sums and biases of each matrix and of the vocabulary are its own: 4 bytes each.
+    assert 0 < packed.native_bytes < before / 4
 
 
 def test_cycles_that_were_there_at_the_start_are_found() -> None:

@@ -15,7 +15,7 @@ from model.inspection import AttentionJob, AttentionKind, resolve_query
 from model.sequence import DecodingOptions
 from service import channel
 from service.core import Core
-from service.errors import OverloadedError, ServiceError
+from service.errors import InternalError, OverloadedError
 from service.frontend import RemoteBackend
 from service.frontends import FrontendLink
 from service.lanes import Shown
@@ -34,7 +34,7 @@ class FakeCore:
         self.events: list[Any] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self.error: ServiceError | None = None
+        self.error: Exception | None = None
 
     @asynccontextmanager
     async def admit(self, tokens: int) -> AsyncIterator["FakeCore"]:
@@ -161,3 +161,16 @@ def test_place_that_is_not_used_is_given_back() -> None:
         assert core.events == ["admitted 9", "left"]
 
     run(test)
+
+
+def test_fault_is_logged_without_what_it_quotes(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(backend: RemoteBackend, core: FakeCore, _link: FrontendLink) -> None:
+        core.error = ValueError("a secret text")
+        with pytest.raises(InternalError, match="main process"):
+            async with backend.admit(9, at_once=True):
+                pass
+
+    run(test)
+    assert "ValueError" in caplog.text
+    assert "in admit" in caplog.text
+    assert "secret" not in caplog.text

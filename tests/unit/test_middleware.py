@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.context import RequestContext
 from service.embed_formats import TRUNCATED_HEADER
 from service.metrics import Metrics
-from service.middleware import RequestMiddleware, log_fault
+from service.middleware import RequestMiddleware
 from service.offer import OpenRequests
 from service.replies import handle_http_exception
 
@@ -85,11 +85,14 @@ def test_what_is_no_request_passes() -> None:
 
 def test_log_of_a_fault_tells_where_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
     secret = "Rumpelstiltskin"
-    try:
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise ValueError(secret)
-    except ValueError as error:
-        log_fault(RequestContext("some-id"), error)
-    assert "request some-id failed: ValueError" in caplog.text
+
+    start, _ = call(app, Metrics())
+    assert start["status"] == 500
+    request_id = dict(start["headers"])[b"x-request-id"].decode()
+    assert f"request {request_id} failed: ValueError" in caplog.text
     assert "test_middleware.py" in caplog.text
     assert secret not in caplog.text
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
 from model.engine import Engine
 from model.errors import CheckpointNotFoundError
+from model.native.library import LIBRARIES
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service import worker as worker_module
 from service.channel import Channel
@@ -40,7 +42,7 @@ from service.messages import (
     WorkerConfig,
 )
 from service.worker import HOLD_ROWS, HOLD_STEPS, Worker
-from tests.tiny import tiny_config, tiny_model, torch_runtime
+from tests.tiny import quantized, tiny_config, tiny_model, torch_runtime
 from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 
 
@@ -468,6 +470,18 @@ def test_warm_up_leaves_an_empty_engine(max_rows: int) -> None:
     warm_up(engine)
     assert engine.free_rows == max_rows
     assert not engine.drain_stats()
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
+def test_native_code_is_warmed_up_by_one_row_alone() -> None:
+    model = quantized(tiny_model(tiny_config(d_model=64, num_heads=4, ffn_dim=128), seed=1))
+    limits = EngineLimits(max_rows=6, max_source_tokens=16, max_batch_tokens=64)
+    engine = new_engine(model, limits)
+    with patch.object(engine, "admit", wraps=engine.admit) as admit:
+        warm_up(engine)
+    ((sequences,), _) = admit.call_args
+    assert admit.call_count == len(sequences) == 1
+    assert engine.free_rows == 6
 
 
 @pytest.mark.checkpoint
