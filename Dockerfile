@@ -5,7 +5,7 @@
 #   docker run --rm -p 8000:8000 --read-only --tmpfs /tmp --cap-drop ALL regard
 #
 # The default package index has torch with CUDA for x86-64: an image of several gigabytes that runs
-# on a GPU and on a CPU. For a CPU-only image of about 1.2 GB name the index of the CPU wheels,
+# on a GPU and on a CPU. For a CPU-only image of about 1.3 GB name the index of the CPU wheels,
 #   docker build --build-arg PIP_EXTRA_INDEX_URL=<index of CPU wheels> -t regard .
 # (pip prefers 2.13.0+cpu to 2.13.0). PIP_INDEX_URL names a mirror in the same way. A base image that
 # sets PIP_FIND_LINKS or PIP_INDEX_URL itself is obeyed.

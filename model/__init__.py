@@ -15,6 +15,7 @@ Files, each importing only from those above it:
     errors         the error tree
     config         ModelConfig: what a checkpoint says of itself
     embedding_config   the same of an embedding model (no torch)
+    token_ids      which ids a model takes (no torch)
     quantization   exact int8 products
     device         which device and which precision
     cache          what decoding keeps for each row, preallocated

@@ -72,7 +72,7 @@ class TextEncoderConfig:
 
 
 class Pooling(StrEnum):
-    """How the vectors of a text's tokens become one; the order in which several are joined.
+    """How the vectors of a text's tokens become one.
 
     Source: sentence-transformers, models/Pooling.py.
     """
@@ -113,7 +113,7 @@ class EmbeddingConfig:
 
     Attributes:
         encoder: Of the tokens.
-        pooling: At least one way; the vectors of several are joined, in the order of `Pooling`.
+        pooling: At least one way; the vectors of several are joined in this order.
         modules: What follows, in order.
         max_tokens: A longer text is cut, special tokens included.
         prompts: Texts to put before a text, by name.

@@ -5,6 +5,7 @@ of a batch lie side by side, without padding, and attend within themselves. So n
 computed for nobody, and a text's vector does not depend on what else is in the batch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,12 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.attention import attention
-from model.embedding_config import EmbeddingConfig
-from model.errors import DimensionsError, EmptySourceError, SourceTooLongError, UnknownTokenError
 from model.layers import EncoderLayer
-from model.pooling import EmbeddingModel, shorten
+from model.pooling import EmbeddingModel
 from model.recording import Slices
 from model.text_encoder import TextEncoder
+from model.token_ids import check_ids
 from model.transfer import upload
 
 SLICE_TOKENS = 256
@@ -47,13 +47,11 @@ class EmbeddingJob:
         ids: Its tokens, special ones included, cut to the model's limit.
         is_per_token: Whether the vectors of the tokens are wanted, as the last layer leaves
             them, and not that of the text.
-        dimensions: How many of the vector's numbers to keep; None for all.
         is_raw: Whether a closing Normalize is left out.
     """
 
     ids: list[int]
     is_per_token: bool = False
-    dimensions: int | None = None
     is_raw: bool = False
 
 
@@ -70,56 +68,16 @@ class NumberedJob:
         return len(self.job.ids)
 
 
-class EmbeddingPass:
-    """Embeds some texts, one slice a call, short ones first.
+class VectorPass(ABC):
+    """Vectors of some texts, one slice a call."""
 
-    Args:
-        model: On its device, its encoder in any precision.
-        jobs: The texts.
-        slice_tokens: About how many tokens a slice works on.
-
-    Raises:
-        InputError: A job cannot be computed.
-    """
-
-    def __init__(
-        self,
-        model: EmbeddingModel,
-        jobs: Sequence[EmbeddingJob],
-        slice_tokens: int = SLICE_TOKENS,
-    ) -> None:
-        for job in jobs:
-            check_job(model.config, job)
-        self.model = model
-        self.slice_tokens = slice_tokens
+    def __init__(self) -> None:
         self.finished: dict[int, Tensor] = {}
-        numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
-        self.numbered = sorted(numbered, key=lambda each: each.length)
-        self.slices = self._run()
-        self.is_done = False
+        self.slices = self.compute()
 
-    def _run(self) -> Slices[None]:
-        for batch in batches(self.numbered, self.slice_tokens):
-            hidden = yield from self._encode(batch)
-            parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
-            for each, part in zip(batch, parts, strict=True):
-                self.finished[each.number] = self._finish(each.job, part)
-            yield
-        self.is_done = True
-
-    def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
-        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
-        native, sequences = self.model.native, [each.job.ids for each in batch]
-        if native is None:
-            encoded = EncodedBatch(self.model.encoder, sequences, self.slice_tokens)
-            return (yield from encoded.run())
-        return (yield from native.run(sequences, self.slice_tokens))
-
-    def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
-        if job.is_per_token:
-            return hidden.float()
-        vector = self.model.embed(hidden, job.is_raw)
-        return vector if job.dimensions is None else shorten(vector[None], job.dimensions)[0]
+    @abstractmethod
+    def compute(self) -> Slices[None]:
+        """Goes through the model, and has the vectors of each job in `finished`."""
 
     @torch.inference_mode()
     def advance(self) -> bool:
@@ -139,6 +97,55 @@ class EmbeddingPass:
         return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
 
 
+class EmbeddingPass(VectorPass):
+    """Embeds some texts, one slice a call, short ones first.
+
+    Args:
+        model: On its device, its encoder in any precision.
+        jobs: The texts.
+        slice_tokens: About how many tokens a slice works on.
+
+    Raises:
+        InputError: A job cannot be computed.
+    """
+
+    def __init__(
+        self,
+        model: EmbeddingModel,
+        jobs: Sequence[EmbeddingJob],
+        slice_tokens: int = SLICE_TOKENS,
+    ) -> None:
+        for job in jobs:
+            check_ids("text", job.ids, model.config.encoder.vocab_size, model.config.max_tokens)
+        self.model = model
+        self.slice_tokens = slice_tokens
+        numbered = [NumberedJob(number, job) for number, job in enumerate(jobs)]
+        self.numbered = sorted(numbered, key=lambda each: each.length)
+        super().__init__()
+
+    def compute(self) -> Slices[None]:
+        """Batch after batch, those of short texts first."""
+        for batch in batches(self.numbered, self.slice_tokens):
+            hidden = yield from self._encode(batch)
+            parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
+            for each, part in zip(batch, parts, strict=True):
+                self.finished[each.number] = self._finish(each.job, part)
+            yield
+
+    def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
+        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
+        native, sequences = self.model.native, [each.job.ids for each in batch]
+        if native is None:
+            encoded = EncodedBatch(self.model.encoder, sequences, self.slice_tokens)
+            return (yield from encoded.run())
+        return (yield from native.run(sequences, self.slice_tokens))
+
+    def _finish(self, job: EmbeddingJob, hidden: Tensor) -> Tensor:
+        if job.is_per_token:
+            return hidden.float()
+        return self.model.embed(hidden, job.is_raw)
+
+
 def embed(
     model: EmbeddingModel, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
 ) -> list[Vectors]:
@@ -152,32 +159,6 @@ def embed(
         pass
     finished = embedding.take_finished()
     return [finished[number] for number in range(len(jobs))]
-
-
-def check_job(config: EmbeddingConfig, job: EmbeddingJob) -> None:
-    """Refuses what cannot be computed.
-
-    Raises:
-        EmptySourceError: No tokens.
-        SourceTooLongError: More tokens than the model takes.
-        UnknownTokenError: An id outside the vocabulary.
-        DimensionsError: More dimensions than the vector has, or less than one.
-    """
-    if not job.ids:
-        raise EmptySourceError("the text has no tokens")
-    if len(job.ids) > config.max_tokens:
-        raise SourceTooLongError(
-            f"the text has {len(job.ids)} tokens; the limit is {config.max_tokens}. Cut it"
-        )
-    if not 0 <= min(job.ids) <= max(job.ids) < config.encoder.vocab_size:
-        raise UnknownTokenError(
-            f"the text has ids from {min(job.ids)} to {max(job.ids)}; "
-            f"the vocabulary has {config.encoder.vocab_size}"
-        )
-    if job.dimensions is not None and not 1 <= job.dimensions <= config.output_size:
-        raise DimensionsError(
-            f"dimensions is {job.dimensions}; give 1 to {config.output_size}, or leave it out"
-        )
 
 
 def lengths(batch: Sequence[NumberedJob]) -> list[int]:

@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from model.attention_pass import ForcedBatch, Recorded
-from model.embedding_pass import TOKEN_MULTIPLE, EmbeddingJob
-from model.errors import EmptySourceError, UnknownTokenError
+from model.embedding_pass import TOKEN_MULTIPLE, EmbeddingJob, VectorPass
 from model.inspection import AttentionJob
 from model.recording import Slices
+from model.token_ids import check_ids
 from model.transformer import EncoderDecoder
 
 
-class EncoderPass:
-    """Embeds some texts, one slice a call; as `model.embedding_pass.EmbeddingPass` does it.
+class EncoderPass(VectorPass):
+    """Embeds some texts, one slice a call.
 
     Texts lie side by side and attend within themselves, as those of an AttentionPass.
 
@@ -34,14 +31,14 @@ class EncoderPass:
         self, model: EncoderDecoder, jobs: Sequence[EmbeddingJob], slice_tokens: int
     ) -> None:
         for job in jobs:
-            check_job(model, job)
+            check_ids("text", job.ids, model.config.source_vocab_size)
         self.model = model
         self.jobs = jobs
         self.slice_tokens = slice_tokens
-        self.finished: dict[int, Tensor] = {}
-        self.slices = self._run()
+        super().__init__()
 
-    def _run(self) -> Slices[None]:
+    def compute(self) -> Slices[None]:
+        """All at once: the texts lie side by side in one batch."""
         lengths = [len(job.ids) for job in self.jobs]
         sequences = [job.ids for job in self.jobs]
         missing = -sum(lengths) % TOKEN_MULTIPLE
@@ -53,36 +50,3 @@ class EncoderPass:
         for number, (job, hidden) in enumerate(zip(self.jobs, parts, strict=True)):
             vectors = hidden.float()
             self.finished[number] = vectors if job.is_per_token else vectors.mean(dim=0)
-
-    @torch.inference_mode()
-    def advance(self) -> bool:
-        """Computes the next slice; False once all are computed."""
-        for _ in self.slices:
-            return True
-        return False
-
-    @torch.inference_mode()
-    def take_finished(self) -> dict[int, NDArray[np.float32]]:
-        """What has been computed since the last call, by the job's place; waits for a GPU.
-
-        Returns:
-            Float32: (D) for a text, (T, D) for its tokens.
-        """
-        finished, self.finished = self.finished, {}
-        return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
-
-
-def check_job(model: EncoderDecoder, job: EmbeddingJob) -> None:
-    """Refuses what cannot be computed.
-
-    Raises:
-        EmptySourceError: No tokens.
-        UnknownTokenError: An id outside the vocabulary.
-    """
-    if not job.ids:
-        raise EmptySourceError("the text has no tokens")
-    size = model.config.source_vocab_size
-    if not 0 <= min(job.ids) <= max(job.ids) < size:
-        raise UnknownTokenError(
-            f"the text has ids from {min(job.ids)} to {max(job.ids)}; the vocabulary has {size}"
-        )

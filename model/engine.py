@@ -14,15 +14,14 @@ import torch
 from model.decoding import Search, new_search
 from model.errors import (
     BeamSizeError,
-    EmptySourceError,
     FirstTokenError,
-    SourceTooLongError,
     UnknownTokenError,
 )
 from model.greedy_rows import GreedyRows
 from model.runtime import Decoded, Pending, Runtime
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
 from model.shortlist import Ids
+from model.token_ids import check_ids
 
 FEW_STEPS = 8
 """Tokens of a row that a hurried step gives: 1 to 6 ms on a CPU, up to 16 rows of a small model."""
@@ -113,24 +112,13 @@ class Engine:
             BeamSizeError: A beam wider than the batch.
             FirstTokenError: A first token that the model does not take.
         """
-        length, limit = len(sequence.source), self.limits.max_source_tokens
-        if not length:
-            raise EmptySourceError("the source has no tokens")
-        if length > limit:
-            raise SourceTooLongError(
-                f"the source has {length} tokens; the limit is {limit}. Split the text."
-            )
-        if not 0 <= min(sequence.source) <= max(sequence.source) < self.config.source_vocab_size:
-            raise UnknownTokenError(
-                f"the source has ids from {min(sequence.source)} to {max(sequence.source)}; "
-                f"the vocabulary has {self.config.source_vocab_size}"
-            )
+        size, limit = self.config.source_vocab_size, self.limits.max_source_tokens
+        check_ids("source", sequence.source, size, limit)
         if not 1 <= sequence.options.beam_size <= self.limits.max_rows:
             raise BeamSizeError(
                 f"beam size is {sequence.options.beam_size}; "
                 f"it must be from 1 to {self.limits.max_rows}"
             )
-
         self._check_first(sequence.first_id)
 
     def _check_first(self, first_id: int | None) -> None:

@@ -13,8 +13,7 @@ ModelError
    ├─ UnknownTokenError             an id outside the vocabulary
    ├─ BeamSizeError                 more hypotheses than rows
    ├─ FirstTokenError               a beginning of a target that the model does not take
-   ├─ AttentionQueryError           attention that the model does not have
-   └─ DimensionsError               more dimensions than a vector has
+   └─ AttentionQueryError           attention that the model does not have
 """
 
 
@@ -95,7 +94,3 @@ class FirstTokenError(InputError):
 
 class AttentionQueryError(InputError):
     """What is asked for is no attention of this model, or cannot be combined."""
-
-
-class DimensionsError(InputError):
-    """A vector cannot be cut to that size."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from model.config import DecoderKind, ModelConfig
 from model.embedding_config import TextEncoderConfig
-from model.errors import AttentionQueryError, EmptySourceError, UnknownTokenError
+from model.errors import AttentionQueryError
+from model.token_ids import check_ids
 
 InspectedConfig = ModelConfig | TextEncoderConfig
 """Of a model whose attention can be shown."""
@@ -287,18 +288,10 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
         UnknownTokenError: An id outside the vocabulary.
         AttentionQueryError: The decoder is asked about and there is no target.
     """
-    if not job.source:
-        raise EmptySourceError("the source has no tokens")
+    check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
         raise AttentionQueryError(
             f"{listed(job.kinds)} attention needs a target, which has no tokens here"
         )
-    sides = {
-        "source": (job.source, config.source_vocab_size),
-        "target": (job.target, config.target_vocab_size),
-    }
-    for side, (ids, size) in sides.items():
-        if ids and not 0 <= min(ids) <= max(ids) < size:
-            raise UnknownTokenError(
-                f"the {side} has ids from {min(ids)} to {max(ids)}; the vocabulary has {size}"
-            )
+    if job.target:
+        check_ids("target", job.target, config.target_vocab_size)

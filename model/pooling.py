@@ -35,16 +35,8 @@ POOLINGS: dict[Pooling, Callable[[Tensor], Tensor]] = {
 
 
 def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
-    """One vector of a text's tokens (T, D); those of several ways joined in the enum's order."""
-    return torch.cat([POOLINGS[way](hidden) for way in Pooling if way in ways])
-
-
-def shorten(vectors: Tensor, dimensions: int) -> Tensor:
-    """The first dimensions of (B, D), made length 1 again.
-
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning".
-    """
-    return F.normalize(vectors[:, :dimensions], dim=1)
+    """One vector of a text's tokens (T, D); those of several ways joined in their order."""
+    return torch.cat([POOLINGS[way](hidden) for way in ways])
 
 
 class Normalize(nn.Module):

@@ -36,7 +36,8 @@ class QuantizedMatrix:
 
 def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
     """A float matrix in int8, as Marian's own converter makes it: to 127 at its largest value."""
-    multiplier = LIMIT / float(np.abs(floats).max())
+    largest = float(np.abs(floats).max())
+    multiplier = LIMIT / largest if largest else 1.0
     values = np.clip(np.rint(floats * multiplier), -LIMIT, LIMIT).astype(np.int8)
     return QuantizedMatrix(values, multiplier)
 

@@ -13,14 +13,12 @@ from model.embedding_config import TextEncoderConfig
 from model.embedding_pass import EncodedBatch, Heads, project
 from model.errors import (
     AttentionQueryError,
-    EmptySourceError,
-    SourceTooLongError,
-    UnknownTokenError,
 )
 from model.inspection import AttentionJob, AttentionKind, listed
 from model.layers import EncoderLayer
 from model.recording import Place, Projected, Slices
 from model.text_encoder import TextEncoder
+from model.token_ids import check_ids
 
 
 class TextAttentionPass(RecordedPass):
@@ -107,18 +105,7 @@ def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
         UnknownTokenError: An id outside the vocabulary.
         AttentionQueryError: More than the encoder is asked about.
     """
-    ids = job.source
-    if not ids:
-        raise EmptySourceError("the text has no tokens")
-    if len(ids) > config.max_tokens:
-        raise SourceTooLongError(
-            f"the text has {len(ids)} tokens; the limit is {config.max_tokens}. Cut it"
-        )
-    if not 0 <= min(ids) <= max(ids) < config.vocab_size:
-        raise UnknownTokenError(
-            f"the text has ids from {min(ids)} to {max(ids)}; "
-            f"the vocabulary has {config.vocab_size}"
-        )
+    check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:
         raise AttentionQueryError(
             f"{listed(job.kinds)} attention is asked for; this model has an encoder alone: "

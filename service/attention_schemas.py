@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -15,7 +14,7 @@ from pydantic import (
 
 from service.attention_formats import Format
 from service.attentions import Kind, Level, View
-from service.parameters import SHOWN_CHARS, refuse
+from service.parameters import SHOWN_CHARS, ListOf, Parameters, Whole, refuse
 
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
 Norm = Literal["weights", "value_norms"]
@@ -70,8 +69,8 @@ def check_head(value: Any, info: ValidationInfo) -> Any:
 Numbers = Annotated[Literal["all"] | list[int], BeforeValidator(check_numbers)]
 
 
-class AttentionQuestion(BaseModel):
-    """What all questions about attention have in common; null is as good as nothing."""
+class AttentionQuestion(Parameters):
+    """What all questions about attention have in common."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -90,13 +89,6 @@ class AttentionQuestion(BaseModel):
         description="With `embed`: name of what is put before each text; by default the model's.",
     )
     api_key: Any = Field(None, description="Accepted, and not looked at.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, fields: Any) -> Any:
-        if isinstance(fields, dict):
-            return {name: value for name, value in fields.items() if value is not None}
-        return fields
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
@@ -132,11 +124,11 @@ class AttentionRequest(AttentionQuestion):
         }
     )
 
-    text: str | list[str] = Field(description="Text, or list of texts: each is one sequence.")
-    target_text: str | list[str | None] | None = Field(
+    text: str | ListOf[str] = Field(description="Text, or list of texts: each is one sequence.")
+    target_text: str | ListOf[str | None] | None = Field(
         None, description="Translation, or list of as many; null is the model's own."
     )
-    kinds: Annotated[list[Kind], BeforeValidator(check_choice)] = Field(
+    kinds: Annotated[ListOf[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
         description="Of `encoder`, `decoder` and `cross`; with rollout or `embed` the default is "
         "encoder.",
@@ -154,10 +146,10 @@ class AttentionRequest(AttentionQuestion):
         description="`value_norms`: weights times the norm of what each value adds to the output.",
     )
     level: Level = Field("token", description="Between tokens, or between words.")
-    top_k: int | None = Field(
+    top_k: Whole | None = Field(
         None, ge=1, description="Only so many values of each row, the largest, with `indices`."
     )
-    decimals: int | None = Field(
+    decimals: Whole | None = Field(
         None, ge=0, le=9, description="Round values to so many; by default they are float32."
     )
     format: Format | None = Field(
@@ -263,7 +255,7 @@ class StepsRequest(AttentionQuestion):
         description="Token whose attention is computed: of the source for the encoder, else of "
         "the target. From 0, or negative from the end."
     )
-    include: Annotated[list[Include], BeforeValidator(check_doubles)] = Field(
+    include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
         description="Of `vectors` (query, keys, values), `output` (all heads times W_O), and "
         "`output_weight` (W_O too).",

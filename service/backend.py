@@ -9,11 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import ResidentEmbedder, ResidentModel
 from service.metrics import Ended
-from service.scheduler import Inquiry, Sentence
+from service.orders import Inquiry, Sentence, TextToEmbed
 
 State = Literal["loading", "ready", "unloading", "failed"]
 """Of a model."""

@@ -102,4 +102,5 @@ class BackgroundLoads:
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))
+                del outcome  # for the worker to give its memory back, where it is an error
                 os.write(self.arriving, b"\0")

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from service.backend import Status
 from service.channel import pickle_by_fields
-from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import Ended
 from service.model_set import ModelSet
-from service.scheduler import Inquiry, Sentence
+from service.orders import Inquiry, Sentence, TextToEmbed
 from service.settings import Settings
 
 

@@ -16,6 +16,7 @@ from model.checkpoints.sentence_transformers import (
 from model.embedding_config import EmbeddingConfig
 from model.errors import CheckpointError, CheckpointNotFoundError
 from model.text_tokenization import TextTokenizer
+from model.tokenization import Tokenizer
 from service.errors import UnsupportedLanguageError
 from service.languages import match_language
 from service.model_set import ModelSet
@@ -56,7 +57,7 @@ class ServedModel:
         """
         tokenizer = self.vocabularies.source
         bare = tokenizer.before("")
-        openings = self._openings()
+        openings = {code: opened.prefix for code, opened in self.openings.items()}
         return TextReader(
             self.name,
             lambda prompt, text, _room, _direction: (bare.encode(prompt + text), True),
@@ -71,12 +72,13 @@ class ServedModel:
             languages=openings if len(openings) > 1 else {},
         )
 
-    def _openings(self) -> dict[str, list[int]]:
-        """What its sources begin with, by language that this names; one of a model of a pair."""
+    @property
+    def openings(self) -> dict[str, Tokenizer]:
+        """How it reads sources, by the language that their first token names; of a pair one way."""
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
-            return {self.files.source: tokenizer.prefix}
-        return {code: tokenizer.before(token).prefix for code, token in tokens.openings.items()}
+            return {self.files.source: tokenizer}
+        return {code: tokenizer.before(token) for code, token in tokens.openings.items()}
 
     def direction(self, source: str, target: str) -> "Direction":
         """From one of its languages to another.

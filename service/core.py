@@ -11,14 +11,14 @@ from model.sequence import EngineLimits
 from service.admission import Admission, Reservation
 from service.backend import Status
 from service.catalog import Catalog
-from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import available_cores, device_workers
 from service.messages import WorkerConfig
 from service.metrics import Ended, Metrics
 from service.model_changes import ModelChanges
+from service.orders import Inquiry, Sentence, TextToEmbed
 from service.relay import Relay
-from service.scheduler import Inquiry, Scheduler, Sentence
+from service.scheduler import Scheduler
 from service.settings import Settings
 from service.supervisor import StartWorker, Supervisor, start_process
 

@@ -1,27 +1,9 @@
 """Where texts wait to be embedded: by length, and for each in two lanes as sentences do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from service.lanes import BULK_SHARE, Job, Lane
 from service.levels import LEVELS, level_of
-
-
-@dataclass(slots=True)
-class TextToEmbed:
-    """What a request wants the vector of.
-
-    Attributes:
-        model: Served name.
-        ids: Of its tokens, special ones included.
-        is_per_token: Whether the vectors of the tokens are wanted in place of the text's.
-        is_raw: Whether the model's closing Normalize is left out.
-    """
-
-    model: str
-    ids: list[int]
-    is_per_token: bool = False
-    is_raw: bool = False
 
 
 class EmbedLane:
@@ -54,7 +36,7 @@ class EmbedQueue:
 
     @property
     def lanes(self) -> tuple[EmbedLane, EmbedLane]:
-        """In the order of EMBED_LANES."""
+        """In the order of LANES."""
         return self.interactive, self.bulk
 
     def __len__(self) -> int:

@@ -16,10 +16,9 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationInfo,
-    model_validator,
 )
 
-from service.parameters import refuse
+from service.parameters import ListOf, Parameters, Whole, refuse
 
 Input = str | list[int]
 """A text, or the ids of its tokens."""
@@ -32,24 +31,30 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     """A list of one input or several; by hand, for a union would look at each id twice."""
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
-        return [_check_input(value, name)]
+        if fault := _fault_of(value):
+            refuse(f"{name} parameter {fault}")
+        return [value]
     if value == []:
         refuse(f"{name} parameter is an empty list; send one text or more")
     if not isinstance(value, list):
         refuse(f"{name} parameter must be a text, a list of token ids, or a list of such")
-    return [_check_input(member, f"{name}[{place}]") for place, member in enumerate(value)]
-
-
-def _check_input(value: Any, where: str) -> Input:
-    if value in ("", []):
-        refuse(f"{where} parameter is empty; send a text, or leave it out")
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list) or set(map(type, value)) != {int}:
-        refuse(f"{where} parameter must be a text or a list of token ids")
-    if min(value) < 0:
-        refuse(f"{where} parameter has the token id {min(value)}; ids begin at 0")
+    for place, member in enumerate(value):
+        if fault := _fault_of(member):
+            refuse(f"{name}[{place}] parameter {fault}")
     return value
+
+
+def _fault_of(value: Any) -> str:
+    """What is wrong with one input; "" for nothing."""
+    if value in ("", []):
+        return "is empty; send a text, or leave it out"
+    if isinstance(value, str):
+        return ""
+    if not isinstance(value, list) or set(map(type, value)) != {int}:
+        return "must be a text or a list of token ids"
+    if min(value) < 0:
+        return f"has the token id {min(value)}; ids begin at 0"
+    return ""
 
 
 def check_text(value: Any, info: ValidationInfo) -> Any:
@@ -87,8 +92,8 @@ Inputs = Annotated[
 ModelName = Annotated[str | None, BeforeValidator(check_name)]
 
 
-class EmbedParameters(BaseModel):
-    """How inputs are read; null is as good as nothing."""
+class EmbedParameters(Parameters):
+    """How inputs are read."""
 
     truncate: bool = Field(
         True,
@@ -101,13 +106,6 @@ class EmbedParameters(BaseModel):
     prompt_name: str | None = Field(
         None, description="Which of the model's prompts is put before each text."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nulls(cls, fields: Any) -> Any:
-        if isinstance(fields, dict):
-            return {name: value for name, value in fields.items() if value is not None}
-        return fields
 
 
 class EmbedAllRequest(EmbedParameters):
@@ -125,7 +123,7 @@ class EmbedRequest(EmbedAllRequest):
     """`POST /embed`, in TEI's shape: a vector for each input."""
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
-    dimensions: int | None = Field(
+    dimensions: Whole | None = Field(
         None, ge=1, description="Only so many numbers of each vector, the first."
     )
 
@@ -134,7 +132,7 @@ class SimilarityInputs(BaseModel):
     """What is compared to what."""
 
     source_sentence: Annotated[str, BeforeValidator(check_text)]
-    sentences: Annotated[list[str], BeforeValidator(check_text)]
+    sentences: Annotated[ListOf[str], BeforeValidator(check_text)]
 
 
 def check_pair(value: Any, info: ValidationInfo) -> Any:
@@ -147,7 +145,7 @@ def check_pair(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
-class SimilarityRequest(BaseModel):
+class SimilarityRequest(Parameters):
     """`POST /similarity`, in TEI's shape."""
 
     model_config = ConfigDict(
@@ -196,7 +194,7 @@ class EmbeddingsRequest(EmbedParameters):
     encoding_format: EncodingFormat = Field(
         "float", description="`base64` is that of little-endian float32."
     )
-    dimensions: int | None = Field(
+    dimensions: Whole | None = Field(
         None, ge=1, description="Only so many numbers of each vector, the first."
     )
     user: Any = Field(None, description="Accepted, and not looked at.")

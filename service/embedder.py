@@ -10,7 +10,6 @@ from service.backend import Backend
 from service.catalog import Catalog
 from service.context import RequestContext
 from service.embed_formats import EmbedUsage, Vectors
-from service.embed_lanes import TextToEmbed
 from service.embed_limits import (
     check_dimensions,
     check_ids,
@@ -26,6 +25,7 @@ from service.errors import NotFoundError
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, add_times, run_sized
 from service.lanes import EmbeddedText
 from service.machine import uses_gpu
+from service.orders import TextToEmbed
 from service.parameters import SHOWN_CHARS
 from service.settings import Settings
 from service.text_reader import ReadText, TextReader

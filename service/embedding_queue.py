@@ -120,6 +120,8 @@ class EmbeddingQueue:
         device: Where that is done.
     """
 
+    noun = "text"
+
     def __init__(self, new_pass: NewPass, device: torch.device) -> None:
         self.new_pass = new_pass
         self.device = device

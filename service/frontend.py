@@ -45,13 +45,12 @@ from service.calls import (
 )
 from service.catalog import Catalog
 from service.channel import Channel, Outbox
-from service.embed_lanes import TextToEmbed
 from service.errors import ServiceError, UnavailableError
 from service.lanes import EmbeddedText, Shown, Translated
 from service.machine import freeze_heap
 from service.metrics import Ended
 from service.offer import Offer
-from service.scheduler import Inquiry, Sentence
+from service.orders import Inquiry, Sentence, TextToEmbed
 
 logger = logging.getLogger("regard.frontend")
 

@@ -16,7 +16,7 @@ from service.errors import InvalidRequestError
 from service.fitting import fit_sentences
 from service.lanes import EmbeddedText, Shown, Translated
 from service.metrics import NO_MODEL
-from service.scheduler import Sentence
+from service.orders import Sentence
 from service.segmentation import Segments, one_sentence, split_sentences
 from service.settings import Settings
 
@@ -161,10 +161,7 @@ class Translator:
         estimate = num_chars // CHARS_PER_TOKEN + 1
         async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
             with context.stage("tokenize"):
-                catalog = copy(self.catalog)  # for all texts the same, whatever is unloaded
-                prepared: list[Prepared] = await run_sized(
-                    num_chars, self._prepare_all, request, catalog
-                )
+                prepared = await self._prepare_all(request, num_chars)
             describe(prepared, context)
             sentences = [one for text in prepared for one in text.sentences(request.options)]
             is_bulk = len(sentences) > self.settings.bulk_sentences
@@ -181,8 +178,15 @@ class Translator:
         """The likeliest languages of each text."""
         return [self.detect(text) for text in texts]
 
-    def _prepare_all(self, request: TranslationRequest, catalog: Catalog) -> list[Prepared]:
-        return [self._prepare(text, request, catalog) for text in request.texts]
+    async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
+        catalog = self.catalog
+        if num_chars > INLINE_CHARS:  # in a thread, and something may be unloaded meanwhile
+            catalog = copy(catalog)
+
+        def prepare() -> list[Prepared]:
+            return [self._prepare(text, request, catalog) for text in request.texts]
+
+        return await run_sized(num_chars, prepare)
 
     def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
         detected = None

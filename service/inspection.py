@@ -12,7 +12,7 @@ from service.context import RequestContext
 from service.errors import InvalidRequestError
 from service.inference import add_times
 from service.lanes import Shown
-from service.scheduler import Inquiry
+from service.orders import Inquiry
 
 LONG_CHARS = 16
 """For each token that fits: a longer text is counted before its tokens' places are looked for."""

@@ -1,7 +1,6 @@
 """Attention beside other work: in a worker, the tasks of one model, slice by slice.
 
-Translations that run get most of the time: a slice is computed when enough of it has gone to them
-since the last one. A slice takes one to five milliseconds (docs/architecture.md).
+A slice takes one to five milliseconds; `side_work.py` says when its turn has come.
 """
 
 from collections import deque
@@ -26,6 +25,8 @@ class InspectionQueue:
         device: Where that is done.
     """
 
+    noun = "attention task"
+
     def __init__(self, new_pass: NewInspection, device: torch.device) -> None:
         self.new_pass = new_pass
         self.device = device
@@ -38,6 +39,11 @@ class InspectionQueue:
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.alone) + len(self.running)
+
+    @property
+    def num_running(self) -> int:
+        """Tasks of the pass that had the last slice."""
+        return len(self.running)
 
     def add(self, tasks: Iterable[AttentionTask]) -> None:
         """They are computed together, after the pass that is under way."""

@@ -44,8 +44,8 @@ from service.inspection import (
     nothing_to_read,
 )
 from service.lanes import Shown
+from service.orders import Inquiry, Sentence
 from service.pairs import Pair, align_text, assemble, maps_size, model_name, pairs_of
-from service.scheduler import Inquiry, Sentence
 from service.segmentation import split_sentences
 from service.settings import Settings
 
@@ -353,7 +353,7 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
     if number := count_long(text, tokenizer, limit):
         raise too_long(number, limit, name)
     tokenized = tokenizer.tokenize(text)
-    if len(tokenized.ids) == 1:  # EOS
+    if len(tokenized.ids) == len(tokenizer.prefix) + 1:  # EOS
         raise nothing_to_read(name)
     if len(tokenized.ids) > limit:
         raise too_long(len(tokenized.ids), limit, name)

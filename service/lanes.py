@@ -177,18 +177,17 @@ class Lane:
 
 
 class ModelQueue:
-    """The lanes of one model: two for rows of the batch, and one for what takes none."""
+    """The two lanes of one model's sentences."""
 
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        self.attention = Lane()
         self.passed = 0  # rows that went to the other lane while bulk waited
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
+    def lanes(self) -> tuple[Lane, Lane]:
         """In the order of LANES."""
-        return self.interactive, self.bulk, self.attention
+        return self.interactive, self.bulk
 
     @property
     def rows(self) -> int:
@@ -207,8 +206,6 @@ class ModelQueue:
 
     def lane(self, job: Job) -> Lane:
         """Where a job waits."""
-        if isinstance(job.work, AttentionTask):
-            return self.attention
         return self.bulk if job.is_bulk else self.interactive
 
     def take(self, rows: int) -> list[Job]:

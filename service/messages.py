@@ -214,6 +214,11 @@ class Ready:
         """All that is loaded."""
         return [*self.models, *self.embedders]
 
+    @property
+    def names(self) -> set[str]:
+        """Of all that is."""
+        return {resident.name for resident in self.residents}
+
     def plus(self, resident: Resident) -> "Ready":
         """The same with one more."""
         if isinstance(resident, ResidentModel):

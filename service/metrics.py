@@ -20,8 +20,7 @@ from service.histogram import Histogram
 from service.messages import Report
 
 TASKS = ("translate", "detect", "attention", "embed")
-LANES = ("interactive", "bulk", "attention")
-EMBED_LANES = ("interactive", "bulk")
+LANES = ("interactive", "bulk")
 OUTCOMES = (
     "ok",
     "invalid",
@@ -359,9 +358,9 @@ class Metrics:
         for kind, size in report.memory_bytes.items():
             self.device_memory.labels(worker, kind).set(size)
 
-    def watch_lane(self, model: str, name: str, lane: WatchedLane, task: str = "translate") -> None:
+    def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
         """Has the gauges of a lane ask it for their values when they are scraped."""
-        labels = ("attention" if name == "attention" else task, model, name)
+        labels = (task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
         self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)

@@ -23,6 +23,7 @@ from service.errors import (
     UnavailableError,
 )
 from service.model_set import ModelSet
+from service.parameters import SHOWN_CHARS
 from service.registry.cache import ModelCache
 from service.registry.describe import placements_of
 from service.registry.errors import RegistryError
@@ -191,8 +192,12 @@ class ModelChanges:
         try:
             await self._keep_to_files()
             await self.announce(self.files)
-        except ModelError as error:  # its files are others than a moment ago
+        except Exception as error:
             await self._remove(name)
+            self.states[name] = "failed"
+            if not isinstance(error, ModelError):
+                raise
+            # Its files are others than a moment ago.
             raise InvalidRequestError(
                 f"{name} cannot be loaded: {error}", param="source"
             ) from error
@@ -202,7 +207,7 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            del self.states[name]
+            self.states.pop(name, None)  # none where it was lost while it was being announced
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
@@ -244,6 +249,9 @@ def find(name: str, source: str, settings: Settings) -> Found:
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:
         raise InvalidRequestError(f"{name} cannot be loaded: {error}", param="source") from error
+    except OSError as error:  # of a name that is too long, or a file that may not be read
+        reason = f"{source[:SHOWN_CHARS]} cannot be read: {error.strerror}"
+        raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
     raise InvalidRequestError(
         f"{name} is not behind {source}; there is {names}: POST to /v1/models/ and that name",

@@ -1,23 +1,27 @@
 """Request bodies as parameters: JSON, form, multipart or query, within a limit."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 MAX_FIELDS = 4096
+BODY_SECONDS = 60.0
+"""For a whole body. A client that vanished in the middle of one, its connection left open, would
+otherwise be waited for without end."""
 SHOWN_CHARS = 40
 
 REFUSED = "refused"
@@ -25,7 +29,36 @@ REFUSED = "refused"
 
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
+NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
+"""JSON's numbers beyond 64 bits come as floats."""
+
 Model = TypeVar("Model", bound=BaseModel)
+Member = TypeVar("Member")
+
+ListOf = Annotated[list[Member], Field(fail_fast=True)]
+"""A list of which the first wrong member is told. A fault for each of 400,000, which a body may
+have, would keep every other request waiting for seconds."""
+
+
+def _not_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "true and false are no numbers")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_not_truth)]
+"""A whole number, or a form's text of one."""
+
+
+class Parameters(BaseModel):
+    """The parameters of a request; null is as good as nothing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and None in fields.values():
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
 
 
 def json_body_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -48,6 +81,7 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
     Raises:
         RequestTooLargeError: The body is over the limit.
         InvalidRequestError: It cannot be read, or is not what `model` takes.
+        DeadlineExceededError: It did not come in time.
     """
     body = await read_body(request, max_bytes)
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -70,12 +104,13 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         raise InvalidRequestError(describe(error) + hint, param=first_fault(error)[1]) from None
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
+async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
     """The whole body.
 
     Raises:
         RequestTooLargeError: It is over the limit, or says that it will be.
         InvalidRequestError: It is compressed.
+        DeadlineExceededError: It did not come in time.
     """
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
@@ -86,6 +121,18 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     if announced.isdecimal() and int(announced) > max_bytes:
         raise too_large(int(announced), max_bytes)
     body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            await _receive_into(body, request, max_bytes)
+    except TimeoutError:
+        raise DeadlineExceededError(
+            f"{len(body)} bytes of the body came within {seconds:g} s, and not the rest; "
+            "send it in parts, or try again"
+        ) from None
+    return bytes(body)
+
+
+async def _receive_into(body: bytearray, request: Request, max_bytes: int) -> None:
     is_whole = False
     while not is_whole:
         message = await request.receive()
@@ -95,7 +142,6 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         is_whole = not message.get("more_body", False)
         if len(body) > max_bytes:
             raise too_large(len(body), max_bytes)
-    return bytes(body)
 
 
 def too_large(size: int, limit: int) -> RequestTooLargeError:
@@ -123,7 +169,8 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """The object that a JSON body holds.
 
     Raises:
-        InvalidRequestError: It is no JSON, holds a lone surrogate, or is not an object.
+        InvalidRequestError: It is no JSON, holds a lone surrogate, is not an object, or has too
+            many fields.
     """
     try:
         value = orjson.loads(body)
@@ -131,6 +178,10 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise InvalidRequestError(f"Invalid JSON format: {error}") from None
     if not isinstance(value, dict):
         raise InvalidRequestError("Invalid JSON format: the body must be an object")
+    if len(value) > MAX_FIELDS:
+        raise InvalidRequestError(
+            f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Several texts are a list"
+        )
     return value
 
 
@@ -224,6 +275,10 @@ def _message(fault: ErrorDetails, name: str, where: str) -> str:
         sign, limit = BOUNDS[kind]
         bound, shown = fault["ctx"][limit], str(value)[:SHOWN_CHARS]
         return f"Invalid request: {where} parameter must be {sign} {bound}, not {shown}"
-    if kind in ("int_parsing", "int_type", "int_from_float"):
+    if kind in NOT_INTEGERS:
+        if isinstance(value, float):
+            shown = str(value)[:SHOWN_CHARS]
+            wanted = "a number that is whole and has up to 64 bits"
+            return f"Invalid request: {name} parameter is not {wanted}, but {shown}"
         return f"Invalid request: {name} parameter is not a number"
     return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"

@@ -1,12 +1,12 @@
 """Where the work for each model waits."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from service.embed_lanes import EmbedQueue
 from service.errors import NotFoundError
 from service.lanes import Job, Lane, ModelQueue
 from service.messages import AttentionTask, EmbedTask
-from service.metrics import EMBED_LANES, LANES, Metrics
+from service.metrics import LANES, Metrics, WatchedLane
 
 
 class Queues:
@@ -16,9 +16,9 @@ class Queues:
         metrics: Which lanes are watched by.
 
     Attributes:
-        rows: Of translation models: sentences, and attention.
+        rows: Sentences, of translation models.
         texts: Of models that embed.
-        attention: What takes no rows, of all models; that of a translation model is in `rows` too.
+        attention: Of all models.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -28,20 +28,25 @@ class Queues:
         self.attention: dict[str, Lane] = {}
 
     def add(self, model: str) -> None:
-        """One for a translation model."""
-        queue = self.rows[model] = ModelQueue()
-        self.attention[model] = queue.attention
-        for name, lane in zip(LANES, queue.lanes, strict=True):
-            self.metrics.watch_lane(model, name, lane)
+        """Those of a translation model."""
+        self.rows[model] = ModelQueue()
+        self._watch("translate", model, self.rows[model].lanes)
+        self._add_attention(model)
 
     def add_texts(self, model: str) -> None:
-        """One for a model that embeds; a translation model has been added before."""
-        queue = self.texts[model] = EmbedQueue()
-        for name, lane in zip(EMBED_LANES, queue.lanes, strict=True):
-            self.metrics.watch_lane(model, name, lane, "embed")
+        """Those of a model that embeds, which may translate as well."""
+        self.texts[model] = EmbedQueue()
+        self._watch("embed", model, self.texts[model].lanes)
+        self._add_attention(model)
+
+    def _watch(self, task: str, model: str, lanes: Sequence[WatchedLane]) -> None:
+        for name, lane in zip(LANES, lanes, strict=True):
+            self.metrics.watch_lane(task, model, name, lane)
+
+    def _add_attention(self, model: str) -> None:
         if model not in self.attention:
             self.attention[model] = Lane()
-            self.metrics.watch_lane(model, "attention", self.attention[model])
+            self.metrics.watch_lane("attention", model, "attention", self.attention[model])
 
     def remove(self, model: str) -> list[Job]:
         """Drops those of a model; gives what waits in them."""
@@ -61,12 +66,16 @@ class Queues:
         """Takes a job out; False if it does not wait."""
         return job.model in self.attention and self.lane(job).remove(job)
 
+    def asked(self) -> list[str]:
+        """Models whose attention somebody waits for, the longest first: they share its places."""
+        waiting = [model for model, lane in self.attention.items() if len(lane)]
+        return sorted(waiting, key=lambda model: self.attention[model].oldest_age, reverse=True)
+
     def jobs(self) -> list[Job]:
         """All who wait."""
         waiting = [job for queue in self.rows.values() for job in queue.jobs()]
         waiting += [job for texts in self.texts.values() for job in texts.jobs()]
-        alone = (lane for model, lane in self.attention.items() if model not in self.rows)
-        return waiting + [job for lane in alone for job in lane.jobs.values()]
+        return waiting + [job for lane in self.attention.values() for job in lane.jobs.values()]
 
 
 def check_known(models: Iterable[str], known: Collection[str]) -> None:

@@ -15,8 +15,9 @@ from service.catalog import PIVOT, Catalog, Direction
 from service.errors import DeadlineExceededError, too_late
 from service.fitting import fit_sentences
 from service.lanes import Translated
+from service.orders import Sentence
 from service.queues import check_known
-from service.scheduler import Scheduler, Sentence
+from service.scheduler import Scheduler
 from service.segmentation import one_sentence
 
 

@@ -9,18 +9,15 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from model.inspection import AttentionJob
-from model.sequence import DecodingOptions, Sequence
+from model.sequence import Sequence
 from service.admission import Admission
-from service.embed_lanes import EmbedQueue, TextToEmbed
 from service.errors import InternalError, UnavailableError, too_late
-from service.lanes import EmbeddedText, Job, Lane, ModelQueue, Shown, Translated
+from service.lanes import EmbeddedText, Job, Shown, Translated
 from service.levels import LEVELS
 from service.messages import (
     Abort,
@@ -36,6 +33,7 @@ from service.messages import (
     Work,
 )
 from service.metrics import Metrics
+from service.orders import Inquiry, Sentence, TextToEmbed
 from service.queues import Queues, check_known, unloaded
 from service.seats import Link, Seat, first_seats, least_asked, least_burdened
 
@@ -47,45 +45,6 @@ MAX_ATTEMPTS = 2
 MAX_TASKS = 4
 """Attention tasks that a worker has at once: enough to be computed together, and few enough that
 a second worker has some as well."""
-
-
-@dataclass(slots=True)
-class Sentence:
-    """What a request wants translated.
-
-    Attributes:
-        model: Served name.
-        source: Ids, EOS included.
-        options: How to search.
-        first_id: What the target begins with; None where that is free.
-        pair: Source and target where this is only the first of two legs; else None.
-        second: Served name of the model of the second leg.
-    """
-
-    model: str
-    source: list[int]
-    options: DecodingOptions
-    first_id: int | None = None
-    pair: tuple[str, str] | None = None
-    second: str = ""
-
-    @property
-    def price(self) -> int:
-        """Source tokens that models read; the second leg is taken to be as long as the first."""
-        return len(self.source) * (1 if self.pair is None else 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Inquiry:
-    """What a request wants to know of the attention in a translation, or in a text.
-
-    Attributes:
-        model: Served name.
-        job: Ids and queries.
-    """
-
-    model: str
-    job: AttentionJob
 
 
 class Scheduler:
@@ -159,7 +118,8 @@ class Scheduler:
             (each.model, Sequence(next(self.ids), each.source, each.options, each.first_id))
             for each in sentences
         ]
-        return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
+        jobs = [self._enqueue(*work, is_bulk) for work in works]
+        return await self._settled(jobs, self._fill_rows, deadline)
 
     async def inspect(self, inquiries: SequenceOf[Inquiry], deadline: float) -> list[Shown]:
         """Shows attention, in order.
@@ -173,7 +133,8 @@ class Scheduler:
         """
         self._check((each.model for each in inquiries), self.queues.attention)
         works = [(each.model, AttentionTask(next(self.ids), each.job)) for each in inquiries]
-        return await self._settled([self._enqueue(*work, False) for work in works], deadline)
+        jobs = [self._enqueue(*work, False) for work in works]
+        return await self._settled(jobs, self._fill_tasks, deadline)
 
     async def embed(
         self, texts: SequenceOf[TextToEmbed], is_bulk: bool, deadline: float
@@ -193,7 +154,8 @@ class Scheduler:
             (text.model, EmbedTask(next(self.ids), text.ids, text.is_per_token, text.is_raw))
             for text in texts
         ]
-        return await self._settled([self._enqueue(*work, is_bulk) for work in works], deadline)
+        jobs = [self._enqueue(*work, is_bulk) for work in works]
+        return await self._settled(jobs, self._fill_embeddings, deadline)
 
     def _check(self, models: Iterable[str], known: Collection[str]) -> None:
         if self.is_closed:
@@ -202,8 +164,11 @@ class Scheduler:
             raise UnavailableError("the models are loading; try again soon", 1)
         check_known(models, known)
 
-    async def _settled(self, jobs: list[Job], deadline: float) -> list[Any]:
-        self._dispatch()
+    async def _settled(
+        self, jobs: list[Job], fill: Callable[[str], None], deadline: float
+    ) -> list[Any]:
+        for model in dict.fromkeys(job.model for job in jobs):
+            fill(model)
         seconds = max(0.0, deadline - time.perf_counter())
         timer = asyncio.get_running_loop().call_later(seconds, self._expire, jobs)
         try:
@@ -233,18 +198,19 @@ class Scheduler:
         return job
 
     def _dispatch(self) -> None:
-        """Fills free rows, sharing what waits among the workers that have any."""
-        for model, queue in self.queues.rows.items():
-            if queue.rows:
-                self._fill_rows(model, queue)
-        for model, lane in self.queues.attention.items():
-            if len(lane):
-                self._fill_tasks(model, lane)
-        for model, texts in self.queues.texts.items():
-            if len(texts):
-                self._fill_embeddings(model, texts)
+        """Shares what waits among the workers, where they have room again."""
+        for model in self.queues.rows:
+            self._fill_rows(model)
+        for model in self.queues.asked():
+            self._fill_tasks(model)
+        for model in self.queues.texts:
+            self._fill_embeddings(model)
 
-    def _fill_rows(self, model: str, queue: ModelQueue) -> None:
+    def _fill_rows(self, model: str) -> None:
+        """Fills free rows of all who have any, most of them first."""
+        queue = self.queues.rows[model]
+        if not queue.rows:
+            return
         seats = first_seats(self.seats.values(), model)
         for position, seat in enumerate(seats):
             # Less than the oldest needs would leave it waiting beside free rows.
@@ -254,8 +220,9 @@ class Scheduler:
                 seat.give(jobs)
                 seat.link.send(Work({model: [cast("Sequence", job.work) for job in jobs]}))
 
-    def _fill_tasks(self, model: str, lane: Lane) -> None:
+    def _fill_tasks(self, model: str) -> None:
         """One after the other to who has fewest, and of those to who has least to translate."""
+        lane = self.queues.attention[model]
         while len(lane):
             seat = least_asked(self.seats.values(), model)
             if seat is None or seat.num_tasks >= MAX_TASKS:
@@ -264,8 +231,9 @@ class Scheduler:
             seat.give([job])
             seat.link.send(Inspect({model: [cast("AttentionTask", job.work)]}))
 
-    def _fill_embeddings(self, model: str, queue: EmbedQueue) -> None:
+    def _fill_embeddings(self, model: str) -> None:
         """One after the other to who has least to do before it, short ones first."""
+        queue = self.queues.texts[model]
         given: dict[Seat, list[EmbedTask]] = defaultdict(list)
         for level in range(LEVELS):
             while queue.count(level):
@@ -323,7 +291,7 @@ class Scheduler:
         self._dispatch()
 
     def has_work(self, link: Link) -> bool:
-        """Whether a worker holds sentences."""
+        """Whether a worker holds anything."""
         seat = self.seats.get(link)
         return seat is not None and bool(seat.held)
 

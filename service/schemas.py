@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.attention_bodies import AlignmentBody
 from service.backend import State
+from service.parameters import ListOf, Parameters, Whole
 
 
 class ErrorBody(BaseModel):
@@ -35,13 +36,13 @@ class TranslateRequest(BaseModel):
         }
     )
 
-    q: str | list[str] = Field(description="Text, or list of texts, to translate.")
+    q: str | ListOf[str] = Field(description="Text, or list of texts, to translate.")
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: Literal["text"] = Field("text", description="`text`.")
-    alternatives: int = Field(0, ge=0, description="How many other translations to give.")
+    alternatives: Whole = Field(0, ge=0, description="How many other translations to give.")
     api_key: Any = Field(None, description="Accepted, and not looked at.")
-    beam_size: Annotated[int, Field(ge=1)] | None = Field(
+    beam_size: Annotated[Whole, Field(ge=1)] | None = Field(
         None, description="Hypotheses kept while decoding; 1, the default, is greedy."
     )
     split_sentences: bool = Field(
@@ -103,7 +104,7 @@ class TranslateResponse(BaseModel):
 class DetectRequest(BaseModel):
     """`POST /detect`."""
 
-    q: str | list[str] = Field(description="Text, or list of texts, in one language.")
+    q: str | ListOf[str] = Field(description="Text, or list of texts, in one language.")
     api_key: Any = Field(None, description="Accepted, and not looked at.")
 
 
@@ -205,7 +206,7 @@ class ChangingBody(BaseModel):
     )
 
 
-class LoadRequest(BaseModel):
+class LoadRequest(Parameters):
     """`POST /v1/models/{id}`."""
 
     model_config = ConfigDict(

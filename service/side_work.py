@@ -5,8 +5,10 @@ it some time, and slices are computed while there is any left.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
+
+import torch
 
 from model.sequence import BatchStats
 
@@ -17,19 +19,51 @@ EMBEDDING_SHARE = 0.5
 """Of the time, how much goes to embeddings while sentences are translated: half. Both are what the
 server is for, and which of them a caller waits for more urgently only the caller knows."""
 
-Task = TypeVar("Task", covariant=True)
+
+class Numbered(Protocol):
+    """What has an id."""
+
+    @property
+    def id(self) -> int:
+        """The server's."""
 
 
-class Queue(Protocol[Task]):
-    """Tasks of one model."""
+Task = TypeVar("Task", bound=Numbered)
+Result = TypeVar("Result", covariant=True)
 
+
+class Queue(Protocol[Task, Result]):
+    """Tasks of one model.
+
+    Attributes:
+        noun: What a task is, for the log.
+        device: Where they are computed.
+        stats: What was, since `drain_stats`.
+    """
+
+    noun: str
+    device: torch.device
     stats: list[BatchStats]
 
     def __len__(self) -> int:
         """How many are not done."""
 
+    @property
+    def num_running(self) -> int:
+        """How many had the last slice."""
+
+    def add(self, tasks: Iterable[Task]) -> None:
+        """Takes more."""
+
     def abort(self, ids: Collection[int]) -> None:
         """Drops tasks."""
+
+    def advance(self) -> Sequence[Result]:
+        """Computes one slice; gives the results of what ends with it.
+
+        Raises:
+            Exception: It has failed; `isolate` is the way on.
+        """
 
     def isolate(self) -> Sequence[Task]:
         """Gives up what has failed: its tasks are computed one by one, or returned if alone."""
@@ -38,10 +72,10 @@ class Queue(Protocol[Task]):
         """What was computed since the last call."""
 
 
-Kind = TypeVar("Kind", bound=Queue[object])
+OnFailure = Callable[[str, Queue[Task, Result], Exception], None]
 
 
-class SideWork(Generic[Kind]):
+class SideWork(Generic[Task, Result]):
     """Queues of one kind, whose models take turns.
 
     Args:
@@ -50,7 +84,7 @@ class SideWork(Generic[Kind]):
 
     def __init__(self, share: float) -> None:
         self.share = share
-        self.queues: dict[str, Kind] = {}
+        self.queues: dict[str, Queue[Task, Result]] = {}
         self.credit = 0.0  # seconds
 
     def __len__(self) -> int:
@@ -65,21 +99,31 @@ class SideWork(Generic[Kind]):
         earned = seconds * self.share / (1 - self.share)
         self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
-    def run(self, is_beside: bool, advance: Callable[[str], None]) -> None:
-        """Computes slices: its share beside other work, else one of each model.
+    def run(self, is_beside: bool, on_failure: OnFailure[Task, Result]) -> list[Result]:
+        """Computes slices, its share beside other work, else one of each model; gives results.
 
         Args:
             is_beside: Whether there is other work.
-            advance: Computes one slice of a model.
+            on_failure: Told of a queue of which a slice has failed, and its model.
         """
+        results: list[Result] = []
         if not is_beside:
             self.credit = 0.0
             for name in self.names():
-                advance(name)
-            return
+                results += self._advance(name, on_failure)
+            return results
         while self.credit > 0 and (names := self.names()):
             # Its turn ends here: credit is often for one slice, and the first would get them all.
             self.queues[names[0]] = self.queues.pop(names[0])
             start = time.perf_counter()
-            advance(names[0])
+            results += self._advance(names[0], on_failure)
             self.credit -= time.perf_counter() - start
+        return results
+
+    def _advance(self, name: str, on_failure: OnFailure[Task, Result]) -> Sequence[Result]:
+        queue = self.queues[name]
+        try:
+            return queue.advance()
+        except Exception as error:
+            on_failure(name, queue, error)
+            return []

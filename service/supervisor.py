@@ -64,11 +64,18 @@ class LoadRefusedError(Exception):
 
 
 class WorkerLink:
-    """The server's end of the channel to one worker."""
+    """The server's end of the channel to one worker.
 
-    def __init__(self, name: str, writer: asyncio.StreamWriter) -> None:
+    Args:
+        name: The worker's.
+        writer: To it.
+        config: With which it starts.
+    """
+
+    def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
         self.name = name
         self.writer = writer
+        self.config = config
         self.outbox = Outbox(writer)
         self.num_heard = 0  # messages
         self.is_lost = False
@@ -216,20 +223,20 @@ class Supervisor:
         """A worker that works, and has not loaded a model."""
         for link in self.links:
             ready = self.ready.get(link.name)
-            if ready is not None and all(each.name != name for each in ready.residents):
+            if ready is not None and name not in ready.names:
                 return link
         return None
 
     def _loaded(self) -> set[str]:
-        return {each.name for ready in self.ready.values() for each in ready.residents}
+        return {name for ready in self.ready.values() for name in ready.names}
 
     async def _run(self, name: str) -> None:
         started = await Connected.start(self._start)
-        link = WorkerLink(name, started.writer)
+        link = WorkerLink(name, started.writer, self.config)
         self.links.add(link)
         watching = asyncio.create_task(self._watch(link, started.process))
         try:
-            link.send(self.config)
+            link.send(link.config)
             if self.is_stopping:
                 started.writer.close()
             async for message in channel.messages(started.reader):
@@ -278,32 +285,35 @@ class Supervisor:
             self._miss(link, message)
 
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
-        """A worker cannot load a model: now, or any more, or from the start."""
+        """A worker cannot load a model: now, or any more, or from the start.
+
+        One that has been unloaded meanwhile is nobody's loss: who fails at it starts again without.
+        """
         if failed.name in link.answers:
             link.hear(failed.name, failed)
         elif failed.name in self.config.names - self.initial:
             logger.error("%s cannot load a model any more: %s", link.name, failed.message)
             self.on_lost_model(failed.name)
-        elif link.name not in self.ready and self.failure is None:
+        elif failed.name in self.config.names and self.failure is None:
             self.failure = failed.message
             self.keeper.stopping.set()
             self.on_failure(failed.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
+        # It was started with the models of then; one of the same name may be another now.
+        kept = {id(files) for files in self.config.files}
+        for files in link.config.files:
+            if id(files) not in kept:
+                ready = ready.without(files.name)
+                link.send(Unload(files.name))
         self.ready[link.name] = ready
-        names = {resident.name for resident in ready.residents}
         for resident in ready.residents:
-            if resident.name in self.config.names:
-                self._describe(link, resident)
+            self._describe(link, resident)
         rows = {model.name: model.max_rows for model in ready.models}
-        # It was started with the models of then.
-        self.scheduler.worker_ready(link, rows, self.config.names - names)
-        for files in self.config.files:
-            if files.name not in names:
-                link.send(self.config.load(files))
-        for name in names - self.config.names:
-            self._forget(link, name)
-            link.send(Unload(name))
+        missing = [each for each in self.config.files if each.name not in ready.names]
+        self.scheduler.worker_ready(link, rows, {files.name for files in missing})
+        for files in missing:
+            link.send(self.config.load(files))
         self.metrics.ready.set(self.is_ready)
 
     def _take(self, link: WorkerLink, loaded: Loaded) -> None:

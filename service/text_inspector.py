@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from model.inspection import AttentionJob, AttentionQuery, InspectedConfig
 from model.steps import AttentionSteps
 from model.text_tokenization import TextTokens
-from model.tokenization import TokenizedText
+from model.tokenization import TokenizedText, Tokenizer
 from service.attention_query import attention_query, check_size, steps_query
 from service.attention_schemas import AttentionQuestion, AttentionRequest, StepsRequest
 from service.attentions import TextItem, View, show_text
 from service.backend import Backend
 from service.catalog import Catalog, ServedEmbedder, ServedModel
 from service.context import RequestContext
-from service.embed_limits import find_prompt
+from service.embed_limits import find_language, find_prompt
 from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
 from service.inference import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.inspection import (
@@ -26,9 +27,9 @@ from service.inspection import (
     nothing_to_read,
 )
 from service.lanes import Shown
+from service.orders import Inquiry
 from service.pairs import attentions, maps_size
 from service.parameters import SHOWN_CHARS
-from service.scheduler import Inquiry
 from service.settings import Settings
 
 
@@ -104,7 +105,7 @@ class TextInspector:
 
         Raises:
             NotFoundError: There is none of that name, or none at all.
-            InvalidRequestError: It has no prompt of that name.
+            InvalidRequestError: It has no such prompt, or has to be told one of its languages.
             UnavailableError: It is not loaded.
         """
         served = self._model(question.model)
@@ -114,9 +115,9 @@ class TextInspector:
             raise UnavailableError("the models are loading; try again soon", 1)
         if isinstance(served, ServedModel):
             config = status.models[served.name].config
-            prompt = find_prompt(question.prompt_name, {}, None)
+            tokenizer = opened(served, question.prompt_name)
             limit = self.settings.max_source_tokens
-            return Encoder(served.name, config, limit, whole(served, limit), prompt)
+            return Encoder(served.name, config, limit, partial(whole, tokenizer, limit), "")
         own = served.config
         prompt = find_prompt(question.prompt_name, own.prompts, own.default_prompt)
         return Encoder(served.name, own.encoder, own.max_tokens, served.tokenizer.tokenize, prompt)
@@ -162,17 +163,25 @@ class TextInspector:
         return await compute(self.backend, inquiries, deadline, context)
 
 
-def whole(model: ServedModel, limit: int) -> Callable[[str], TextTokens]:
-    """How a translation model's encoder reads a text that it embeds, of up to so many tokens."""
+def opened(model: ServedModel, name: str | None) -> Tokenizer:
+    """How a translation model's encoder reads a text for a `prompt_name`.
 
-    def tokenize(text: str) -> TextTokens:
-        tokenizer = model.vocabularies.source
-        if number := count_long(text, tokenizer, limit):
-            return TextTokens(TokenizedText(text, [], [], [], []), number)
-        tokenized = tokenizer.tokenize(text)
-        return TextTokens(tokenized, len(tokenized.ids))
+    Raises:
+        InvalidRequestError: It has no prompts, or has to be told one of its languages.
+    """
+    openings = model.openings
+    if len(openings) > 1:
+        return openings[find_language(name, openings)]
+    find_prompt(name, {}, None)
+    return next(iter(openings.values()))
 
-    return tokenize
+
+def whole(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
+    """A text that a translation model's encoder embeds, of up to so many tokens."""
+    if number := count_long(text, tokenizer, limit):
+        return TextTokens(TokenizedText(text, [], [], [], []), number)
+    tokenized = tokenizer.tokenize(text)
+    return TextTokens(tokenized, len(tokenized.ids))
 
 
 def tokenize_all(texts: list[str], encoder: Encoder) -> list[TokenizedText]:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -38,9 +39,11 @@ from service.loading import (
 from service.machine import freeze_heap
 from service.messages import (
     Abort,
+    AttentionTask,
     Done,
     Embed,
     Embedded,
+    EmbedTask,
     Failed,
     Inspect,
     Inspected,
@@ -56,7 +59,7 @@ from service.messages import (
     Work,
     WorkerConfig,
 )
-from service.side_work import EMBEDDING_SHARE, SideWork
+from service.side_work import EMBEDDING_SHARE, Queue, SideWork
 
 logger = logging.getLogger("regard.worker")
 
@@ -88,8 +91,8 @@ class Worker:
         self.channel = channel
         self.loader = Loader(load, load_embedder)
         self.engines: dict[str, Engine] = {}
-        self.embedding = SideWork[EmbeddingQueue](EMBEDDING_SHARE)
-        self.attention = SideWork[InspectionQueue](0.0)  # until it is told
+        self.embedding = SideWork[EmbedTask, Embedded](EMBEDDING_SHARE)
+        self.attention = SideWork[AttentionTask, Inspected](0.0)  # until it is told
         self.held: dict[str, dict[int, Sequence]] = defaultdict(dict)
         self.newcomers: dict[str, list[Sequence]] = defaultdict(list)
         self.loads = BackgroundLoads()
@@ -147,23 +150,30 @@ class Worker:
 
     def _install(self) -> None:
         """Takes models into use that have been loaded beside the work."""
-        for outcome in self.loads.finished():
-            if isinstance(outcome.loaded, Exception):
-                logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
-                self.channel.send(load_failed(outcome.name, outcome.loaded))
-                give_back_memory()
-            else:
-                self.channel.send(Loaded(self._add(outcome)))
-                freeze_heap()
+        outcomes = self.loads.finished()
+        while outcomes:
+            if not self._settle(outcomes.pop(0)):
+                give_back_memory()  # now, for the error's frames hold what had been read
+
+    def _settle(self, outcome: Outcome) -> bool:
+        """Tells the server of a load; False where there is no model."""
+        if isinstance(outcome.loaded, Exception):
+            logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
+            self.channel.send(load_failed(outcome.name, outcome.loaded))
+            return False
+        self.channel.send(Loaded(self._add(outcome)))
+        freeze_heap()
+        return True
 
     def _forget(self, name: str) -> None:
         """Gives up a model of which nothing is asked any more, or that is being loaded."""
         if not self.loads.drop(name):
             self.last_report = 0.0  # its last figures
             self._report()
-            for held in (self.engines, self.held, self.newcomers, self.attention.queues):
+            for held in (self.engines, self.held, self.newcomers):
                 held.pop(name, None)
-            self.embedding.queues.pop(name, None)
+            for work in (self.embedding, self.attention):
+                work.queues.pop(name, None)
             give_back_memory()
         self.channel.send(Unloaded(name))
 
@@ -177,7 +187,7 @@ class Worker:
         """Whether an engine has a sequence."""
         return any(engine.num_rows for engine in self.engines.values())
 
-    def _side_queues(self) -> Iterator[EmbeddingQueue | InspectionQueue]:
+    def _side_queues(self) -> Iterator[Queue[Any, object]]:
         yield from self.embedding.queues.values()
         yield from self.attention.queues.values()
 
@@ -268,38 +278,22 @@ class Worker:
     def _embed(self) -> None:
         """Computes slices of embeddings, whose time attention earns its share of as well."""
         start = time.perf_counter()
-        self.embedding.run(self.is_translating, self._advance_embedding)
+        self.embedded += self.embedding.run(self.is_translating, self._isolate_tasks)
         self.attention.earn(time.perf_counter() - start)
 
     def _inspect(self) -> None:
         """Computes slices of attention."""
         is_beside = self.is_translating or len(self.embedding) > 0
-        self.attention.run(is_beside, self._advance_attention)
+        self.inspected += self.attention.run(is_beside, self._isolate_tasks)
 
-    def _advance_embedding(self, name: str) -> None:
-        queue = self.embedding.queues[name]
-        try:
-            self.embedded += queue.advance()
-        except Exception as error:
-            self._give_up(name, queue.num_running, queue.device, error)
-            for task in queue.isolate():
-                self._fail("text", task.id, error)
-
-    def _advance_attention(self, name: str) -> None:
-        queue = self.attention.queues[name]
-        try:
-            self.inspected += queue.advance()
-        except Exception as error:
-            self._give_up(name, len(queue.running), queue.device, error)
-            for task in queue.isolate():
-                self._fail("attention task", task.id, error)
-
-    def _give_up(self, name: str, num_tasks: int, device: torch.device, error: Exception) -> None:
-        """Notes that a pass over some tasks has failed."""
+    def _isolate_tasks(self, name: str, queue: Queue[Any, object], error: Exception) -> None:
+        """Has tasks of a batch that failed computed one by one, until the culprit is alone."""
         self.out_of_memory[name] += is_out_of_memory(error)
-        self.splits[name] += num_tasks > 1
-        logger.warning("a pass over %d failed: %s", num_tasks, type(error).__name__)
-        free_memory(device, error)
+        self.splits[name] += queue.num_running > 1
+        logger.warning("a pass over %d failed: %s", queue.num_running, type(error).__name__)
+        free_memory(queue.device, error)
+        for task in queue.isolate():
+            self._fail(queue.noun, task.id, error)
 
     def _fail(self, noun: str, work_id: int, error: Exception) -> None:
         """Gives up what failed alone in its batch."""

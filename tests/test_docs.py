@@ -91,3 +91,32 @@ def routes() -> list[str]:
 @pytest.mark.parametrize("path", routes())
 def test_route_is_described(pages: str, path: str) -> None:
     assert is_named(path, pages)
+
+
+def test_every_file_of_the_service_is_on_the_map() -> None:
+    """A map that lacks one, or has one that is gone, leads nowhere."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    section = page.split("\nservice/ ", 1)[1].split("\nbenchmarks/ ", 1)[0]
+    shown = re.findall(r"^  (\S+)", section, re.MULTILINE)
+    found = [path.name + "/" * path.is_dir() for path in (ROOT / "service").iterdir()]
+    hidden = {"__init__.py", "__main__.py", "__pycache__/", "py.typed"}
+    assert sorted(shown) == sorted(set(found) - hidden)
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
+
+
+def anchors(page: Path) -> set[str]:
+    """Those that its headings have where it is shown."""
+    titles: list[str] = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    found = [a or b for a, b in LINK.findall(page.read_text("utf-8"))]
+    for link in (link for link in found if not link.startswith("http")):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.is_file(), link
+        assert not anchor or anchor in anchors(target), link

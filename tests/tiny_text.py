@@ -62,6 +62,11 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
+def change_json(path: Path, **changes: Any) -> None:
+    """Other values in a file that is there."""
+    write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
+
+
 def write_encoder(folder: Path, **changes: Any) -> Path:
     """A Hugging Face folder, with nothing of sentence-transformers."""
     folder.mkdir(exist_ok=True)

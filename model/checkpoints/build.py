@@ -14,7 +14,7 @@ from model.checkpoints.load import (
 )
 from model.checkpoints.marian_format import MarianFile
 from model.checkpoints.marian_npz import MarianNpz
-from model.checkpoints.tensor_files import read_tensors
+from model.checkpoints.tensors import read_tensors
 from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
 from model.engine import Engine

@@ -10,11 +10,12 @@ import torch
 from model.centred import quantize, restore
 from model.checkpoints.json_files import read_options
 from model.checkpoints.names import fill
-from model.checkpoints.sentence_transformers import CONFIG, EmbeddingFiles, read_config
+from model.checkpoints.sentence_modules import CONFIG
+from model.checkpoints.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.tensors import read_tensors
 from model.checkpoints.text_encoders import family_of
 from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import weights_path
+from model.checkpoints.weight_files import find_weights
 from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, Vectors, embed
@@ -95,12 +96,12 @@ def mean_cosine(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> float:
 
 
 def _load_encoder(files: EmbeddingFiles, config: EmbeddingConfig) -> TextEncoder:
-    path = weights_path(files.encoder)
+    path = find_weights(files.encoder)
     family = family_of(read_options(files.encoder / CONFIG), CONFIG)
     return load_weights(read_tensors(path), family, config.encoder, str(path))
 
 
 def _fill_dense(module: Dense, folder: Path) -> None:
-    path = weights_path(folder)
+    path = find_weights(folder)
     pairs = [(name, name) for name, _ in module.named_parameters()]
     fill(module, read_tensors(path), pairs, NOTHING, str(path))

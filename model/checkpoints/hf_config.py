@@ -3,14 +3,14 @@
 Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from model.checkpoints.json_files import read_options, read_options_if_there, unsupported
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
-from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.errors import UnsupportedModelError
 
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
@@ -36,15 +36,15 @@ SIZES = {
 }
 """Fields of ModelConfig by their names in the file."""
 
-# Options that change the computation, with the one value that is implemented, which is also what
-# they are where they are not named.
-REQUIRED: dict[str, Any] = {
-    "is_encoder_decoder": True,
-    "normalize_embedding": False,
-    "add_bias_logits": False,
-    "static_position_embeddings": True,
-    "tie_word_embeddings": True,
-    "quantization_config": None,
+# Options that change the computation, with the values that are implemented; the first is what a
+# file means that does not name it.
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True,),
+    "normalize_embedding": (False,),
+    "add_bias_logits": (False,),
+    "static_position_embeddings": (True,),
+    "tie_word_embeddings": (True,),
+    "quantization_config": (None,),
 }
 
 
@@ -58,7 +58,7 @@ class Family:
         position_offset: The row of that table for the first token.
         has_output_bias: Whether something is added to the logits.
         scales_embeddings: Where the config does not say.
-        required: More options with the one value that is implemented.
+        supported: More options with the values that are implemented.
     """
 
     norm: NormPosition
@@ -66,7 +66,7 @@ class Family:
     position_offset: int
     has_output_bias: bool
     scales_embeddings: bool
-    required: Mapping[str, Any]
+    supported: Mapping[str, tuple[Any, ...]]
 
 
 FAMILIES = {
@@ -76,7 +76,11 @@ FAMILIES = {
         position_offset=0,
         has_output_bias=True,
         scales_embeddings=False,
-        required={"normalize_before": False, "add_final_layer_norm": False},
+        supported={
+            "normalize_before": (False,),
+            "add_final_layer_norm": (False,),
+            "forced_bos_token_id": (None,),
+        },
     ),
     "m2m_100": Family(
         NormPosition.PRE,
@@ -84,35 +88,20 @@ FAMILIES = {
         position_offset=2,
         has_output_bias=False,
         scales_embeddings=True,
-        required={"pad_token_id": 1},  # positions count on from it
+        supported={"pad_token_id": (1,)},  # positions count on from it
     ),
 }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The mapping in a file.
-
-    Raises:
-        CheckpointFormatError: It is not there, or is not one.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointFormatError(f"{path} is not JSON: {error!r}") from error
-    if not isinstance(content, dict):
-        raise CheckpointFormatError(f"{path} is not a mapping")
-    return content
-
-
-def read_options(folder: Path) -> dict[str, Any]:
+def read_model_options(folder: Path) -> dict[str, Any]:
     """What `config.json` says, completed by what `generation_config.json` does.
 
     Raises:
+        CheckpointNotFoundError: There is no `config.json`.
         CheckpointFormatError: One of them is damaged.
     """
-    options = read_json(folder / CONFIG)
-    generation = folder / GENERATION_CONFIG
-    more = read_json(generation) if generation.is_file() else {}
+    options = read_options(folder / CONFIG)
+    more = read_options_if_there(folder / GENERATION_CONFIG)
     return {**more, **{name: value for name, value in options.items() if value is not None}}
 
 
@@ -125,10 +114,10 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
         unk_id: From the vocabulary.
 
     Raises:
-        CheckpointFormatError: The config is damaged.
+        CheckpointError: The config is not there or damaged.
         UnsupportedModelError: With every option that is not implemented.
     """
-    options = read_options(folder)
+    options = read_model_options(folder)
     name = str(folder / CONFIG)
     family = FAMILIES.get(str(options.get("model_type")))
     if family is None:
@@ -168,12 +157,7 @@ def _config(options: Mapping[str, Any], family: Family, unk_id: int) -> ModelCon
 
 
 def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
-    required = {**REQUIRED, **family.required}
-    reasons = [
-        f"{name} is {options[name]!r}, supported: {value!r}"
-        for name, value in required.items()
-        if options.get(name, value) != value
-    ]
+    reasons = unsupported(options, {**SUPPORTED, **family.supported})
     activation = options.get("activation_function")
     if str(activation) not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)

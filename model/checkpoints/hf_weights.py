@@ -7,7 +7,7 @@ import torch
 
 from model.checkpoints.marian import matrices_of, quantize
 from model.checkpoints.names import Name, fill
-from model.checkpoints.tensor_files import merge_copies, read_tensors
+from model.checkpoints.tensors import merge_copies, read_tensors
 from model.config import ModelConfig, NormPosition
 from model.quantization import quantize_matrix
 from model.transformer import EncoderDecoder
@@ -57,7 +57,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
         model = EncoderDecoder(config)
     arrays = merge_copies(read_tensors(weights), _copies(config), weights)
     pairs = name_pairs(config)
-    fill(model, arrays, pairs, IGNORED, weights.name)
+    fill(model, arrays, pairs, IGNORED, str(weights))
     if is_quantized:
         wanted = matrices_of(model, pairs)
         quantize(model, {name: quantize_matrix(arrays[tensor]) for name, tensor in wanted.items()})

@@ -1,7 +1,7 @@
 """JSON files of a checkpoint."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,30 @@ def read_options(path: Path) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise CheckpointFormatError(f"{path} holds no JSON object")
     return options
+
+
+def read_options_if_there(path: Path) -> dict[str, Any]:
+    """The object in a file that a folder need not have; empty without it.
+
+    Raises:
+        CheckpointFormatError: It is not JSON, or no object.
+    """
+    return read_options(path) if path.is_file() else {}
+
+
+def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
+    """What options ask for that is not implemented, a reason each.
+
+    Args:
+        options: What is in the file.
+        supported: The values that are implemented, by option; the first is what a file means that
+            does not name it.
+    """
+    return [
+        f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
+        for name, values in supported.items()
+        if name in options and options[name] not in values
+    ]
 
 
 def positive_integer(

@@ -1,6 +1,5 @@
 """From a folder or an installed package to the files of a model, and from those to the model."""
 
-import hashlib
 import math
 import re
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from model.checkpoints import multilingual_folder
-from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_options
+from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_model_options
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.checkpoints.multilingual_folder import is_multilingual_folder, read_multilingual
 from model.checkpoints.opus_folder import (
@@ -22,7 +21,7 @@ from model.checkpoints.opus_folder import (
     read_parts,
     read_tokenizer,
 )
-from model.checkpoints.shards import weight_files
+from model.checkpoints.weight_files import revision_of, weight_files
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization import Tokenizer
@@ -31,7 +30,6 @@ PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
-BLOCK_BYTES = 1 << 20
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
 PATTERNS = (MARIAN_WEIGHTS, f"*{NPZ}", CONFIG)
@@ -95,13 +93,8 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """The first 12 digits of the sha256 sum of the weights, of all shards in their order."""
-        digest = hashlib.sha256()
-        for path in weight_files(self.weights):
-            with path.open("rb") as file:
-                while block := file.read(BLOCK_BYTES):
-                    digest.update(block)
-        return digest.hexdigest()[:12]
+        """Which version of the weights."""
+        return revision_of(self.weights)
 
     @property
     def num_bytes(self) -> int:
@@ -139,21 +132,28 @@ def _other_type(config: Path) -> str:
     if not config.is_file():
         return ""
     try:
-        kind = read_options(config.parent).get("model_type")
+        kind = read_model_options(config.parent).get("model_type")
     except CheckpointFormatError as error:
         return f"; {error}"
     return f"; {CONFIG} is of a {str(kind)!r} model"
 
 
 def _package_folders(name: str) -> list[Path]:
+    return _model_folders(path for path in installed_files(name) if any(map(path.match, PATTERNS)))
+
+
+def installed_files(name: str) -> list[Path]:
+    """The files of an installed package, which is not imported.
+
+    Raises:
+        CheckpointNotFoundError: There is no such package.
+    """
     try:
-        files = metadata.files(name) or []
+        return [Path(str(file.locate())) for file in metadata.files(name) or []]
     except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
         raise CheckpointNotFoundError(
             f"the package {name} is not installed; install it, or name a folder"
         ) from error
-    paths = [Path(str(f.locate())) for f in files if any(map(f.match, PATTERNS))]
-    return _model_folders(paths)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -188,17 +188,19 @@ def read_folder(folder: Path) -> ModelFiles:
     is_multilingual = is_hugging_face and is_multilingual_folder(folder)
     read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
     parts = read(folder)
+    source, target = parts.pair or ("", "")
     return ModelFiles(
-        *(parts.pair or ("", "")),
-        parts.weights,
-        parts.source_pieces,
-        parts.target_pieces,
-        None,
-        MAX_LENGTH_FACTOR,
-        parts.source_ids,
-        parts.target_ids,
-        parts.tokens,
-        parts.title,
+        source=source,
+        target=target,
+        weights=parts.weights,
+        source_vocab=parts.source_pieces,
+        target_vocab=parts.target_pieces,
+        shortlist=None,
+        max_length_factor=MAX_LENGTH_FACTOR,
+        source_ids=parts.source_ids,
+        target_ids=parts.target_ids,
+        tokens=parts.tokens,
+        title=parts.title,
         is_marian=is_opus,
         is_multilingual=is_multilingual,
     )

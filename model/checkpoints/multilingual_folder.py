@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from model.checkpoints.hf_config import CONFIG, read_json, read_options
+from model.checkpoints.folder_names import title_of
+from model.checkpoints.hf_config import CONFIG, read_model_options
+from model.checkpoints.json_files import read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     choose_target,
@@ -23,10 +25,9 @@ from model.checkpoints.opus_folder import (
     UNK,
     VOCAB,
     Parts,
-    find_weights,
     read_vocabulary,
-    title_of,
 )
+from model.checkpoints.weight_files import find_weights
 from model.errors import CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 from model.tokenization import Tokenizer
@@ -52,7 +53,7 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 def is_multilingual_folder(folder: Path) -> bool:
     """Whether a folder is of these families: by its pieces or, without them, by its config."""
-    return (folder / PIECES).is_file() or read_options(folder).get("model_type") == MODEL_TYPE
+    return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
 def read_multilingual(folder: Path) -> Parts:
@@ -90,9 +91,8 @@ def is_small_100(folder: Path) -> bool:
 
     Its config does not tell. Its tokenizer's class, code (which is not run) or name does.
     """
-    path = folder / TOKENIZER_CONFIG
-    kind = read_json(path).get("tokenizer_class") if path.is_file() else None
-    names = [str(kind), title_of(folder), str(read_options(folder).get("_name_or_path"))]
+    kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
+    names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
     return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
 
 
@@ -114,7 +114,7 @@ def language_tokens(folder: Path) -> list[str]:
         CheckpointFormatError: They are not there.
     """
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
-        content = read_json(folder / name) if (folder / name).is_file() else {}
+        content = read_options_if_there(folder / name)
         for key in LANGUAGE_LISTS:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
@@ -144,7 +144,7 @@ def read_ids(folder: Path) -> dict[str, int]:
         ids = {name: number for number, name in enumerate([*SIGNS, *names])}
     for token in language_tokens(folder):
         ids.setdefault(token, len(ids))
-    size = read_options(folder).get("vocab_size")
+    size = read_model_options(folder).get("vocab_size")
     unused: Iterable[int] = ()
     if type(size) is int and size <= len(ids) + MAX_UNUSED:
         unused = range(len(ids), size)

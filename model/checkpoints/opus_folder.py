@@ -1,13 +1,14 @@
 """The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from model.checkpoints.hf_config import CONFIG, FAMILIES, read_json, read_options
+from model.checkpoints.folder_names import name_of, title_of
+from model.checkpoints.hf_config import CONFIG, FAMILIES, read_model_options
+from model.checkpoints.json_files import read_options, read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
     Sides,
@@ -18,7 +19,8 @@ from model.checkpoints.languages import (
     sides_of,
     target_languages,
 )
-from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.checkpoints.weight_files import find_weights
+from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.mapped_tokenization import MappedTokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -27,14 +29,6 @@ TARGET_VOCAB = "target_vocab.json"
 PIECES = "sentencepiece.bpe.model"
 SOURCE_PIECES = "source.spm"
 TARGET_PIECES = "target.spm"
-
-WEIGHTS = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
-"""The first of these that is there holds the weights."""
 
 EOS, PAD, UNK = "</s>", "<pad>", "<unk>"
 
@@ -67,8 +61,8 @@ class Parts:
 def is_translation_model(folder: Path) -> bool:
     """Whether a folder's config is of a family that is served; false where it cannot tell."""
     try:
-        return str(read_options(folder).get("model_type")) in FAMILIES
-    except CheckpointFormatError:
+        return str(read_model_options(folder).get("model_type")) in FAMILIES
+    except CheckpointError:
         return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
 
 
@@ -79,7 +73,7 @@ def read_parts(folder: Path) -> Parts:
         CheckpointFormatError: A part is not there or damaged.
         UnsupportedModelError: It is not said, or not one, which languages it translates.
     """
-    options = read_options(folder)
+    options = read_model_options(folder)
     weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
     ids = folder / VOCAB
     own_ids = folder / TARGET_VOCAB
@@ -94,21 +88,6 @@ def read_parts(folder: Path) -> Parts:
         tokens,
         title_of(folder),
     )
-
-
-def find_weights(folder: Path, others: Sequence[str]) -> Path:
-    """The file of tensors, or the index of its shards, where the other files are there too.
-
-    Raises:
-        CheckpointFormatError: With every file that is not there.
-    """
-    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
-    missing = [name for name in others if not (folder / name).is_file()]
-    if weights is None:
-        missing.append(" or ".join(WEIGHTS))
-    if missing or weights is None:
-        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
-    return weights
 
 
 def read_opus(folder: Path) -> Parts:
@@ -169,25 +148,12 @@ def _names(
 
     The last one is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
-    path = folder / TOKENIZER_CONFIG
-    own = read_json(path) if path.is_file() else {}
+    own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
-    yield pair_in(_name(folder)), sides_in(_name(folder))
+    yield pair_in(name_of(folder)), sides_in(name_of(folder))
     yield pair_of(source, target), sides_of(source, target)
     for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
         yield pair_in(name), sides_in(name)
-
-
-def _name(folder: Path) -> str:
-    return folder.resolve().name if folder.name in ("", "..") else folder.name
-
-
-def title_of(folder: Path) -> str:
-    """What to call a model of many pairs: its folder's name, or the one that a hub's cache has."""
-    path = folder.absolute()
-    is_cached = path.parent.name == "snapshots"
-    name = path.parent.parent.name.rpartition("--")[2] if is_cached else _name(folder)
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name)
 
 
 def _listed(tokens: Mapping[str, str]) -> str:
@@ -200,7 +166,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     Raises:
         CheckpointFormatError: It is damaged: ids are not 0, 1, 2 ..., or a sign is not there.
     """
-    ids = read_json(path) if path.suffix == ".json" else _read_yaml(path)
+    ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]
     if sorted(numbers) != list(range(len(ids))):
         raise CheckpointFormatError(f"{path} does not number its {len(ids)} pieces from 0 on")

@@ -3,45 +3,43 @@
 The latter stands in sentence-transformers' own files beside it, where there are any.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from model.checkpoints import text_encoders
-from model.checkpoints.json_files import positive_integer, read_json, read_options
-from model.checkpoints.load import PACKAGE
-from model.checkpoints.weight_files import weight_files, weights_path
+from model.checkpoints.folder_names import title_of
+from model.checkpoints.json_files import (
+    read_json,
+    read_options,
+    read_options_if_there,
+    unsupported,
+)
+from model.checkpoints.load import PACKAGE, installed_files
+from model.checkpoints.sentence_modules import (
+    CONFIG,
+    TOKENIZER_CONFIG,
+    read_dense,
+    read_max_tokens,
+    read_normalize,
+    read_pooling,
+    read_prompts,
+    read_transformer_options,
+)
+from model.checkpoints.weight_files import find_weights, revision_of
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
     NormalizeConfig,
     Pooling,
-    TextEncoderConfig,
 )
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 from model.text_tokenization import TextTokenizer
 
 MODULES = "modules.json"
-CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 PROMPTS = "config_sentence_transformers.json"
-LENGTHS = "sentence_bert_config.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-
-TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
-SWITCH = "pooling_mode_"
-SWITCHES = {
-    "cls_token": Pooling.CLS,
-    "max_tokens": Pooling.MAX,
-    "mean_tokens": Pooling.MEAN,
-    "mean_sqrt_len_tokens": Pooling.MEAN_SQRT_LEN,
-    "weightedmean_tokens": Pooling.WEIGHTED_MEAN,
-    "lasttoken": Pooling.LAST_TOKEN,
-}
+TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,8 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """The first 12 digits of the sha256 sum of the weights."""
-        digest = hashlib.sha256()
-        for path in weight_files(weights_path(self.encoder)):
-            with path.open("rb") as file:
-                while chunk := file.read(2**20):
-                    digest.update(chunk)
-        return digest.hexdigest()[:12]
+        """Which version of the encoder's weights."""
+        return revision_of(find_weights(self.encoder))
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
@@ -93,13 +86,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _package_folders(name: str) -> list[Path]:
-    try:
-        files = metadata.files(name) or []
-    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
-        raise CheckpointNotFoundError(
-            f"the package {name} is not installed; install it, or name a folder"
-        ) from error
-    found = {Path(str(file.locate())).parent for file in files if file.name == MODULES}
+    found = {path.parent for path in installed_files(name) if path.name == MODULES}
     if not found:
         raise CheckpointNotFoundError(f"the package {name} holds no {MODULES}")
     return sorted(found)
@@ -109,24 +96,25 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     """The one model in a folder.
 
     Raises:
-        CheckpointNotFoundError: A part is missing.
-        CheckpointFormatError: `modules.json` is damaged or leads out of the folder.
+        CheckpointNotFoundError: There is none: it has neither `modules.json` nor an encoder.
+        CheckpointFormatError: A part is missing, or `modules.json` is damaged or leads out of the
+            folder.
         UnsupportedModelError: It names modules that are not implemented: all of them.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)
-    for name in (CONFIG, TOKENIZER):
-        if not (encoder / name).is_file():
-            raise CheckpointNotFoundError(f"{encoder} holds no embedding model: no {name}")
-    weights_path(encoder)
+    elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
+        names = ", ".join(missing)
+        raise CheckpointNotFoundError(f"{folder} holds no embedding model: no {names}")
+    find_weights(encoder, (CONFIG, TOKENIZER))
     return EmbeddingFiles(_model_name(folder), folder, encoder, head)
 
 
 def _model_name(folder: Path) -> str:
     """The folder's own, or that of the package around it where it is called `model`."""
     whole = folder.resolve()
-    return whole.parent.name if whole.name == "model" else whole.name
+    return title_of(whole.parent if whole.name == "model" else whole)
 
 
 def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
@@ -178,7 +166,7 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         if kind == "Pooling":
             pooling = read_pooling(folder / CONFIG)
         else:
-            modules.append(NormalizeConfig() if kind == "Normalize" else read_dense(folder))
+            modules.append((read_normalize if kind == "Normalize" else read_dense)(folder))
     prompts, default = read_prompts(files.folder / PROMPTS)
     tokens = read_max_tokens(files.encoder, encoder)
     try:
@@ -187,98 +175,19 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         raise UnsupportedModelError(str(files.folder), error.reasons) from error
 
 
-def read_pooling(path: Path) -> tuple[Pooling, ...]:
-    """The ways of pooling that are switched on.
-
-    Raises:
-        CheckpointError: The file is damaged, or switches on what is not implemented.
-    """
-    options = read_options(path)
-    named = options.get("pooling_mode", [])
-    chosen = list(named) if isinstance(named, list) else [named]
-    chosen += [
-        name.removeprefix(SWITCH)
-        for name, is_on in options.items()
-        if name.startswith(SWITCH) and is_on is True
-    ]
-    known = {**{way.value: way for way in Pooling}, "max": Pooling.MAX, "mean": Pooling.MEAN}
-    known |= SWITCHES
-    reasons = [
-        f"{name!r} is no way of pooling, supported: {', '.join(Pooling)}"
-        for name in chosen
-        if not isinstance(name, str) or name not in known
-    ]
-    if options.get("include_prompt", True) is not True:
-        reasons.append("include_prompt is off: prompts are always pooled with the text")
-    if not chosen:
-        reasons.append("no way of pooling is switched on")
-    if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    ways = {known[name] for name in chosen}
-    return tuple(way for way in Pooling if way in ways)
-
-
-def read_dense(folder: Path) -> DenseConfig:
-    """A Dense module's sizes.
-
-    Raises:
-        CheckpointError: The file is damaged, or names an activation that is not implemented.
-    """
-    path = folder / CONFIG
-    options = read_options(path)
-    reasons: list[str] = []
-    activation = str(options.get("activation_function", next(iter(TANH))))
-    if activation not in TANH:
-        reasons.append(f"activation_function is {activation}, supported: {', '.join(TANH)}")
-    inputs = positive_integer(options, "in_features", 0, reasons)
-    outputs = positive_integer(options, "out_features", 0, reasons)
-    if reasons:
-        raise UnsupportedModelError(str(path), reasons)
-    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), TANH[activation])
-
-
-def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
-    """Prompts by name, and the name of the one that is put before a text unasked.
-
-    Raises:
-        CheckpointFormatError: The file is damaged.
-    """
-    options = read_options(path) if path.is_file() else {}
-    prompts = options.get("prompts") or {}
-    default = options.get("default_prompt_name")
-    is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
-    if not is_plain or not (default is None or isinstance(default, str)):
-        raise CheckpointFormatError(f"{path}: prompts are not texts by name")
-    return prompts, default
-
-
-def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
-    """What sentence-transformers takes: its own limit, or the tokenizer's; never over positions.
-
-    Raises:
-        CheckpointError: A file is damaged.
-    """
-    for name, option in ((LENGTHS, "max_seq_length"), (TOKENIZER_CONFIG, "model_max_length")):
-        path = folder / name
-        value = read_options(path).get(option) if path.is_file() else None
-        if value is None:
-            continue
-        # Tokenizers without a limit say 1e30, as a float or an integer.
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
-            raise CheckpointFormatError(f"{path}: {option} is {value!r}, it must be at least 1")
-        return int(min(value, config.max_tokens))
-    return config.max_tokens
-
-
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
     """The tokenizer.
 
     Raises:
-        CheckpointFormatError: The file is damaged, or its vocabulary is not the encoder's.
+        CheckpointError: A file is damaged or asks for what is not implemented, or the vocabulary
+            is not the encoder's.
     """
     path = files.encoder / TOKENIZER
-    lengths = files.encoder / LENGTHS
-    options: Mapping[str, Any] = read_options(lengths) if lengths.is_file() else {}
+    own = files.encoder / TOKENIZER_CONFIG
+    reasons = unsupported(read_options_if_there(own), TOKENIZER_SUPPORTED)
+    if reasons:
+        raise UnsupportedModelError(str(own), reasons)
+    options = read_transformer_options(files.encoder)
     tokenizer = TextTokenizer(path, config.max_tokens, options.get("do_lower_case") is True)
     if tokenizer.vocab_size > config.encoder.vocab_size:
         raise CheckpointFormatError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from model.checkpoints.json_files import MAX_SIZE, positive_integer
+from model.checkpoints.json_files import MAX_SIZE, positive_integer, unsupported
 from model.config import Activation
 from model.embedding_config import TextEncoderConfig
 from model.errors import UnsupportedModelError
@@ -22,11 +22,11 @@ ACTIVATIONS = {
 
 # Options that change the computation, with the values under which it is the one implemented;
 # the first is what a file means that does not name it.
-REQUIRED: dict[str, list[Any]] = {
-    "position_embedding_type": ["absolute", None],
-    "is_decoder": [False],
-    "add_cross_attention": [False],
-    "quantization_config": [None],
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute", None),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
 }
 
 
@@ -39,7 +39,7 @@ class Family:
         attention: The modules of `MultiHeadAttention` and of the norm behind it, by our name.
         pad_id: Where positions are counted from the padding id on, its default; else None.
         token_types: The default of `type_vocab_size`, or 0 where there is no such table.
-        relative_buckets: The default of `relative_attention_num_buckets`, or 0.
+        relative_buckets: `relative_attention_num_buckets`, which its code has fixed; or 0.
         sizes: Defaults of (max_position_embeddings, vocab_size).
     """
 
@@ -98,22 +98,26 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         UnsupportedModelError: With every option that is not implemented.
     """
     family = family_of(options, name)
-    reasons = [
-        f"{option} is {options[option]!r}, supported: {values[0]!r}"
-        for option, values in REQUIRED.items()
-        if options.get(option, values[0]) not in values
-    ]
+    reasons = unsupported(options, SUPPORTED)
     activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))
     if activation is None:
         known = ", ".join(ACTIVATIONS)
         reasons.append(f"hidden_act is {options['hidden_act']!r}, supported: {known}")
+    eps = options.get("layer_norm_eps", 1e-12)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
+        reasons.append(f"layer_norm_eps is {eps!r}, it must be a number from 0 to 1")
+    sizes = _sizes(options, family, reasons)
+    if reasons or activation is None:
+        raise UnsupportedModelError(name, reasons)
+    return _config(sizes, _position_offset(options, family, name), activation, float(eps), name)
+
+
+def _sizes(options: Mapping[str, Any], family: Family, reasons: list[str]) -> dict[str, int]:
+    """By their names in `TextEncoderConfig`; wrong ones add to the reasons to refuse the file."""
 
     def size(option: str, default: int, most: int = MAX_SIZE) -> int:
         return positive_integer(options, option, default, reasons, most)
 
-    eps = options.get("layer_norm_eps", 1e-12)
-    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
-        reasons.append(f"layer_norm_eps is {eps!r}, it must be a number from 0 to 1")
     sizes = {
         "d_model": size("hidden_size", 768),
         "num_heads": size("num_attention_heads", 12),
@@ -125,11 +129,10 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
     if family.token_types:
         sizes["token_types"] = size("type_vocab_size", family.token_types)
     if family.relative_buckets:
-        option = "relative_attention_num_buckets"
-        sizes["relative_buckets"] = size(option, family.relative_buckets)
-    if reasons or activation is None:
-        raise UnsupportedModelError(name, reasons)
-    return _config(sizes, _position_offset(options, family, name), activation, float(eps), name)
+        sizes["relative_buckets"] = family.relative_buckets
+        fixed = {"relative_attention_num_buckets": (family.relative_buckets,)}
+        reasons += unsupported(options, fixed)
+    return sizes
 
 
 def _config(

@@ -1,55 +1,79 @@
-"""Which files of a Hugging Face folder hold its weights (no torch)."""
+"""Which files of a folder hold the weights of a Hugging Face model. Without torch."""
 
+import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.json_files import read_options
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
-SAFETENSORS = "model.safetensors"
-SHARDED = "model.safetensors.index.json"
-PICKLED = "pytorch_model.bin"
+INDEX = ".index.json"
+WEIGHTS = (
+    "model.safetensors",
+    f"model.safetensors{INDEX}",
+    "pytorch_model.bin",
+    f"pytorch_model.bin{INDEX}",
+)
+"""The first of these that is there holds the weights."""
+
+REVISION_DIGITS = 12
 
 
-def weights_path(folder: Path) -> Path:
-    """The file of weights in a folder; the first of safetensors, its index, and a pickle.
+def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
+    """The file of tensors, or the index of its shards, where the other files are there too.
 
     Raises:
-        CheckpointNotFoundError: There is none.
+        CheckpointFormatError: With every file that is not there.
     """
-    for name in (SAFETENSORS, SHARDED, PICKLED):
-        if (folder / name).is_file():
-            return folder / name
-    raise CheckpointNotFoundError(
-        f"{folder} holds no weights: no {SAFETENSORS}, {SHARDED} or {PICKLED}"
-    )
+    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    missing = [name for name in others if not (folder / name).is_file()]
+    if weights is None:
+        missing.append(" or ".join(WEIGHTS))
+    if missing or weights is None:
+        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
+    return weights
 
 
-def weight_files(path: Path) -> list[Path]:
-    """The files that weights lie in: the shards of an index, or the file itself.
+def weight_files(weights: Path) -> list[Path]:
+    """The files that hold the tensors: the one named, or the shards that an index names.
 
     Raises:
-        CheckpointFormatError: The index is damaged or names a file outside its folder.
+        CheckpointFormatError: The index is damaged, or names something outside its folder.
         CheckpointNotFoundError: A shard is not there.
     """
-    if path.name != SHARDED:
-        return [path]
-    shards = [path.parent / name for name in sorted(set(read_weight_map(path).values()))]
-    missing = [shard.name for shard in shards if not shard.is_file()]
+    if not weights.name.endswith(INDEX):
+        return [weights]
+    names = sorted(set(read_index(weights).values()))
+    missing = [name for name in names if not (weights.parent / name).is_file()]
     if missing:
-        raise CheckpointNotFoundError(f"{path} names shards that are missing: {missing}")
-    return shards
+        raise CheckpointNotFoundError(f"{weights} names files not there: {', '.join(missing)}")
+    return [weights.parent / name for name in names]
 
 
-def read_weight_map(path: Path) -> dict[str, str]:
-    """The shard of each tensor, by an index.
+def read_index(path: Path) -> dict[str, str]:
+    """The file of each tensor, by the tensor's name.
 
     Raises:
-        CheckpointFormatError: The index is damaged or names a file outside its folder.
+        CheckpointFormatError: It is damaged, or names something outside its folder.
     """
-    weight_map = read_options(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointFormatError(f"{path} has no weight_map")
-    for name in weight_map.values():
+    files = read_options(path).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise CheckpointFormatError(f"{path} is not an index of shards: it has no weight_map")
+    for name in files.values():
         if not isinstance(name, str) or Path(name).name != name:
-            raise CheckpointFormatError(f"{path} names {name!r}, which is no file beside it")
-    return weight_map
+            raise CheckpointFormatError(f"{path} names {name!r}, which is no file of its folder")
+    return files
+
+
+def revision_of(weights: Path) -> str:
+    """The first digits of the sha256 sum of the weights, of all shards in their order.
+
+    Raises:
+        CheckpointError: A shard is not there, or the index is damaged.
+    """
+    digest = hashlib.sha256()
+    for path in weight_files(weights):
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:REVISION_DIGITS]

@@ -130,12 +130,7 @@ class ModelCache:
         content = json.dumps(asdict(record), indent=1) + "\n"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # a server may run as another user than who pulled
-            os.replace(file.name, path)
+            _replace(path, content)
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
@@ -178,6 +173,20 @@ def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
         if found != expected:
             faults.append(f"{path} has the sha256 sum {found}, not {expected}: it is damaged")
     return faults
+
+
+def _replace(path: Path, content: str) -> None:
+    """Puts a file into place whole; nothing is left of it where that fails."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)  # a server may run as another user than who pulled
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
 def _read_record(path: Path) -> Record:

@@ -6,6 +6,7 @@ from pathlib import Path
 from model.checkpoints.load import find_models
 from model.checkpoints.sentence_transformers import MODULES, find_embedding_models
 from model.errors import CheckpointError, CheckpointNotFoundError
+from service.catalog import NAMES
 from service.registry.download import PART, StoredFile, measure
 from service.registry.locate import LocatedModel, root_of
 from service.registry.references import Source
@@ -24,7 +25,8 @@ def describe(place: str) -> str:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:
         try:
-            return "embeds as " + ", ".join(files.name for files in find_embedding_models(place))
+            names = [files.name for files in find_embedding_models(place)]
+            return "embeds as " + ", ".join(NAMES.get(name, name) for name in names)
         except CheckpointError as embedding:
             is_embedding = any(Path(place).rglob(MODULES))
             raise (embedding if is_embedding else translation) from embedding

@@ -138,13 +138,15 @@ class _Fetch:
 
     def _write(self, response: Response, start: int) -> None:
         total = None if response.length is None else start + response.length
-        done = start
+        done, most = start, None if self.file.is_packed else self.file.size
         self.report(done, total)
         try:
             for block in response.blocks():
                 _write_all(self.output, block, total and total - done, self.target)
                 done += len(block)
                 self.report(done, total)
+                if most is not None and done > most:  # or it would go on until the disk is full
+                    _refuse(self.file, self.target, f"has more than {most} bytes", self.part)
         except PassingError as error:
             # A server that begins anew each time, and never gets further, is not waited for.
             error.has_moved = done > max(start, self.furthest)
@@ -162,6 +164,9 @@ def _locked(part: Path) -> Iterator[BinaryIO]:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise CacheError(f"{part} is being written by another `regard`; wait for it") from error
+        # Who held the lock may have put the file into place since it was opened here.
+        if not part.exists() or not os.path.samestat(os.fstat(output.fileno()), part.stat()):
+            raise CacheError(f"{part} was finished by another `regard`; run the same command again")
         yield output
 
 
@@ -226,11 +231,7 @@ def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
         with gzip.open(part, "rb") as source, unpacked.open("wb", buffering=0) as output:
             _copy(source, output, file, target)  # type: ignore[arg-type]
     except (EOFError, gzip.BadGzipFile, zlib.error, DamagedFileError) as error:
-        _throw_away(part, unpacked)
-        raise DamagedFileError(
-            f"{target}: what {shown(file.url)} gives cannot be unpacked: {error}; "
-            "it was thrown away, run the same command again"
-        ) from error
+        _refuse(file, target, f"cannot be unpacked: {error}", part, unpacked)
     except BaseException:  # the packed file is kept, it takes a second to unpack it again
         unpacked.unlink(missing_ok=True)
         raise
@@ -262,11 +263,7 @@ def check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
     stored = measure(file.name, path)
     reason = difference(stored, file, path)
     if reason is not None:
-        _throw_away(path, target.with_name(target.name + PART))
-        raise DamagedFileError(
-            f"{target}: what {shown(file.url)} gives {reason}; "
-            "it was thrown away, run the same command again"
-        )
+        _refuse(file, target, reason, path, target.with_name(target.name + PART))
     return stored
 
 
@@ -297,10 +294,15 @@ def _git_sha1(path: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-def _throw_away(*paths: Path) -> None:
+def _refuse(file: RemoteFile, target: Path, reason: str, *paths: Path) -> NoReturn:
+    """Throws away what was fetched, and says why."""
     for path in paths:
         path.unlink(missing_ok=True)
         _etag_of(path).unlink(missing_ok=True)
+    raise DamagedFileError(
+        f"{target}: what {shown(file.url)} gives {reason}; "
+        "it was thrown away, run the same command again"
+    )
 
 
 def _etag_of(part: Path) -> Path:

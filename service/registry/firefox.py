@@ -61,9 +61,13 @@ def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str
     url = f"{base_url}/{INDEX}"
     index = http.read_json(url)
     models = index.get("models") if isinstance(index, dict) else None
-    if not isinstance(models, dict) or not all(isinstance(each, list) for each in models.values()):
+    if not isinstance(models, dict) or not all(map(_is_list_of_models, models.values())):
         raise DownloadError(f"{shown(url)} is no registry of models: it has no object 'models'")
     return models
+
+
+def _is_list_of_models(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:

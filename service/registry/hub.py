@@ -31,7 +31,8 @@ PARTS = frozenset(
         "config.json generation_config.json tokenizer.json tokenizer_config.json "
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
         "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
-        "modules.json sentence_bert_config.json config_sentence_transformers.json"
+        "modules.json sentence_bert_config.json sentence_roberta_config.json "
+        "sentence_xlm-roberta_config.json config_sentence_transformers.json"
     ).split()
 )
 """What else is read. Code, other frameworks' weights and the like are left where they are."""
@@ -60,19 +61,16 @@ def find_model(
         )
     base = f"{endpoint}/{quote(reference.name)}/resolve/{commit}"
     owner, _, name = reference.name.rpartition("/")
-    return RemoteModel(
-        PurePosixPath("hf", owner or "_", commit, name),
-        commit,
-        tuple(_to_file(entry, base) for entry in chosen),
-        token,
-    )
+    folder = PurePosixPath("hf", owner or "_", commit, name)
+    files = tuple(_to_file(entry, base, shown(url)) for entry in chosen)
+    return RemoteModel(folder, commit, files, token)
 
 
 def _read_answer(answer: Any, url: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
     """The commit, and each file's entry by its path."""
     try:
         commit = answer["sha"]
-        entries = {str(entry["rfilename"]): entry for entry in answer["siblings"]}
+        entries = {str(PurePosixPath(each["rfilename"])): each for each in answer["siblings"]}
     except (KeyError, TypeError) as error:
         raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
     if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
@@ -103,9 +101,11 @@ def _weights_of(names: list[str]) -> list[str]:
     return []
 
 
-def _to_file(entry: Mapping[str, Any], base: str) -> RemoteFile:
+def _to_file(entry: Mapping[str, Any], base: str, registry: str) -> RemoteFile:
     name = str(entry["rfilename"])
     large = entry.get("lfs") or {}
+    if not isinstance(large, dict):
+        raise DownloadError(f"{registry} describes {name} by {large!r}")
     size = large.get("size", entry.get("size"))
     return RemoteFile(
         name,

@@ -116,7 +116,10 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            raise InvalidRequestError(f"Invalid request: {name} parameter must be <= {limit}")
+            raise InvalidRequestError(
+                f"Invalid request: {name} parameter must be <= {limit}, not {value}; ask for "
+                "less, or raise REGARD_MAX_BEAM_SIZE"
+            )
     for name, code in (("source", body.source), ("target", body.target)):
         if not code.strip():
             raise InvalidRequestError(f"Invalid request: missing {name} parameter")

@@ -1,6 +1,6 @@
 // Downloads: the drawing as SVG and PNG, the numbers as npz.
 
-import { postForFile } from './api.js';
+import { ApiError, postForFile } from './api.js';
 import { element } from './dom.js';
 import { drawFigure } from './figure.js';
 import { palette } from './palette.js';
@@ -24,10 +24,17 @@ export async function pngFile(figure, caption) {
     await image.decode();
     const canvas = element('canvas', { width: SCALE * image.width, height: SCALE * image.height });
     canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
-    return await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+    const file = await new Promise((resolve) => canvas.toBlob(resolve, 'image/png'));
+    if (file === null) throw tooLarge(canvas);
+    return file;
   } finally {
     URL.revokeObjectURL(address);
   }
+}
+
+function tooLarge({ width, height }) {
+  const words = `${width} × ${height} pixels are more than this browser draws; save it as SVG`;
+  return new ApiError(words, { type: 'too_large' });
 }
 
 /** The numbers of a request, exact, as NumPy reads them. */

@@ -79,10 +79,11 @@ export class LookPanel {
     const translation = this.#translation;
     if (translation === null || isSame(translation)) {
       this.#latest.cancel();
+      this.#setBusy(false);
       this.#empty(translation);
       return;
     }
-    byId('look').setAttribute('aria-busy', 'true');
+    this.#setBusy(true);
     try {
       const found = await this.#latest.run((signal) => this.#fetch(translation, signal));
       if (found === undefined) return;
@@ -91,7 +92,11 @@ export class LookPanel {
     } catch (error) {
       this.#fail(error);
     }
-    byId('look').setAttribute('aria-busy', 'false');
+    this.#setBusy(false);
+  }
+
+  #setBusy(isBusy) {
+    byId('look').setAttribute('aria-busy', String(isBusy));
   }
 
   #fail(error) {

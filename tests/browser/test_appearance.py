@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from tests.browser.conftest import Watch
+from tests.browser.conftest import Api, Watch
 from tests.browser.reader import KIDS, POOL, Reader
 
 pytestmark = pytest.mark.browser
@@ -211,7 +211,7 @@ def around(part: Locator) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1400}}])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
 def test_pictures_of_the_readme(
     reader: Reader, page: Page, scheme: Literal["light", "dark"]
 ) -> None:
@@ -225,3 +225,22 @@ def test_pictures_of_the_readme(
     reader.cell(3, 3).click()
     expect(page.locator("#steps-table tbody tr")).not_to_have_count(0)
     write(f"steps-{scheme}.png", page, full_page=True, clip=around(reader.steps))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"viewport": {"width": 1180, "height": 1460}}])
+def test_picture_of_a_text_that_is_embedded(
+    reader: Reader, page: Page, api: Api, scheme: Literal["light", "dark"]
+) -> None:
+    """In head 1 of layer 3 of all-MiniLM-L6-v2 a pronoun looks at whom it means."""
+    embedders = [model for model in api.get("/v1/models")["data"] if model["task"] == "embed"]
+    if not embedders:
+        pytest.skip("the server has no embedding model: `make install` gets one")
+    page.emulate_media(color_scheme=scheme)
+    reader.open(task="embed", text=KIDS, layer=3, head=1).until_shown()
+    rows, columns = reader.labels("row"), reader.labels("column")
+    reader.cell(rows.index("they"), columns.index("kids")).hover()
+    expect(reader.readout).to_contain_text("“they”")
+    expect(reader.readout).to_contain_text("“kids”")
+    page.evaluate("document.activeElement.blur()")
+    write(f"embed-{scheme}.png", page, full_page=True, clip=around(page.locator("#look")))

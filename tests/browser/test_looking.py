@@ -257,3 +257,21 @@ def test_png_is_as_large_as_the_drawing_twice(reader: Reader) -> None:
         [*png],
     )
     assert shown > 20  # colours: it is not an empty sheet
+
+
+def test_picture_that_the_browser_cannot_make_is_told(reader: Reader) -> None:
+    """A canvas that is too large gives nothing, which was taken for a fault of the server."""
+    reader.page.add_init_script("HTMLCanvasElement.prototype.toBlob = (told) => told(null)")
+    reader.read(POOL).button("Download PNG").click()
+    expect(reader.notice("download")).to_contain_text("pixels are more than this browser draws")
+
+
+def test_nothing_is_under_way_when_the_text_is_gone(reader: Reader, page: Page) -> None:
+    """What was asked about it is aborted, and never ends the state of being busy."""
+    look = page.locator("#look")
+    page.route("**/attention", lambda _route: None)
+    with page.expect_request("**/attention"):
+        reader.open(text=POOL, source="en")
+    expect(look).to_have_attribute("aria-busy", "true")
+    page.get_by_role("button", name="Clear").click()
+    expect(look).to_have_attribute("aria-busy", "false")

@@ -22,9 +22,9 @@ from transformers import (
 
 from model.checkpoints.json_files import read_options
 from model.checkpoints.tensors import read_tensors
-from model.checkpoints.text_encoders import family_of, read_config
+from model.checkpoints.text_encoders import ACTIVATIONS, family_of, read_config
 from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import weights_path
+from model.checkpoints.weight_files import find_weights
 from model.embedding_config import EmbeddingConfig
 from model.embedding_pass import EmbeddingJob, embed
 from model.pooling import EmbeddingModel
@@ -41,10 +41,16 @@ SIZES: dict[str, Any] = {
 }
 MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "bert": (BertModel, BertConfig, {}),
-    "bert, other activation": (BertModel, BertConfig, {"hidden_act": "gelu_new"}),
+    **{
+        f"bert, {name}": (BertModel, BertConfig, {"hidden_act": name})
+        for name in ACTIVATIONS
+        if name != "gelu"
+    },
     "roberta": (RobertaModel, RobertaConfig, {"type_vocab_size": 1, "layer_norm_eps": 1e-5}),
     "xlm-roberta": (XLMRobertaModel, XLMRobertaConfig, {"type_vocab_size": 1}),
+    "roberta, other padding": (RobertaModel, RobertaConfig, {"pad_token_id": 0}),
     "mpnet": (MPNetModel, MPNetConfig, {}),
+    "mpnet, other padding": (MPNetModel, MPNetConfig, {"pad_token_id": 0}),
 }
 # Hidden states are of size 1; two implementations order their sums differently.
 TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 0.0}
@@ -65,7 +71,7 @@ def theirs(request: pytest.FixtureRequest) -> Any:
 def load(folder: Path) -> EmbeddingModel:
     options = read_options(folder / "config.json")
     config = read_config(options, "config.json")
-    arrays = read_tensors(weights_path(folder))
+    arrays = read_tensors(find_weights(folder))
     settings = EmbeddingConfig(config, max_tokens=config.max_tokens)
     model = EmbeddingModel(settings)
     model.encoder = load_weights(arrays, family_of(options, ""), config, "model.safetensors")

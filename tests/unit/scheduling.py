@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
 from service.admission import Admission
-from service.embed_lanes import TextToEmbed
 from service.lanes import EmbeddedText, Shown, Translated
 from service.messages import (
     Abort,
@@ -24,7 +23,8 @@ from service.messages import (
     Work,
 )
 from service.metrics import Metrics
-from service.scheduler import MAX_TASKS, Inquiry, Scheduler, Sentence
+from service.orders import Inquiry, Sentence, TextToEmbed
+from service.scheduler import MAX_TASKS, Scheduler
 
 MODELS = ("en-pt", "pt-en")
 EMBEDDERS = ("tiny", "en-pt")

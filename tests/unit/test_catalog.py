@@ -14,6 +14,7 @@ from model.tokenization import Tokenizer
 from service.catalog import Catalog, ServedModel
 from service.errors import UnsupportedLanguageError
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
+from tests.hf_files import write_marian
 from tests.tiny_text import is_installed, write_encoder, write_model
 
 
@@ -51,6 +52,16 @@ def test_built_in_models_are_found() -> None:
     assert found.languages == ["en", "pt"]
     assert found.models["en-pt"].name == "en-pt"
     assert found.models["en-pt"].vocabularies.source.encode("Hello")
+
+
+def test_embedding_model_without_weights_is_not_passed_over(tmp_path: Path) -> None:
+    """Beside a model that is whole it was not served, and nothing said so."""
+    write_marian(tmp_path / "en-de")
+    folder = write_model(tmp_path / "tiny")
+    assert [*Catalog.load([str(tmp_path)]).embedders] == ["tiny"]
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"tiny is not one model, without model\.safetens"):
+        Catalog.load([str(tmp_path)])
 
 
 def test_reference_that_leads_nowhere_is_named() -> None:

@@ -23,7 +23,7 @@ from service.errors import (
 from service.lanes import Translated
 from service.messages import Abort, Done, Report, Stop, Work
 from service.metrics import Ended
-from service.scheduler import Sentence
+from service.orders import Sentence
 
 WORK = Work({"en-pt": [Sequence(1, [5, 6, 0]), Sequence(2, [7, 0])]})
 

@@ -4,6 +4,7 @@ No container engine is needed: the files are parsed, and every name that stands 
 in a file and in the code, is compared.
 """
 
+import itertools
 import json
 import re
 import subprocess
@@ -17,8 +18,10 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.metrics import MetricWrapperBase
 
-from service.metrics import Metrics
+from service.histogram import Histogram
+from service.metrics import TASKS, Metrics
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +35,10 @@ SETTINGS_FIXED_BY_THE_CONTAINER = {"REGARD_HOST", "REGARD_PORT", "REGARD_DRAIN_T
 SAMPLE_SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 METRIC = re.compile(r"\b(?:up|(?:regard|process|python)_\w+)\b")
 SERIES_OF_PROMETHEUS = {"up"}
+LABELS_OF_PROMETHEUS = {"job", "instance"}
+SELECTOR = re.compile(r"\b((?:regard|process)_\w+)\{([^}]*)\}")
+GROUPING = re.compile(r"\bby \(([^)]*)\)")
+LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
 
 def load_yaml(path: Path) -> Any:
@@ -77,6 +84,18 @@ def exposed_names() -> set[str]:
     return names
 
 
+def labels_by_name() -> dict[str, set[str]]:
+    """Of each metric, by its name without the suffix of a sample."""
+    metrics = vars(Metrics()).values()
+    found = {m.name: {*m.label_names, "le"} for m in metrics if isinstance(m, Histogram)}
+    return found | {m._name: {*m._labelnames} for m in metrics if isinstance(m, MetricWrapperBase)}
+
+
+def family(sample: str) -> str:
+    """The metric that a sample belongs to."""
+    return re.sub("_(total|bucket|sum|count)$", "", sample)
+
+
 def metric_names(expression: str) -> set[str]:
     return set(METRIC.findall(re.sub(r'"[^"]*"', '""', expression)))
 
@@ -110,6 +129,45 @@ def test_every_metric_on_the_board_is_exposed(board: dict[str, Any]) -> None:
     found = {title: metric_names(expression) for title, expression in targets(board)}
     assert all(found.values()), found
     assert {title: names - known for title, names in found.items() if names - known} == {}
+
+
+def test_every_metric_of_the_service_is_on_the_board(board: dict[str, Any]) -> None:
+    shown = {family(n) for _, expression in targets(board) for n in metric_names(expression)}
+    assert set(labels_by_name()) - shown == set()
+
+
+def test_queries_choose_and_group_by_labels_that_exist(board: dict[str, Any]) -> None:
+    """Prometheus answers a wrong one with nothing, or with one line for everything."""
+    known = labels_by_name()
+    for title, query in [*targets(board), *((r["alert"], r["expr"]) for r in alert_rules())]:
+        names = {family(name) for name in metric_names(query)} & set(known)
+        for name, matchers in SELECTOR.findall(query):
+            chosen = known.get(family(name), set()) | LABELS_OF_PROMETHEUS
+            assert set(LABEL.findall(matchers)) <= chosen, (title, name)
+        for labels in GROUPING.findall(query):
+            shared = set.intersection(*(known[name] for name in names)) if names else set()
+            assert set(re.findall(r"\w+", labels)) <= shared | LABELS_OF_PROMETHEUS, title
+        assert set(re.findall(r'task="(\w+)"', query)) <= set(TASKS), title
+
+
+def panels_below(board: dict[str, Any], row: str) -> list[dict[str, Any]]:
+    """Those between a row and the next one."""
+    titles = [panel["title"] for panel in board["panels"]]
+    below = board["panels"][titles.index(row) + 1 :]
+    return list(itertools.takewhile(lambda panel: panel["type"] != "row", below))
+
+
+def test_row_of_embeddings_is_about_nothing_else(board: dict[str, Any]) -> None:
+    panels = panels_below(board, "Embeddings")
+    shown = {family(n) for _, query in targets({"panels": panels}) for n in metric_names(query)}
+    assert shown == {
+        "regard_inputs",
+        "regard_request_duration_seconds",
+        "regard_tokens",
+        "regard_truncated_inputs",
+    }
+    for title, query in targets({"panels": panels}):
+        assert query.count('task="embed"') == len(SELECTOR.findall(query)), title
 
 
 def test_every_variable_of_the_board_reads_an_exposed_metric(board: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """From a folder to vectors, and what is said of folders that are damaged or something else."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch.nn import functional
 
 from model.checkpoints.embedding import load_embedding_model
@@ -23,7 +22,7 @@ from model.checkpoints.sentence_transformers import (
 from model.embedding_config import NormalizeConfig, Pooling
 from model.embedding_pass import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError, CheckpointNotFoundError
-from tests.tiny_text import OPTIONS, tensors, write_encoder, write_json, write_model
+from tests.tiny_text import OPTIONS, change_json, tensors, write_encoder, write_json, write_model
 
 CPU = torch.device("cpu")
 IDS = [1, 7, 8, 2]
@@ -72,22 +71,6 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("named", ["cls", ["cls"]])
-def test_pooling_may_be_named(tmp_path: Path, named: str | list[str]) -> None:
-    """As newer files do; older ones have a switch for each."""
-    folder = write_model(tmp_path / "tiny")
-    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode": named})
-    assert read_config(find_embedding_models(str(folder))[0]).pooling == (Pooling.CLS,)
-
-
-def test_dense_follows_pooling(tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense"])
-    state = load_file(folder / "2_Dense" / "model.safetensors")
-    pooled = torch.from_numpy(vector(folder, is_per_token=True).mean(axis=0))
-    expected = torch.tanh(state["linear.weight"] @ pooled + state["linear.bias"])
-    np.testing.assert_allclose(vector(folder), expected.numpy(), atol=1e-6)
-
-
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "mpnet"])
 def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     folder = write_model(tmp_path / "tiny", model_type=model_type)
@@ -95,13 +78,22 @@ def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     assert read_config(find_embedding_models(str(folder))[0]).encoder.max_tokens == 22
 
 
-def save_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
-    names = sorted(state)
-    shards = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+def save_shards(
+    folder: Path,
+    state: dict[str, torch.Tensor],
+    whole: str = "model.safetensors",
+    save: Callable[[Any, Path], None] = save_file,
+) -> None:
+    names, suffix = sorted(state), Path(whole).suffix
+    shards = {f"one{suffix}": names[::2], f"two{suffix}": names[1::2]}
     for shard, inside in shards.items():
-        save_file({name: state[name] for name in inside}, folder / shard)
+        save({name: state[name] for name in inside}, folder / shard)
     weight_map = {name: shard for shard, inside in shards.items() for name in inside}
-    write_json(folder / "model.safetensors.index.json", {"weight_map": weight_map})
+    write_json(folder / f"{whole}.index.json", {"weight_map": weight_map})
+
+
+def save_pickled_shards(folder: Path, state: dict[str, torch.Tensor]) -> None:
+    save_shards(folder, state, "pytorch_model.bin", torch.save)
 
 
 def save_pickle(folder: Path, state: dict[str, torch.Tensor]) -> None:
@@ -121,7 +113,7 @@ def save_with_heads(folder: Path, state: dict[str, torch.Tensor]) -> None:
     save_pickle(folder, {f"bert.{name}": tensor for name, tensor in old.items()} | heads | ids)
 
 
-@pytest.mark.parametrize("save", [save_shards, save_pickle, save_with_heads])
+@pytest.mark.parametrize("save", [save_shards, save_pickle, save_pickled_shards, save_with_heads])
 def test_weights_are_the_same_in_every_kind_of_file(
     tmp_path: Path, save: Callable[[Path, dict[str, torch.Tensor]], None]
 ) -> None:
@@ -180,11 +172,7 @@ def cut(name: str) -> Callable[[Path], None]:
 
 
 def options(name: str, **changes: Any) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        path = folder / name
-        write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
-
-    return damage
+    return lambda folder: change_json(folder / name, **changes)
 
 
 def without(name: str) -> Callable[[Path], None]:
@@ -218,12 +206,15 @@ def shard_elsewhere(folder: Path) -> None:
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
 NORM = "embeddings.LayerNorm.weight"
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
-    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is damaged"),
-    "weights missing": (without("model.safetensors"), "holds no weights"),
+    "weights cut short": (cut("model.safetensors"), r"model\.safetensors is cut short"),
+    "weights missing": (
+        without("model.safetensors"),
+        r"is not one model, without model\.safetensors or",
+    ),
     "config cut short": (cut("config.json"), r"config\.json is not JSON"),
-    "config missing": (without("config.json"), r"no config\.json"),
+    "config missing": (without("config.json"), r"is not one model, without config\.json"),
     "tokenizer cut short": (cut("tokenizer.json"), r"tokenizer\.json is not a tokenizer"),
-    "tokenizer missing": (without("tokenizer.json"), r"no tokenizer\.json"),
+    "tokenizer missing": (without("tokenizer.json"), r"is not one model, without tokenizer\.json"),
     "modules cut short": (cut("modules.json"), r"modules\.json is not JSON"),
     "tensor missing": (
         tensor(NORM, None),
@@ -254,12 +245,52 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("config.json", hidden_act="x", is_decoder=True, hidden_size="16", layer_norm_eps=2),
         r"is_decoder is True.*hidden_act is 'x'.*layer_norm_eps is 2.*hidden_size is '16'",
     ),
-    "heads that do not divide": (options("config.json", num_attention_heads=3), "16 is no mult"),
+    "heads that do not divide": (
+        options("config.json", num_attention_heads=3),
+        "16 is no mult",
+    ),
     "unknown pooling": (
         options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
-        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt",
+        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt is False",
     ),
-    "no pooling": (options("1_Pooling/config.json", pooling_mode_mean_tokens=False), "no way of"),
+    "more than linear": (
+        options("2_Dense/config.json", use_residual=True, activation_function="torch.nn.ReLU"),
+        r"2_Dense/config\.json is not supported: use_residual is True.*torch\.nn\.ReLU, supported",
+    ),
+    "dense of tokens": (
+        options("2_Dense/config.json", module_input_name="token_embeddings"),
+        "module_input_name is 'token_embeddings', supported: 'sentence_embedding'",
+    ),
+    "norm of tokens": (
+        lambda folder: write_json(
+            folder / "3_Normalize" / "config.json", {"module_input_name": "token_embeddings"}
+        ),
+        r"3_Normalize/config\.json is not supported: module_input_name",
+    ),
+    "another task": (
+        options("sentence_bert_config.json", transformer_task="fill-mask", query_length=32),
+        r"bert_config\.json is not supported: transformer_task is 'fill-mask'.*query_length is 32",
+    ),
+    "cut in front": (
+        lambda folder: write_json(folder / "tokenizer_config.json", {"truncation_side": "left"}),
+        r"tokenizer_config\.json is not supported: truncation_side is 'left'",
+    ),
+    "prompts that are no texts": (
+        lambda folder: write_json(
+            folder / "config_sentence_transformers.json", {"prompts": {"query": 1}}
+        ),
+        "prompts are not texts by name",
+    ),
+    "default prompt of no name": (
+        lambda folder: write_json(
+            folder / "config_sentence_transformers.json", {"default_prompt_name": "query"}
+        ),
+        "the default prompt 'query' is not among the prompts",
+    ),
+    "no pooling": (
+        options("1_Pooling/config.json", pooling_mode_mean_tokens=False),
+        "no way of",
+    ),
     "unknown module": (
         modules(TRANSFORMER, {"type": "custom.Pooling", "path": ""}),
         r"modules\.json is not supported: module 1 is custom\.Pooling",
@@ -275,18 +306,28 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("sentence_bert_config.json", max_seq_length=float("nan")),
         "max_seq_length is nan",
     ),
+    "buckets of nobody's code": (
+        options("config.json", model_type="mpnet", relative_attention_num_buckets=16),
+        "relative_attention_num_buckets is 16, supported: 32",
+    ),
     "layers without end": (
         options("config.json", num_hidden_layers=10**6),
         "num_hidden_layers is 1000000, it must be an integer from 1 to 1000",
     ),
-    "pooling of no name": (options("1_Pooling/config.json", pooling_mode=7), "7 is no way of"),
+    "pooling of no name": (
+        options("1_Pooling/config.json", pooling_mode=7),
+        "7 is no way of",
+    ),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
-    "pickle with code": (pickle_with_code, r"pytorch_model\.bin is damaged, or holds more than"),
-    "plain pickle with code": (plain_pickle_with_code, r"pytorch_model\.bin is damaged, or holds"),
-    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is damaged"),
+    "pickle with code": (pickle_with_code, r"pytorch_model\.bin holds more than tensors"),
+    "plain pickle with code": (
+        plain_pickle_with_code,
+        r"pytorch_model\.bin holds more than tensors",
+    ),
+    "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is cut short"),
     "pickle of a list": (pickle_of_a_list, "something else than named tensors"),
-    "shard missing": (shard_missing, r"index\.json names shards that are missing.*two\.safe"),
-    "shard elsewhere": (shard_elsewhere, "which is no file beside it"),
+    "shard missing": (shard_missing, r"index\.json names files not there: two\.safe"),
+    "shard elsewhere": (shard_elsewhere, "which is no file of its folder"),
 }
 
 
@@ -295,7 +336,7 @@ def test_damage_is_told_by_file_and_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     damage, message = DAMAGE[name]
-    folder = write_model(tmp_path / "tiny")
+    folder = write_model(tmp_path / "tiny", ["Transformer", "Pooling", "Dense", "Normalize"])
     load_all(folder)
     damage(folder)
     monkeypatch.chdir(tmp_path)
@@ -308,6 +349,12 @@ def test_folder_called_model_has_the_name_of_its_package(tmp_path: Path) -> None
     (tmp_path / "some_model").mkdir()
     folder = write_model(tmp_path / "some_model" / "model")
     assert find_embedding_models(str(folder))[0].name == "some_model"
+
+
+def test_folder_of_a_hubs_cache_has_the_name_of_its_repository(tmp_path: Path) -> None:
+    cached = tmp_path / "models--owner--tiny-texts" / "snapshots" / "0a1b2c"
+    cached.parent.mkdir(parents=True)
+    assert find_embedding_models(str(write_model(cached)))[0].name == "tiny-texts"
 
 
 def test_package_is_found_without_being_imported(

@@ -19,7 +19,7 @@ from service.errors import OverloadedError, ServiceError
 from service.frontend import RemoteBackend
 from service.frontends import FrontendLink
 from service.lanes import Shown
-from service.scheduler import Inquiry, Sentence
+from service.orders import Inquiry, Sentence
 from tests.tiny import tiny_config
 
 QUERY = resolve_query(tiny_config(), [AttentionKind.CROSS])

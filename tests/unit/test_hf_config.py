@@ -6,7 +6,7 @@ import pytest
 
 from model.checkpoints.hf_config import read_config
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
-from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 
 MARIAN: dict[str, Any] = {
     "model_type": "marian",
@@ -78,12 +78,13 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         config_of(
             tmp_path,
             normalize_before=True,
+            forced_bos_token_id=5,
             static_position_embeddings=False,
             activation_function=["relu"],
             decoder_ffn_dim=64,
             quantization_config={"bits": 4},
         )
-    assert len(caught.value.reasons) == 5
+    assert len(caught.value.reasons) == 6
     assert str(tmp_path / "config.json") in str(caught.value)
 
 
@@ -110,12 +111,14 @@ def test_config_of_no_use_is_refused(tmp_path: Path, changes: dict[str, Any], re
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '"a"'])
-def test_config_that_is_no_mapping_is_refused(tmp_path: Path, content: str) -> None:
+def test_config_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
-    with pytest.raises(CheckpointFormatError, match=r"config\.json is not"):
+    with pytest.raises(
+        CheckpointFormatError, match=r"config\.json (is not JSON|holds no JSON object)"
+    ):
         read_config(tmp_path, BYTES, unk_id=1)
 
 
 def test_folder_without_a_config_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointFormatError, match=r"config\.json is not JSON"):
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json cannot be read: No such"):
         read_config(tmp_path, BYTES, unk_id=1)

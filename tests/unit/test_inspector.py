@@ -1,6 +1,6 @@
 from model.inspection import AttentionJob
 from service.inspector import in_parts
-from service.scheduler import Inquiry
+from service.orders import Inquiry
 
 
 def test_alignments_of_many_sentences_are_asked_for_in_parts() -> None:

@@ -9,6 +9,8 @@ from model.inspection import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.lanes import BULK_SHARE, LOOK_AHEAD, Job, Lane, ModelQueue
 from service.messages import AttentionTask
+from service.metrics import Metrics
+from service.queues import Queues
 
 LOOP = asyncio.new_event_loop()  # never runs: a job only has to have a future
 
@@ -52,15 +54,18 @@ def test_first_is_the_oldest_or_who_came_back() -> None:
 def test_attention_waits_in_a_lane_of_its_own_and_takes_no_rows() -> None:
     task = AttentionTask(1, AttentionJob([5, 6, 0], [7, 0], ()))
     asked = Job("en-pt", task, False, LOOP.create_future())
-    queue = ModelQueue()
-    assert queue.lane(asked) is queue.attention
-    assert queue.lane(job(2)) is queue.interactive
-    assert queue.lane(job(3, is_bulk=True)) is queue.bulk
-    queue.attention.add(asked)
+    queues = Queues(Metrics(["en-pt"]))
+    queues.add("en-pt")
+    queue = queues.rows["en-pt"]
+    assert queues.lane(asked) is queues.attention["en-pt"]
+    assert queues.lane(job(2)) is queue.interactive
+    assert queues.lane(job(3, is_bulk=True)) is queue.bulk
+    queues.attention["en-pt"].add(asked)
     assert (asked.id, asked.task, asked.tokens, asked.rows) == (1, "attention", 5, 0)
     assert (queue.rows, queue.next_rows) == (0, 0)
     assert queue.take(8) == []
-    assert len(queue.attention) == 1
+    assert queues.jobs() == [asked]
+    assert len(queues.attention["en-pt"]) == 1
 
 
 JOBS = st.lists(st.tuples(st.integers(1, 100), st.integers(1, 8)), min_size=1, max_size=40)

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.errors import InvalidRequestError, RequestTooLargeError
-from service.parameters import describe, parse_json, read_body, read_parameters
-from service.schemas import TranslateRequest
+from service.attention_schemas import AttentionRequest, StepsRequest
+from service.embed_schemas import EmbeddingsRequest, EmbedRequest, SimilarityRequest
+from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
+from service.parameters import MAX_FIELDS, describe, parse_json, read_body, read_parameters
+from service.schemas import DetectRequest, TranslateRequest
 
 TEXT = st.characters(exclude_categories=["Cs"])
 FORM = "application/x-www-form-urlencoded"
+TEXT_AND_PAIR = {"q": "Hello.", "source": "en", "target": "pt"}
 
 
 class Anything(BaseModel):
@@ -126,11 +129,82 @@ def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -
     assert message in describe(told.value)
 
 
+@pytest.mark.parametrize(
+    ("model", "fields", "name", "value", "message"),
+    [
+        (EmbedRequest, {"inputs": "a"}, "dimensions", True, "is not a number"),
+        (EmbeddingsRequest, {"input": "a"}, "dimensions", 2.5, "up to 64 bits, but 2.5"),
+        (EmbedRequest, {"inputs": "a"}, "dimensions", 1e30, "up to 64 bits, but 1e+30"),
+        (AttentionRequest, {"text": "a", "model": "en-pt"}, "top_k", True, "is not a number"),
+        (AttentionRequest, {"text": "a", "model": "en-pt"}, "decimals", False, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "alternatives", True, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "beam_size", True, "is not a number"),
+        (TranslateRequest, TEXT_AND_PAIR, "beam_size", 0, "must be >= 1, not 0"),
+        (TranslateRequest, TEXT_AND_PAIR, "alternatives", "9" * 5000, "is not a number"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(
+    model: type[BaseModel], fields: dict[str, Any], name: str, value: object, message: str
+) -> None:
+    with pytest.raises(ValidationError) as told:
+        model.model_validate({**fields, name: value})
+    assert f"{name} parameter" in describe(told.value)
+    assert message in describe(told.value)
+
+
 def test_value_at_fault_is_not_repeated() -> None:
     with pytest.raises(ValidationError) as told:
         TranslateRequest.model_validate({"q": ["fine", {"secret": "text"}]})
     assert "secret" not in describe(told.value)
     assert "text" not in describe(told.value)
+
+
+WRONG = [{"wrong": number} for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "where"),
+    [
+        (TranslateRequest, {"q": WRONG, "source": "en", "target": "pt"}, "q[0]"),
+        (DetectRequest, {"q": WRONG}, "q[0]"),
+        (AttentionRequest, {"text": WRONG, "model": "en-pt"}, "text[0]"),
+        (AttentionRequest, {"text": "a", "target_text": WRONG, "model": "en-pt"}, "target_text[0]"),
+        (AttentionRequest, {"text": "a", "kinds": WRONG, "model": "en-pt"}, "kinds[0]"),
+        (AttentionRequest, {"text": "a", "layers": WRONG, "model": "en-pt"}, "layers"),
+        (StepsRequest, {"text": "a", "include": WRONG, "model": "en-pt", "query": 0}, "include[0]"),
+        (EmbedRequest, {"inputs": WRONG}, "inputs[0]"),
+        (EmbeddingsRequest, {"input": WRONG}, "input[0]"),
+        (SimilarityRequest, {"inputs": {"source_sentence": "a", "sentences": WRONG}}, "inputs"),
+    ],
+)
+def test_a_list_that_is_all_wrong_has_one_fault(
+    model: type[BaseModel], fields: dict[str, Any], where: str
+) -> None:
+    """400,000 faults of one request took seconds, in which nobody else was answered."""
+    with pytest.raises(ValidationError) as told:
+        model.model_validate(fields)
+    assert where in describe(told.value)
+    assert told.value.error_count() <= 3  # one for each kind that the parameter may be of
+
+
+def test_too_many_fields_are_refused() -> None:
+    fields = {f"field{number}": 1 for number in range(MAX_FIELDS + 1)}
+    with pytest.raises(InvalidRequestError, match="has 4097 fields; the limit is 4096"):
+        parse_json(json.dumps(fields).encode())
+    del fields["field0"]
+    assert parse_json(json.dumps(fields).encode()) == fields
+
+
+def test_a_body_that_never_ends_is_not_waited_for() -> None:
+    first = {"type": "http.request", "body": b'{"q"', "more_body": True}
+    messages = [first]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else await asyncio.get_running_loop().create_future()
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    with pytest.raises(DeadlineExceededError, match=r"^4 bytes .* within 0\.01 s"):
+        asyncio.run(read_body(Request(scope, receive), 99, seconds=0.01))
 
 
 class Inside(BaseModel):

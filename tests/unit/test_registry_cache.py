@@ -1,0 +1,34 @@
+"""What is remembered of pulled models."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from service.registry.cache import CachedFile, ModelCache, Record
+from service.registry.errors import CacheError
+from service.registry.references import parse_reference
+from tests.registry import read_folder
+
+PAIR = "firefox:en-de"
+RECORD = Record(PAIR, "firefox/0/en-de", "0", (CachedFile("model.bin", 3, None),))
+
+
+def test_record_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of itself, nor in the place of the one before it."""
+    cache = ModelCache(tmp_path)
+    cache.remember(RECORD)
+    before = read_folder(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(CacheError, match="cannot be written: No space left"):
+            cache.remember(Record(PAIR, "other", "1", ()))
+    assert read_folder(tmp_path) == before
+    assert cache.record(parse_reference(PAIR)) == RECORD
