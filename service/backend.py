@@ -29,6 +29,7 @@ class Status:
         models: What is resident, by served name; empty while it loads.
         embedders: The same of embedding models.
         changes: Models that are `loading` or `unloading`, or `failed` to be loaded.
+        failures: Why the latter could not, for those who may know this server's files.
     """
 
     failure: str | None
@@ -37,6 +38,7 @@ class Status:
     models: dict[str, ResidentModel]
     embedders: dict[str, ResidentEmbedder] = field(default_factory=dict)
     changes: dict[str, State] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 class Place(Protocol):

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
 from model.checkpoints.sentence_transformers import (
@@ -174,8 +174,16 @@ class Catalog:
         self.offered = tuple(offered)
         if offered:
             self.languages = sorted({self._offered(code) for code in offered})
-        # Of a copy: who still looks up routes of these models finds them, whatever this becomes.
-        self._routes = lru_cache(MAX_ROUTES)(copy(self)._find_route)
+        self._remember()
+
+    def _remember(self) -> None:
+        """Begins to keep what is found.
+
+        Of a copy: who still looks up routes of these models finds them, whatever this becomes.
+        """
+        now = copy(self)
+        self._routes = lru_cache(MAX_ROUTES)(now._find_route)
+        self._offers = cache(now._find_offers)
 
     def _offered(self, code: str) -> str:
         try:
@@ -250,14 +258,14 @@ class Catalog:
         if self.offered:
             found = {match_language(code, changed.languages) for code in self.offered}
             changed.languages = sorted(filter(None, found))
-            changed._routes = lru_cache(MAX_ROUTES)(copy(changed)._find_route)
+            changed._remember()
         return changed
 
     def become(self, other: "Catalog") -> None:
         """Serves what another does from now on; who has looked something up may go on with it."""
         self.models, self.embedders = other.models, other.embedders
         self.pairs, self.broad, self.languages = other.pairs, other.broad, other.languages
-        self.offered, self._routes = other.offered, other._routes
+        self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
         """How each model reads texts to embed: those made for it, then encoders of translation.
@@ -269,6 +277,14 @@ class Catalog:
         return readers | {
             name: model.reader(max_source_tokens) for name, model in self.models.items()
         }
+
+    def offers(self) -> dict[str, list[str]]:
+        """Each language that can be translated, and to what, itself included; not to be changed."""
+        return self._offers()
+
+    def _find_offers(self) -> dict[str, list[str]]:
+        found = {code: self.targets(code) for code in self.languages}
+        return {code: targets for code, targets in found.items() if len(targets) > 1}
 
     def targets(self, source: str) -> list[str]:
         """Languages that a source can be translated to, itself included."""

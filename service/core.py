@@ -74,6 +74,7 @@ class Core:
             models,
             embedders,
             dict(self.changes.states),
+            dict(self.changes.failures),
         )
 
     async def load_model(self, name: str, source: str) -> str:

@@ -69,6 +69,16 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def check_name(value: Any, info: ValidationInfo) -> Any:
+    """Refuses an empty name."""
+    if value == "":
+        refuse(
+            f"{info.field_name} parameter is empty; name a model of /v1/models, or leave it out "
+            "for the first that embeds"
+        )
+    return value
+
+
 def lower(value: Any) -> Any:
     """Right and right are the same: older clients of TEI write it so."""
     return value.lower() if isinstance(value, str) else value
@@ -77,6 +87,9 @@ def lower(value: Any) -> Any:
 Inputs = Annotated[
     list[Input], PlainValidator(as_inputs, json_schema_input_type=Input | list[Input])
 ]
+
+
+ModelName = Annotated[str | None, BeforeValidator(check_name)]
 
 
 class EmbedParameters(Parameters):
@@ -101,7 +114,7 @@ class EmbedAllRequest(EmbedParameters):
     model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat on the mat."}})
 
     inputs: Inputs = Field(description="Text, or list of token ids, or list of such.")
-    model: str | None = Field(
+    model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first that embeds."
     )
 
@@ -122,6 +135,16 @@ class SimilarityInputs(BaseModel):
     sentences: Annotated[ListOf[str], BeforeValidator(check_text)]
 
 
+def check_pair(value: Any, info: ValidationInfo) -> Any:
+    """Refuses what is no object, in words that say what it holds."""
+    if not isinstance(value, dict):
+        refuse(
+            f"{info.field_name} parameter must be an object with source_sentence, a text, and "
+            f"sentences, a list of texts, not {type(value).__name__}"
+        )
+    return value
+
+
 class SimilarityRequest(Parameters):
     """`POST /similarity`, in TEI's shape."""
 
@@ -136,9 +159,9 @@ class SimilarityRequest(Parameters):
         }
     )
 
-    inputs: SimilarityInputs
+    inputs: Annotated[SimilarityInputs, BeforeValidator(check_pair)]
     parameters: EmbedParameters | None = None
-    model: str | None = Field(
+    model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first that embeds."
     )
 
@@ -165,7 +188,7 @@ class EmbeddingsRequest(EmbedParameters):
     )
 
     input: Inputs = Field(description="Text, or list of token ids, or list of such.")
-    model: str | None = Field(
+    model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first that embeds."
     )
     encoding_format: EncodingFormat = Field(

@@ -62,6 +62,11 @@ class ModelChanges:
         catalog: What is served at first; it is kept to what the workers have.
         settings: Where models are looked for, and how long a request waits.
         supervisor: Of the workers.
+
+    Attributes:
+        states: Of models that are neither served nor unknown.
+        failures: Why those could not be loaded whose state is `failed`.
+        unanswered: Models whose requests were answered before it was known what became of them.
     """
 
     def __init__(self, catalog: Catalog, settings: Settings, supervisor: Supervisor) -> None:
@@ -71,6 +76,8 @@ class ModelChanges:
         self.supervisor = supervisor
         self.announce: Announce = nobody
         self.states: dict[str, State] = {}
+        self.failures: dict[str, str] = {}
+        self.unanswered: set[str] = set()
         self.turn = asyncio.Lock()
         self.tasks: set[asyncio.Task[None]] = set()
         supervisor.on_lost_model = self._lose
@@ -93,7 +100,12 @@ class ModelChanges:
         if not self.supervisor.is_ready:
             raise UnavailableError("the models are loading; try again soon", 1)
         self.states[name] = "loading"
-        return await self._within_request(self._load(name, source), "ready", "loading")
+        self.failures.pop(name, None)
+        self.unanswered.discard(name)
+        state = await self._within_request(self._load(name, source), "ready", "loading")
+        if state == "loading":
+            self.unanswered.add(name)
+        return state
 
     async def unload(self, name: str) -> str:
         """Unloads a model; gives `unloaded`, or `unloading` where its requests take longer.
@@ -103,7 +115,8 @@ class ModelChanges:
             ConflictError: It is just being loaded or unloaded.
         """
         self._check_idle(name)
-        if self.states.pop(name, None) == "failed":
+        if self.states.get(name) == "failed":
+            del self.states[name], self.failures[name]
             return "unloaded"
         if name not in self.files.names:
             there = ", ".join(sorted(self.files.names)) or "none"
@@ -147,13 +160,20 @@ class ModelChanges:
                 await self._load_alone(name, source)
         except ServiceError as error:
             logger.warning("%s was not loaded: %s", name, error)
+            self._fail(name, error.message)
             raise
         except Exception as error:
-            self.states[name] = "failed"
             logger.exception("%s was not loaded", name)
-            raise InternalError(f"{name} cannot be loaded: {type(error).__name__}") from error
+            message = f"{name} cannot be loaded: {type(error).__name__}"
+            self._fail(name, message)
+            raise InternalError(message) from error
         del self.states[name]
         logger.info("%s has been loaded", name)
+
+    def _fail(self, name: str, reason: str) -> None:
+        """Keeps the reason of a model, and of what is none if whoever asked has not been told."""
+        if name in self.states or name in self.unanswered:
+            self.states[name], self.failures[name] = "failed", reason
 
     async def _load_alone(self, name: str, source: str) -> None:
         try:
@@ -164,7 +184,6 @@ class ModelChanges:
         try:
             await self.supervisor.load(found.files, found.placements)
         except (LoadRefusedError, WorkerLostError) as error:
-            self.states[name] = "failed"
             raise refusal(name, error) from error
         translates = isinstance(found.files, ModelFiles)
         self.supervisor.metrics.add_model(name, translates)

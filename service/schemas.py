@@ -199,6 +199,11 @@ class ChangingBody(BaseModel):
     object: Literal["model"] = "model"
     created: int = Field(description="When the server started, in Unix seconds.")
     owned_by: str = "regard"
+    error: str | None = Field(
+        None,
+        description="Why it could not be loaded; null where that is not so, and for those who ask "
+        "without the admin key: it may name files of the server.",
+    )
 
 
 class LoadRequest(Parameters):

@@ -13,9 +13,8 @@ import yaml
 from model.checkpoints import multilingual_folder
 from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_model_options
 from model.checkpoints.languages import LanguageTokens, pair_in
-from model.checkpoints.multilingual_folder import read_multilingual
+from model.checkpoints.multilingual_folder import is_multilingual_folder, read_multilingual
 from model.checkpoints.opus_folder import (
-    PIECES,
     SOURCE_PIECES,
     is_translation_model,
     read_opus,
@@ -186,7 +185,7 @@ def read_folder(folder: Path) -> ModelFiles:
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
         return _read_bergamot(folder)
-    is_multilingual = is_hugging_face and (folder / PIECES).is_file()
+    is_multilingual = is_hugging_face and is_multilingual_folder(folder)
     read = read_opus if is_opus else read_multilingual if is_multilingual else read_parts
     parts = read(folder)
     source, target = parts.pair or ("", "")

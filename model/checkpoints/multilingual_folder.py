@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from model.checkpoints.folder_names import title_of
-from model.checkpoints.hf_config import read_model_options
+from model.checkpoints.hf_config import CONFIG, read_model_options
 from model.checkpoints.json_files import read_options_if_there
 from model.checkpoints.languages import (
     LanguageTokens,
@@ -33,6 +33,10 @@ from model.mapped_tokenization import MappedTokenizer
 from model.tokenization import Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
+MODEL_TYPE = "m2m_100"
+"""Of all three families, in their configs."""
+
+TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Ids 0 to 3; a SentencePiece file itself begins with three signs of its own."""
 
@@ -47,6 +51,11 @@ SMALL_100 = re.compile(r"small-?100", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
 
+def is_multilingual_folder(folder: Path) -> bool:
+    """Whether a folder is of these families: by its pieces or, without them, by its config."""
+    return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
+
+
 def read_multilingual(folder: Path) -> Parts:
     """The one model in a folder, for all pairs of its languages or the one it is named after.
 
@@ -54,6 +63,12 @@ def read_multilingual(folder: Path) -> Parts:
         CheckpointFormatError: A part is not there or damaged.
         UnsupportedModelError: The folder is named after languages that the model does not have.
     """
+    if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
+        raise CheckpointFormatError(
+            f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take it from the "
+            "repository of the model, or of the one that it was fine-tuned from, and put it beside "
+            f"{CONFIG}."
+        )
     weights = find_weights(folder, (PIECES,))
     tokens = _language_tokens(folder)
     pair = pair_in(folder.name)

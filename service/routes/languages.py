@@ -3,10 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header
+from starlette.responses import Response
 
 from service.catalog import PIVOT, Catalog
 from service.dependencies import ServicesDep
 from service.languages import display_name
+from service.replies import JSONReply
 from service.schemas import (
     DefaultLanguages,
     ErrorBody,
@@ -20,17 +22,15 @@ router = APIRouter(tags=["languages"])
 AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
-@router.get("/languages", responses={"4XX": {"model": ErrorBody}})
-async def languages(
-    services: ServicesDep, accept_language: AcceptLanguage = None
-) -> list[Language]:
+@router.get("/languages", response_model=list[Language], responses={"4XX": {"model": ErrorBody}})
+async def languages(services: ServicesDep, accept_language: AcceptLanguage = None) -> Response:
     """Every language that can be translated, and to what."""
-    catalog = services.catalog
-    return [
-        Language(code=code, name=display_name(code, accept_language), targets=catalog.targets(code))
-        for code in catalog.languages
-        if len(catalog.targets(code)) > 1
-    ]
+    return JSONReply(
+        [
+            {"code": code, "name": display_name(code, accept_language), "targets": targets}
+            for code, targets in services.catalog.offers().items()
+        ]
+    )
 
 
 @router.get("/frontend/settings", responses={"4XX": {"model": ErrorBody}})

@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -43,24 +44,29 @@ async def require_admin(request: Request, services: ServicesDep) -> None:
             "models are loaded and unloaded with an admin key, and this server has none: "
             "start it with REGARD_ADMIN_KEY"
         )
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    is_equal = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
-    if scheme.lower() != "bearer" or not is_equal:
+    if not is_admin(request, key):
         raise UnauthorizedError(
             "this needs the server's REGARD_ADMIN_KEY, as `Authorization: Bearer …`"
         )
 
 
+def is_admin(request: Request, key: str) -> bool:
+    """Whether a request has the admin key; never where there is none."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    is_equal = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
+    return bool(key) and scheme.lower() == "bearer" and is_equal
+
+
 @router.get("/v1/models")
-async def models(services: ServicesDep) -> ModelList:
-    """What is resident, where and in which precision."""
-    return ModelList(data=all_bodies(services, await services.backend.status()))
+async def models(request: Request, services: ServicesDep) -> ModelList:
+    """What is resident, where and in which precision; with the admin key also what failed, why."""
+    return ModelList(data=await shown_bodies(request, services))
 
 
 @router.get("/v1/models/{id}", responses={"4XX": {"model": OpenAIErrorBody}})
-async def model(id: ModelId, services: ServicesDep) -> AnyModelBody:
+async def model(id: ModelId, request: Request, services: ServicesDep) -> AnyModelBody:
     """One of them."""
-    return find_body(id, all_bodies(services, await services.backend.status()))
+    return find_body(id, await shown_bodies(request, services))
 
 
 @router.post(
@@ -91,6 +97,14 @@ async def unload(id: ModelId, services: ServicesDep) -> Response:
     return JSONReply(body.model_dump(), 200 if state == "unloaded" else 202)
 
 
+async def shown_bodies(request: Request, services: Services) -> list[AnyModelBody]:
+    """Everything, with reasons for those alone who have the admin key."""
+    status = await services.backend.status()
+    if not is_admin(request, services.settings.admin_key.get_secret_value()):
+        status = replace(status, failures={})
+    return all_bodies(services, status)
+
+
 def all_bodies(services: Services, status: Status) -> list[AnyModelBody]:
     """Everything that is there, or about to be, or about to go."""
     bodies: list[AnyModelBody] = [
@@ -99,7 +113,9 @@ def all_bodies(services: Services, status: Status) -> list[AnyModelBody]:
     ]
     names = {body.id for body in bodies}
     return bodies + [
-        ChangingBody(id=name, created=services.started, state=state)
+        ChangingBody(
+            id=name, created=services.started, state=state, error=status.failures.get(name)
+        )
         for name, state in status.changes.items()
         if name not in names
     ]

@@ -1,17 +1,21 @@
 """What does not go well when models are loaded while the server runs: files, workers, time."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from model.errors import CheckpointFormatError
+from service import model_changes
 from service.errors import (
     ConflictError,
     InternalError,
     InvalidRequestError,
     ServiceError,
 )
+from service.model_changes import Found
 from service.model_set import ModelSet
+from service.settings import Settings
 from tests.api.conftest import Serve, ServeAny, ServeApart
 from tests.api.loading import (
     BUILT_IN,
@@ -40,6 +44,9 @@ def test_failure_is_told_and_the_server_goes_on(
     response = load(server, "pt-en", portuguese)
     assert_refused(response, InvalidRequestError, "pt-en", "model.bin is cut short")
     assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
+    found = server.get("/v1/models/pt-en", headers={"Authorization": f"Bearer {KEY}"})
+    assert "model.bin is cut short" in found.json()["error"]
+    assert server.get("/v1/models/pt-en").json()["error"] is None
     assert server.translate("Hello.").status_code == 200
     assert server.get("/health/ready").status_code == 200
     script.load_error = None
@@ -214,6 +221,51 @@ def test_load_that_takes_longer_than_a_request_goes_on(
     assert (response.status_code, response.json()["state"]) == (202, "loading")
     script.may_load.set()
     until(lambda: states(server)["pt-en"] == "ready")
+
+
+@pytest.mark.parametrize("source", ["portuguese", "empty"])
+def test_why_a_load_failed_that_took_longer_than_a_request_is_told(
+    server_with_short_requests: AnyServer,
+    script: Script,
+    portuguese: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+) -> None:
+    """To those with the admin key; others see the state alone. Another try ends it."""
+    server = server_with_short_requests
+    script.load_error = CheckpointFormatError("model.bin is cut short")
+    release = hold_files(monkeypatch)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    folder = portuguese if source == "portuguese" else str(empty)
+    response = load(server, "pt-en", folder)
+    assert (response.status_code, response.json()["error"]) == (202, None)
+    release.set()
+    until(lambda: states(server).get("pt-en") == "failed")
+    reason = "model.bin is cut short" if source == "portuguese" else str(empty)
+    for path in ("/v1/models/pt-en", "/v1/models"):
+        assert reason in server.get(path, headers={"Authorization": f"Bearer {KEY}"}).text
+        assert reason not in server.get(path, headers={"Authorization": "Bearer other"}).text
+        assert reason not in server.get(path).text
+    script.load_error = None
+    assert load(server, "pt-en", portuguese).status_code in (200, 202)
+    until(lambda: states(server)["pt-en"] == "ready")
+    found = server.get("/v1/models/pt-en", headers={"Authorization": f"Bearer {KEY}"})
+    assert "error" not in found.json()
+
+
+def hold_files(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Files are found when this is set."""
+    release = threading.Event()
+    found = model_changes.find
+
+    def find(name: str, source: str, settings: Settings) -> Found:
+        assert release.wait(LIMIT_SECONDS)
+        return found(name, source, settings)
+
+    monkeypatch.setattr(model_changes, "find", find)
+    return release
 
 
 @pytest.fixture

@@ -148,6 +148,19 @@ def test_a_language_to_offer_that_no_model_has_is_refused() -> None:
         catalog("en-de", offered=["en", "fr"])
 
 
+def test_offers_are_found_once_for_what_is_served() -> None:
+    served = catalog("m2m: de en fr", "en-pt")
+    first = served.offers()
+    assert first == {code: served.targets(code) for code in ("de", "en", "fr")}
+    assert served.offers() is first
+    before = copy(served)
+    served.become(catalog("de-en"))
+    assert served.offers() == {"de": ["de", "en"]}
+    assert before.offers() is first
+    served.become(Catalog([]))
+    assert served.offers() == {}
+
+
 def test_what_a_catalog_has_become_goes_by_the_new_models_alone() -> None:
     """And who has copied it before goes on by the old ones."""
     served = catalog("de-en", "en-fr")

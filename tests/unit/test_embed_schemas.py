@@ -131,11 +131,24 @@ def test_similarity_is_of_one_to_the_others() -> None:
         ({"source_sentence": "", "sentences": ["a"]}, "source_sentence parameter is empty"),
         ({"source_sentence": "a", "sentences": ["b", ""]}, "sentences[1] parameter is empty"),
         ({"source_sentence": "a", "sentences": [1]}, "inputs[sentences][0] parameter"),
-        ("a", "inputs parameter"),
+        ("a", "inputs parameter must be an object with source_sentence, a text, and sentences, a "),
+        (["a", "b"], "sentences, a list of texts, not list"),
     ],
 )
 def test_nothing_to_compare_is_refused(inputs: Any, words: str) -> None:
     assert words in refusal(SimilarityRequest, {"inputs": inputs})
+
+
+def test_no_class_of_ours_is_named() -> None:
+    assert "Similarity" not in refusal(SimilarityRequest, {"inputs": "a"})
+
+
+@pytest.mark.parametrize("model", [EmbedRequest, EmbeddingsRequest, SimilarityRequest])
+def test_empty_name_of_a_model_is_refused(model: type[BaseModel]) -> None:
+    pair = {"source_sentence": "a", "sentences": ["b"]}
+    inputs = pair if model is SimilarityRequest else "a"
+    said = refusal(model, {"input": "a", "inputs": inputs, "model": ""})
+    assert "model parameter is empty; name a model of /v1/models, or leave it out" in said
 
 
 @pytest.mark.parametrize("model", [EmbedRequest, EmbeddingsRequest])

@@ -171,3 +171,19 @@ def test_more_pieces_than_weights_are_refused(tmp_path: Path) -> None:
     files = read_folder(tmp_path / "en-pt")
     with pytest.raises(CheckpointError, match="the weights are for"):
         load_engine(files, CPU, "float32", EngineLimits(max_rows=2), True)
+
+
+@pytest.mark.parametrize("kind", [*LANGUAGES])
+@pytest.mark.parametrize("name", ["en-pt", "many"])
+def test_folder_with_a_tokenizer_json_alone_says_what_it_lacks(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    """It was taken for an OPUS-MT model without its files."""
+    write_folder(tmp_path / name, kind)
+    (tmp_path / name / "sentencepiece.bpe.model").unlink()
+    with pytest.raises(CheckpointFormatError, match=r"without sentencepiece\.bpe\.model$"):
+        read_folder(tmp_path / name)
+    (tmp_path / name / "tokenizer.json").write_text("{}", encoding="utf-8")
+    words = r"no sentencepiece\.bpe\.model, and tokenizer\.json is not read .* fine-tuned from"
+    with pytest.raises(CheckpointFormatError, match=words):
+        read_folder(tmp_path / name)
