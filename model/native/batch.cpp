@@ -306,6 +306,8 @@ using regard::Model;
 extern "C" {
 #pragma GCC visibility push(default)
 
+uint32_t regard_sources() { return REGARD_SOURCES; }
+
 int regard_is_supported() { return regard::is_supported(); }
 
 Model* regard_model_new(const regard::Sizes* sizes, const regard::Weights* weights) {

@@ -6,12 +6,17 @@ to run: PyTorch computes the same where it is missing.
 """
 
 import ctypes
-from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_void_p
+import logging
+import zlib
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+logger = logging.getLogger("regard.native")
 
 INSTRUCTION_SETS = ("avx512vnni", "avx2")
 """Best first; each is an extension module `_<name>` in this package."""
@@ -141,13 +146,12 @@ class Library:
     """One build of the library.
 
     Args:
-        path: The shared object.
+        shared: The shared object.
         name: Its instruction set.
     """
 
-    def __init__(self, path: str, name: str) -> None:
+    def __init__(self, shared: ctypes.CDLL, name: str) -> None:
         self.name = name
-        shared = ctypes.CDLL(path)
         for function, (result, arguments) in FUNCTIONS.items():
             entry = getattr(shared, f"regard_{function}")
             entry.restype, entry.argtypes = result, arguments
@@ -158,15 +162,40 @@ class Library:
         raise AttributeError(name)
 
 
-def load_libraries() -> list[Library]:
-    """Every build that is here and that this processor can run, best first."""
+def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
+    """Whether a build is of the sources in a folder; where there are none it is taken to be.
+
+    Another one may have other functions, or take other structures, and would read wrong memory.
+    """
+    found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
+    if not found:
+        return True
+    sources = getattr(shared, "regard_sources", None)
+    if sources is None:
+        return False
+    sources.restype, sources.argtypes = c_uint32, []
+    expected = zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
+    return bool(sources() == expected)
+
+
+def load_libraries(folder: Path = Path(__file__).parent) -> list[Library]:
+    """Every build that is here, of these sources, and that this processor can run, best first.
+
+    Args:
+        folder: Where the sources are.
+    """
     found = []
     for name in INSTRUCTION_SETS:
         spec = find_spec(f"model.native._{name}")
-        if spec is not None and spec.origin is not None:
-            library = Library(spec.origin, name)
-            if library.is_supported():
-                found.append(library)
+        if spec is None or spec.origin is None:
+            continue
+        shared = ctypes.CDLL(spec.origin)
+        if not is_of_sources(shared, folder):
+            logger.warning("%s is of other sources and is not used: run make install", name)
+            continue
+        library = Library(shared, name)
+        if library.is_supported():
+            found.append(library)
     return found
 
 

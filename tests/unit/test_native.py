@@ -1,6 +1,7 @@
 """The native runtime on tiny models: the same as PyTorch, and the same bits in any company."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from model.config import Activation, DecoderKind, NormPosition
 from model.device import select_precision
 from model.engine import Engine
 from model.native import runtime as native
-from model.native.library import LIBRARIES, Library
+from model.native.library import LIBRARIES, Library, load_libraries
 from model.native.runtime import NativeRuntime, can_serve
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from model.shortlist import Shortlist
@@ -49,6 +50,18 @@ def native_engine(
     model: EncoderDecoder, library: Library, shortlist: Shortlist | None = None
 ) -> Engine:
     return Engine(NativeRuntime(model, LIMITS, shortlist, library), LIMITS)
+
+
+def test_build_of_other_sources_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would take structures that are no longer so; workers died of one, again and again."""
+    names = [library.name for library in LIBRARIES]
+    assert [library.name for library in load_libraries(tmp_path)] == names  # none to compare with
+    (tmp_path / "batch.cpp").write_text("int another;")
+    assert load_libraries(tmp_path) == []
+    assert f"{names[0]} is of other sources" in caplog.text
+    assert "make install" in caplog.text
 
 
 @each_library
