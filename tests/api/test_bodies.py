@@ -165,7 +165,7 @@ FIELDS = ("q", "source", "target", "alternatives", "beam_size", "split_sentences
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY_JSON))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_json_makes_the_server_fail(steady_server: Server, changes: dict[str, Any]) -> None:
     body = json.dumps(translation("Hello.") | changes)
     response = steady_server.post("/translate", content=body, headers=JSON)
@@ -175,7 +175,7 @@ def test_no_json_makes_the_server_fail(steady_server: Server, changes: dict[str,
 @given(
     st.binary(max_size=300), st.sampled_from(["json", "form", "multipart"]), st.binary(max_size=40)
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_bytes_make_the_server_fail(
     steady_server: Server, body: bytes, kind: str, query: bytes
 ) -> None:

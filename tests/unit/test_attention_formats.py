@@ -10,7 +10,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
@@ -86,7 +86,6 @@ def test_json_has_every_bit_of_every_value(items: list[AttentionItem]) -> None:
                 assert_array_equal(np.array(found["indices"]), attention.indices)
 
 
-@settings(deadline=None)
 @given(bits=st.lists(st.integers(0, 0x7F7FFFFF), min_size=1))
 @example(bits=[1, 0x00800000, 0x7F7FFFFF, 0x3DCCCCCD, 0x3F7FFFFF])
 def test_any_float32_is_read_back(bits: list[int]) -> None:

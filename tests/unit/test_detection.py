@@ -3,7 +3,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
@@ -32,7 +32,6 @@ def test_detects_the_language_of_a_sentence(
     assert len(others) <= 2
 
 
-@settings(deadline=None)
 @given(
     text=st.text(st.characters()) | st.text("aãßω 1"), among=st.sampled_from([None, ["en", "de"]])
 )

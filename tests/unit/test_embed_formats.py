@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -59,7 +59,6 @@ def test_base64_is_that_of_little_endian_float32() -> None:
     assert item["embedding"] == base64.b64encode(b"\0\0\x80\x3f\0\0\x20\xc0").decode()
 
 
-@settings(deadline=None)
 @given(bits=st.lists(st.integers(0, 0x7F7FFFFF), min_size=1))
 def test_floats_and_base64_are_the_same_to_the_bit(bits: list[int]) -> None:
     vectors = np.array([bits, bits], dtype=np.uint32).view(np.float32)

@@ -1,7 +1,7 @@
 from typing import SupportsIndex, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
@@ -33,7 +33,6 @@ def test_limits_are_those_of_the_settings() -> None:
 
 
 @given(SENTENCES | st.text(max_size=300).map(str.strip), LIMITS)
-@settings(deadline=None)
 def test_pieces_are_the_sentence_and_each_fits(
     tokenizer: Tokenizer, sentence: str, limit: int
 ) -> None:
@@ -47,7 +46,6 @@ def test_pieces_are_the_sentence_and_each_fits(
 
 
 @given(st.text(max_size=400) | SENTENCES, LIMITS, st.booleans())
-@settings(deadline=None)
 def test_text_is_whole_after_fitting(
     tokenizer: Tokenizer, text: str, limit: int, is_split: bool
 ) -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 import sentencex
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service import segmentation
@@ -44,7 +44,6 @@ def assert_invariants(text: str, segments: Segments) -> None:
     assert not any(map(str.isalnum, "".join(segments.separators)))
 
 
-@settings(deadline=None)
 @given(text=TEXTS, language=st.sampled_from(LANGUAGES))
 @example(text="", language="en")
 @example(text=" " * 10_000, language="en")
@@ -57,7 +56,6 @@ def test_pieces_put_together_are_the_text(text: str, language: str) -> None:
     assert_invariants(text, split_sentences(text, language))
 
 
-@settings(deadline=None)
 @given(text=st.text(st.characters(categories=["Cs", "Lu", "Zs", "Po"])))
 @example(text="One \ud800. Two.\udfff")
 def test_lone_surrogates_are_kept(text: str) -> None:
@@ -176,7 +174,6 @@ def test_window_does_not_cut_an_abbreviation(size: int, monkeypatch: pytest.Monk
     assert split_sentences(sentence, "en").sentences == (sentence,)
 
 
-@settings(deadline=None)
 @given(text=st.text(), filler=st.text(max_size=5))
 def test_sentences_start_where_they_say(text: str, filler: str) -> None:
     segments = split_sentences(text, "en")

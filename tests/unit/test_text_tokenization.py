@@ -150,14 +150,14 @@ def check_kept(path: Path, text: str, wanted: int) -> None:
 
 
 @given(words=st.lists(WORD, min_size=3, max_size=12), glue=st.sampled_from(["", " "]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_kept_tokens_are_those_of_the_whole_text(family: Path, words: list[str], glue: str) -> None:
     unit = glue.join(words) + glue
     check_kept(family, unit * (LONG // len(unit) + 9), 64)
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_kept_tokens_do_not_depend_on_a_word_without_end(family: Path, seed: int) -> None:
     """Letters at random without a space: a word of which a part is tokenised."""
     letters = random.Random(seed).choices("abcdehlostu\u6f22\u5b57", k=2 * LONG)

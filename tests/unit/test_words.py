@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
@@ -64,7 +64,6 @@ def test_special_token_inside_is_a_word(tokenizer: Tokenizer) -> None:
     assert word_spans(side) == [(0, 2), (2, 3), (3, 5), (5, 6)]
 
 
-@settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), has_end=st.booleans())
 def test_words_are_all_tokens_once_and_in_order(
     tokenizer: Tokenizer, text: str, has_end: bool
@@ -95,7 +94,6 @@ def test_word_is_attended_to_by_sum_and_attends_by_mean() -> None:
     assert merged.tolist() == [[[[1, 9, 5], [25, 45, 17]]]]
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_merged_rows_sum_to_one(data: st.DataObject) -> None:
     sizes = st.lists(st.integers(1, 4), min_size=1, max_size=6)
