@@ -208,22 +208,26 @@ class ModelQueue:
         """Where a job waits."""
         return self.bulk if job.is_bulk else self.interactive
 
-    def take(self, rows: int) -> list[Job]:
+    def take(self, rows: int, spare: int | None = None) -> list[Job]:
         """At most so many rows of jobs, most of them from the interactive lane.
 
         Rows become free a few at a time, so that the share of the bulk lane is kept as a debt over
         many calls. A wide beam whose turn has come has the rows that are free kept for it.
+
+        Args:
+            rows: That are free.
+            spare: Of those, how many the bulk lane may have before its turn; all by default.
         """
-        is_contested = bool(len(self.interactive) and len(self.bulk))
-        if not is_contested:
+        if not len(self.bulk):
             self.passed = 0
-        allowed = max(self.passed // (BULK_SHARE - 1), rows - self.interactive.rows)
+        free = rows - self.interactive.rows
+        allowed = max(self.passed // (BULK_SHARE - 1), free if spare is None else min(free, spare))
         if allowed >= self.bulk.next_rows > rows:
             return []
         bulk = self.bulk.take(min(rows, allowed))
         bulk_rows = sum(job.rows for job in bulk)
         interactive = self.interactive.take(rows - bulk_rows)
-        if is_contested:
+        if len(self.bulk):
             gone = sum(job.rows for job in interactive)
             self.passed = max(0, self.passed + gone - (BULK_SHARE - 1) * bulk_rows)
         return bulk + interactive

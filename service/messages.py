@@ -89,9 +89,14 @@ class Work:
     A worker says once, in Ready, how many rows it has; the server counts those that it has
     given out. Messages arrive in order, so that rows freed by an Abort are free for the Work
     that follows it.
+
+    Attributes:
+        sequences: By model.
+        bulk: Ids of those that others may have to wait for: they are of requests with many.
     """
 
     sequences: dict[str, list[Sequence]]
+    bulk: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,10 +215,12 @@ class Scheduler:
         for position, seat in enumerate(seats):
             # Less than the oldest needs would leave it waiting beside free rows.
             share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
-            jobs = queue.take(min(share, seat.free[model])) if share else []
+            spare = seat.spare(model, queue.bulk.next_rows)
+            jobs = queue.take(min(share, seat.free[model]), spare) if share else []
             if jobs:
                 seat.give(jobs)
-                seat.link.send(Work({model: [cast("Sequence", job.work) for job in jobs]}))
+                sequences = [cast("Sequence", job.work) for job in jobs]
+                seat.link.send(Work({model: sequences}, [job.id for job in jobs if job.is_bulk]))
 
     def _fill_tasks(self, model: str) -> None:
         """One after the other to who has fewest, and of those to who has least to translate."""

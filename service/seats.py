@@ -15,6 +15,11 @@ EMBED_TOKENS = 768
 the next when it is done with one, and few enough that the order stays with the scheduler."""
 
 
+KEPT_SHARE = 8
+"""One row in so many stays free where bulk work is all there is: who comes with a sentence then
+would otherwise wait for the end of one of the hundreds that a document has."""
+
+
 class Link(Protocol):
     """The way to a worker."""
 
@@ -88,6 +93,12 @@ class Seat:
         self.free.pop(model, None)
         self.embed_tokens.pop(model, None)
         return left
+
+    def spare(self, model: str, beam: int) -> int:
+        """Free rows that bulk work may have; where nothing is done, as many as a beam at least."""
+        free, max_rows = self.free[model], self.max_rows[model]
+        spare = free - max_rows // KEPT_SHARE
+        return max(spare, beam) if free == max_rows else spare
 
     @property
     def used_rows(self) -> int:

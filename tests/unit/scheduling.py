@@ -43,6 +43,7 @@ class FakeWorker:
         self.texts: dict[int, EmbedTask] = {}
         self.models: dict[int, str] = {}
         self.given: list[int] = []
+        self.bulk: set[int] = set()
         scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
 
     def send(self, message: ToWorker) -> None:
@@ -65,6 +66,7 @@ class FakeWorker:
             assert self.rows_used(model) <= self.rows
 
     def _take_sequences(self, message: Work) -> None:
+        self.bulk.update(message.bulk)
         for model, sequences in message.sequences.items():
             for sequence in sequences:
                 assert sequence.id not in self.held

@@ -171,6 +171,17 @@ def test_rows_that_the_interactive_lane_leaves_go_to_the_other() -> None:
     assert (len(taken), len(bulk(taken))) == (8, 5)
 
 
+def test_bulk_lane_leaves_what_it_may_not_have_until_its_turn_comes() -> None:
+    queue = queue_of(0, 100)
+    assert len(queue.take(8, spare=6)) == 6
+    assert queue.take(2, spare=0) == []
+    for number in range(BULK_SHARE - 1):
+        queue.interactive.add(job(number))
+        assert not bulk(queue.take(2, spare=0))
+    assert len(bulk(queue.take(2, spare=0))) == 1  # who passed it is counted, if none waited
+    assert queue.take(2, spare=0) == []
+
+
 @given(st.lists(st.integers(1, 16), min_size=40, max_size=40))
 def test_bulk_lane_gets_its_share_however_few_rows_become_free(free: list[int]) -> None:
     """A row at a time, which is how they become free, it once got all of them or none."""

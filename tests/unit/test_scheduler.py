@@ -10,6 +10,7 @@ from service.errors import (
 )
 from service.messages import Done, Failed, Report
 from service.scheduler import Scheduler
+from service.seats import KEPT_SHARE
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,
@@ -78,6 +79,41 @@ def test_workers_share_what_waits() -> None:
         assert sorted(len(worker.given) for worker in workers) == [3, 3, 4]
         for worker in workers:
             worker.finish(*worker.given)
+        await task
+
+    run(test)
+
+
+def test_bulk_work_leaves_rows_to_who_comes_later() -> None:
+    """A short sentence waited for the end of one of a document's."""
+
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, rows=2 * KEPT_SHARE)
+        document = begin(scheduler, sentences(20), is_bulk=True)
+        await settle()
+        assert len(worker.held) == 2 * KEPT_SHARE - 2
+        assert worker.bulk == {*worker.held}
+        short = begin(scheduler, sentences(1))
+        await settle()
+        (new,) = worker.held.keys() - worker.bulk
+        worker.finish(new)
+        await short
+        while worker.held:
+            worker.finish(*worker.held)
+        assert len(await document) == 20
+        assert_idle(scheduler)
+
+    run(test)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_bulk_work_takes_all_rows_where_a_beam_needs_them(rows: int) -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, rows=rows)
+        task = begin(scheduler, sentences(2, beam=rows), is_bulk=True)
+        await settle()
+        worker.finish(1)
+        worker.finish(2)
         await task
 
     run(test)

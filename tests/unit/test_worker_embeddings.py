@@ -262,3 +262,19 @@ def test_translations_are_hurried_in_small_batches_and_beside_texts(
         bench.add(1)
     bench.worker._step()
     assert cast("Engine", bench.engine).is_hurried is is_hurried
+
+
+def test_translations_are_hurried_while_there_is_bulk_work_among_them(start: Start) -> None:
+    """Who comes then waits for the end of a step, and has its own sentence alone."""
+    bench = start()
+    bench.engine.num_rows = HOLD_ROWS
+    engine = cast("Engine", bench.engine)
+    (name,) = bench.worker.engines
+    sequences = [SourceSequence(number, [5, 0]) for number in (1, 2)]
+    bench.worker._obey(Work({name: sequences}, bulk=[2]))
+    bench.worker.held[name] = {each.id: each for each in bench.worker.newcomers.pop(name)}
+    bench.worker._step()
+    assert engine.is_hurried
+    bench.worker._obey(Abort([2]))
+    bench.worker._step()
+    assert not engine.is_hurried
