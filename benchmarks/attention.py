@@ -17,11 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.files import find_pair
-from model.attention_pass import AttentionPass
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import load_model, new_engine
 from model.checkpoints.load import load_vocabularies
 from model.device import Precision
-from model.inspection import (
+from model.encoding.teacher_forced import AttentionPass
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionQuery,
@@ -29,9 +30,8 @@ from model.inspection import (
     StepsQuery,
     resolve_query,
 )
+from model.inspection.steps import AttentionSteps
 from model.sequence import EngineLimits, Sequence
-from model.steps import AttentionSteps
-from model.transformer import EncoderDecoder
 
 Pairs = list[tuple[list[int], list[int]]]
 Array = NDArray[np.float64]

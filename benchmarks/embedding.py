@@ -22,7 +22,7 @@ from benchmarks.peers import vectors
 from benchmarks.peers.protocol import read_lines
 from benchmarks.report import Result, Sample
 from benchmarks.throughput import chosen
-from model.checkpoints.sentence_transformers import EmbeddingFiles, find_embedding_models
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles, find_embedding_models
 from model.errors import CheckpointError
 
 FLOAT32 = f"{OURS}-float32"

@@ -8,9 +8,9 @@ import numpy as np
 import yaml
 
 from benchmarks.peers.protocol import read_lines
+from model.architectures.shortlist import Shortlist
+from model.checkpoints.formats.marian_bin import MarianFile, is_table
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.checkpoints.marian_format import MarianFile, is_table
-from model.shortlist import Shortlist
 
 BERGAMOT_SETTINGS = {
     "beam-size": 1,

@@ -19,7 +19,7 @@ from benchmarks.peers import protocol
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
 from model.device import select_device
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
 
 

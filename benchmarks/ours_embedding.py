@@ -14,13 +14,13 @@ import torch
 from benchmarks.ours import share_out
 from benchmarks.peers import protocol, vectors
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import (
+from model.checkpoints.families.sentence_transformers import (
     EmbeddingFiles,
     find_embedding_models,
     load_tokenizer,
 )
 from model.device import select_device
-from model.embedding_pass import EmbeddingJob, embed
+from model.encoding.embedding import EmbeddingJob, embed
 
 
 def load(files: EmbeddingFiles, dtype: str) -> protocol.Translate:

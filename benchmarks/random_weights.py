@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.device import Precision
 from model.sequence import EngineLimits, Sequence
-from model.transformer import EncoderDecoder
 
 EOS, UNK = 0, 1
 OUT_OF_REACH = -1e4

@@ -11,19 +11,20 @@ import uvicorn
 import uvloop
 
 from model.errors import ModelError
-from service.app import LOG_FORMAT, create_app, http_config
+from service.api.app import LOG_FORMAT, http_config
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
-from service.machine import freeze_heap
-from service.machine import http_workers as count_http_workers
-from service.main_process import MainProcess, open_listeners
-from service.registry.cache import ModelCache
-from service.registry.commands import app as models_app
-from service.registry.commands import pull_models
-from service.registry.describe import placements_of
-from service.registry.errors import RegistryError
-from service.registry.locate import locate, missing_files
-from service.registry.manifest import read_entries
+from service.http_workers.main_process import MainProcess, open_listeners
+from service.ipc.machine import freeze_heap
+from service.ipc.machine import http_workers as count_http_workers
+from service.models.registry.cache import ModelCache
+from service.models.registry.commands import app as models_app
+from service.models.registry.commands import pull_models
+from service.models.registry.describe import placements_of
+from service.models.registry.errors import RegistryError
+from service.models.registry.locate import locate, missing_files
+from service.models.registry.manifest import read_entries
+from service.server import create_app
 from service.settings import Settings
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")

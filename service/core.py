@@ -8,19 +8,19 @@ from typing import Self
 from prometheus_client import generate_latest
 
 from model.sequence import EngineLimits
-from service.admission import Admission, Reservation
-from service.backend import Status
-from service.catalog import Catalog
-from service.lanes import EmbeddedText, Shown, Translated
-from service.machine import available_cores, device_workers
-from service.messages import WorkerConfig
-from service.metrics import Ended, Metrics
-from service.model_changes import ModelChanges
-from service.orders import Inquiry, Sentence, TextToEmbed
-from service.relay import Relay
-from service.scheduler import Scheduler
+from service.ipc.machine import available_cores, device_workers
+from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.metrics.definitions import Ended, Metrics
+from service.models.catalog import Catalog
+from service.models.changes import ModelChanges
+from service.scheduling.admission import Admission, Reservation
+from service.scheduling.lanes import EmbeddedText, Shown, Translated
+from service.scheduling.scheduler import Scheduler
 from service.settings import Settings
-from service.supervisor import StartWorker, Supervisor, start_process
+from service.tasks.backend import Status
+from service.tasks.pivoting import Relay
+from service.workers.messages import WorkerConfig
+from service.workers.supervisor import StartWorker, Supervisor, start_process
 
 
 @dataclass(frozen=True, slots=True)

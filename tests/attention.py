@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.tokenization import TokenizedText, Tokenizer
-from service.alignment import align
-from service.attentions import Attention, AttentionItem, Kind, View, show
+from model.tokenization.tokenizer import TokenizedText, Tokenizer
+from service.tasks.attention.alignment import align
+from service.tasks.attention.matrices import Attention, AttentionItem, Kind, View, show
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."

@@ -4,9 +4,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.attention_pass import AttentionPass
+from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind, ModelConfig
-from model.inspection import (
+from model.encoding.teacher_forced import AttentionPass
+from model.inspection.capture import Result
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionMaps,
@@ -15,9 +17,7 @@ from model.inspection import (
     StepsQuery,
     resolve_query,
 )
-from model.recording import Result
-from model.steps import AttentionSteps
-from model.transformer import EncoderDecoder
+from model.inspection.steps import AttentionSteps
 from tests.tiny import VOCAB_SIZE
 
 Array = NDArray[np.float32]

@@ -9,7 +9,7 @@ import numpy as np
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from model.tokenization import Tokenizer
+from model.tokenization.tokenizer import Tokenizer
 from tests.hf_files import (
     SOURCE_TEXT,
     TARGET_TEXT,

@@ -5,8 +5,12 @@ from pathlib import Path
 import torch
 
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
-from model.embedding_pass import EmbeddingJob, Vectors, embed
+from model.checkpoints.families.sentence_transformers import (
+    load_tokenizer,
+    read_config,
+    read_folder,
+)
+from model.encoding.embedding import EmbeddingJob, Vectors, embed
 
 
 class Reference:

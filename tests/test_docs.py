@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from service.app import create_app
 from service.errors import KINDS, Kind
-from service.metrics import Metrics
+from service.metrics.definitions import Metrics
+from service.server import create_app
 from service.settings import Settings
 from tests.api.servers import make_settings
 

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from model.inspection import (
+from model.architectures.text_encoder import TextEncoder
+from model.encoding.text_attention import TextAttentionPass
+from model.inspection.capture import Result
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionNorm,
@@ -14,10 +17,7 @@ from model.inspection import (
     StepsQuery,
     resolve_query,
 )
-from model.recording import Result
-from model.steps import AttentionSteps
-from model.text_attention import TextAttentionPass
-from model.text_encoder import TextEncoder
+from model.inspection.steps import AttentionSteps
 
 ENCODER = AttentionKind.ENCODER
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from model.embedding_config import EmbeddingConfig, TextEncoderConfig
-from model.embedding_pass import EmbeddingJob
-from model.pooling import EmbeddingModel
+from model.encoding.embedding import EmbeddingJob
+from model.encoding.pooling import EmbeddingModel
 
 SIZES: dict[str, Any] = {
     "d_model": 16,

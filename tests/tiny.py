@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Shortlist
+from model.backends.base import Runtime
+from model.backends.torch_runner import TorchRuntime
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.device import Precision
-from model.engine import Engine
-from model.quantization import Int8Product, QuantizedMatrix
-from model.runtime import Runtime
+from model.engine.engine import Engine
+from model.quantization.int8 import Int8Product, QuantizedMatrix
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
-from model.shortlist import Shortlist
-from model.torch_runtime import TorchRuntime
-from model.transformer import EncoderDecoder
 
 VOCAB_SIZE = 64
 LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)

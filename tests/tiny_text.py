@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from model.checkpoints.text_encoders import FAMILIES, read_config
-from model.checkpoints.text_weights import name_pairs
-from model.text_encoder import TextEncoder
+from model.architectures.text_encoder import TextEncoder
+from model.checkpoints.families.text_encoders import FAMILIES, read_config
+from model.checkpoints.families.text_weights import name_pairs
 
 WORDS = "[PAD] [CLS] [SEP] [UNK] un ##believ ##able hello world a b c . query :".split()
 OPTIONS: dict[str, Any] = {

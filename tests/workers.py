@@ -20,21 +20,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.attention_pass import RecordedPass
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
-from model.checkpoints.sentence_transformers import EmbeddingFiles
 from model.config import ModelConfig
 from model.device import Precision
-from model.engine import Engine
+from model.encoding.teacher_forced import RecordedPass
+from model.engine.engine import Engine
 from model.errors import CheckpointError
-from model.inspection import AttentionJob
+from model.inspection.query import AttentionJob
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
-from service.channel import Channel
-from service.embedding_queue import Pass
-from service.loading import LoadedEmbedder, LoadEmbedder, LoadEngine, load_embedder
-from service.messages import EmbedTask, WorkerConfig
-from service.worker import Worker
+from service.ipc.channel import Channel
+from service.workers.executors.embedding import Pass
+from service.workers.loading import LoadedEmbedder, LoadEmbedder, LoadEngine, load_embedder
+from service.workers.messages import EmbedTask, WorkerConfig
+from service.workers.worker import Worker
 
 LIMIT_SECONDS = 60.0
 PULSE_SECONDS = 0.002

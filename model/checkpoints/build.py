@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import torch
 
-from model.checkpoints import hf_config, hf_weights, marian
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Shortlist
+from model.backends.cuda.runner import CudaRuntime, fitting_rows
+from model.backends.native.runner import NativeRuntime, can_serve
+from model.backends.torch_runner import TorchRuntime
+from model.checkpoints.families import hf_config, hf_weights, marian
+from model.checkpoints.formats.marian_bin import MarianFile
+from model.checkpoints.formats.marian_npz import MarianNpz
+from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.load import (
     NPZ,
     ModelFiles,
@@ -12,18 +20,10 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
-from model.checkpoints.marian_format import MarianFile
-from model.checkpoints.marian_npz import MarianNpz
-from model.checkpoints.tensors import read_tensors
-from model.cuda_runtime import CudaRuntime, fitting_rows
 from model.device import Precision, select_precision
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
-from model.native.runtime import NativeRuntime, can_serve
 from model.sequence import EngineLimits
-from model.shortlist import Shortlist
-from model.torch_runtime import TorchRuntime
-from model.transformer import EncoderDecoder
 
 CPU_ROWS = 64
 

@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model.centred import quantize, restore
-from model.checkpoints.json_files import read_options
-from model.checkpoints.mapped_files import forget_pages
+from model.architectures.text_encoder import TextEncoder
+from model.backends.native.text_runner import NativeTextEncoder, can_serve
+from model.checkpoints.families.sentence_modules import CONFIG
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles, read_config
+from model.checkpoints.families.text_encoders import family_of
+from model.checkpoints.families.text_weights import load_weights
+from model.checkpoints.formats.json_files import read_options
+from model.checkpoints.formats.mapped_files import forget_pages
+from model.checkpoints.formats.tensors import read_tensors
+from model.checkpoints.formats.weight_files import find_weights, weight_files
 from model.checkpoints.names import fill
-from model.checkpoints.sentence_modules import CONFIG
-from model.checkpoints.sentence_transformers import EmbeddingFiles, read_config
-from model.checkpoints.tensors import read_tensors
-from model.checkpoints.text_encoders import family_of
-from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import find_weights, weight_files
 from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
-from model.embedding_pass import EmbeddingJob, Vectors, embed
-from model.native.text_runtime import NativeTextEncoder, can_serve
-from model.pooling import Dense, EmbeddingModel
-from model.text_encoder import TextEncoder
+from model.encoding.embedding import EmbeddingJob, Vectors, embed
+from model.encoding.pooling import Dense, EmbeddingModel
+from model.quantization.asymmetric import quantize, restore
 
 NOTHING = re.compile(r"(?!)")
 
@@ -74,7 +74,7 @@ def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
     """Quantises the encoder; leaves it as it was, and says False, if that is checked and fails."""
     jobs = sample_jobs(model.config)
     exact = embed(model, jobs) if is_checked else []
-    replaced = quantize(model.encoder)
+    replaced = quantize(model.encoder.layers)
     if can_serve(model.config.encoder):
         model.native = NativeTextEncoder(model.encoder)
     if is_checked and mean_cosine(exact, embed(model, jobs)) < MIN_COSINE:

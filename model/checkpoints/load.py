@@ -10,21 +10,26 @@ from pathlib import Path
 
 import yaml
 
-from model.checkpoints import multilingual_folder
-from model.checkpoints.hf_config import CONFIG, FAMILIES, MAX_LENGTH_FACTOR, read_model_options
-from model.checkpoints.languages import LanguageTokens, pair_in
-from model.checkpoints.multilingual_folder import is_multilingual_folder, read_multilingual
-from model.checkpoints.opus_folder import (
+from model.checkpoints.families import multilingual_folder
+from model.checkpoints.families.hf_config import (
+    CONFIG,
+    FAMILIES,
+    MAX_LENGTH_FACTOR,
+    read_model_options,
+)
+from model.checkpoints.families.multilingual_folder import is_multilingual_folder, read_multilingual
+from model.checkpoints.families.opus_folder import (
     SOURCE_PIECES,
     is_translation_model,
     read_opus,
     read_parts,
     read_tokenizer,
 )
-from model.checkpoints.weight_files import revision_of, weight_files
+from model.checkpoints.formats.weight_files import revision_of, weight_files
+from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
-from model.tokenization import Tokenizer
+from model.tokenization.tokenizer import Tokenizer
 
 PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three

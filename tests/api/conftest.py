@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from model.checkpoints.load import ModelFiles
-from model.engine import Engine
-from service.app import create_app
-from service.loading import LoadEngine, load_from_files
-from service.messages import WorkerConfig
+from model.engine.engine import Engine
+from service.server import create_app
+from service.workers.loading import LoadEngine, load_from_files
+from service.workers.messages import WorkerConfig
 from tests.api.loading import folder_of
 from tests.api.servers import (
     AnyServer,

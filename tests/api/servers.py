@@ -14,15 +14,15 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.catalog import Catalog
+from service.api.services import Services
 from service.core import Core
-from service.dependencies import Services
 from service.errors import KINDS, ServiceError
-from service.frontends import start_process
-from service.main_process import MainProcess, open_listeners
-from service.processes import Process
+from service.http_workers.main_process import MainProcess, open_listeners
+from service.http_workers.supervisor import start_process
+from service.ipc.processes import Process
+from service.models.catalog import Catalog
 from service.settings import Settings
-from service.supervisor import StartWorker
+from service.workers.supervisor import StartWorker
 from tests.workers import LIMIT_SECONDS, until
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from model.tokenization import Tokenizer
+from model.tokenization.tokenizer import Tokenizer
 from tests.api.conftest import ServeApart
 from tests.api.servers import AnyServer, Server
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from model.attention_pass import AttentionPass
-from service import loading
-from service.app import create_app
+from model.encoding.teacher_forced import AttentionPass
 from service.errors import DeadlineExceededError, OverloadedError
-from service.loading import LoadEngine
-from service.scheduler import MAX_TASKS
+from service.scheduling.scheduler import MAX_TASKS
+from service.server import create_app
+from service.workers import loading
+from service.workers.loading import LoadEngine
 from tests.api.conftest import REAL, ServeApart
 from tests.api.servers import (
     LiveServer,

@@ -14,9 +14,9 @@ from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils._http import default_client_factory
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.embedding_pass import Vectors
-from service.app import create_app
-from service.chunks import CHUNK_BYTES
+from model.encoding.embedding import Vectors
+from service.api.json_chunks import CHUNK_BYTES
+from service.server import create_app
 from tests.api.servers import LiveServer, make_settings
 from tests.embedding_reference import Reference
 from tests.workers import Script, Threads

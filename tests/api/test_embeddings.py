@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from model.embedding_pass import Vectors
-from service.app import create_app
+from model.encoding.embedding import Vectors
 from service.errors import (
     DeadlineExceededError,
     InternalError,
@@ -21,7 +20,8 @@ from service.errors import (
     RequestTooLargeError,
     UnavailableError,
 )
-from service.loading import load_from_files
+from service.server import create_app
+from service.workers.loading import load_from_files
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference

@@ -22,7 +22,7 @@ from service.errors import (
     UnavailableError,
     UnsupportedLanguageError,
 )
-from service.processes import Process
+from service.ipc.processes import Process
 from tests.api.conftest import ServeApart
 from tests.api.servers import ApartServer, assert_error, make_settings, translation
 from tests.api.test_shutdown import program

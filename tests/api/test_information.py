@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from service.app import create_app
-from service.catalog import Catalog
+from service.api.middleware import CORS_MAX_AGE_SECONDS
 from service.errors import UnavailableError
-from service.middleware import CORS_MAX_AGE_SECONDS
+from service.models.catalog import Catalog
+from service.server import create_app
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, make_settings, translation
 from tests.workers import LIMIT_SECONDS, Script, Threads

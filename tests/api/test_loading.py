@@ -9,7 +9,6 @@ import httpx2
 import openai
 import pytest
 
-from service.app import create_app
 from service.errors import (
     ConflictError,
     ForbiddenError,
@@ -17,6 +16,7 @@ from service.errors import (
     NotFoundError,
     UnauthorizedError,
 )
+from service.server import create_app
 from tests.api.conftest import Serve, ServeAny, ServeLive
 from tests.api.loading import (
     KEY,

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from model.errors import CheckpointFormatError
-from service import model_changes
 from service.errors import (
     ConflictError,
     InternalError,
     InvalidRequestError,
     ServiceError,
 )
-from service.model_changes import Found
-from service.model_set import ModelSet
+from service.models import changes as model_changes
+from service.models.changes import Found
+from service.models.model_set import ModelSet
 from service.settings import Settings
 from tests.api.conftest import Serve, ServeAny, ServeApart
 from tests.api.loading import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from service.api.page import ASSETS, CONTENT_TYPES, FOLDER
 from service.errors import MethodNotAllowedError, NotFoundError
-from service.routes.page import ASSETS, CONTENT_TYPES, FOLDER
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error
 from tests.workers import Script

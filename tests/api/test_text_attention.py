@@ -12,10 +12,10 @@ import pytest
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from model.inspection import AttentionKind, AttentionNorm, Reduction, resolve_query
-from service.app import create_app
+from model.inspection.query import AttentionKind, AttentionNorm, Reduction, resolve_query
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
-from service.loading import load_from_files
+from service.server import create_app
+from service.workers.loading import load_from_files
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference

@@ -8,10 +8,10 @@ import socket
 import pytest
 
 from model.errors import CheckpointNotFoundError
-from service.app import create_app
 from service.errors import UnavailableError
-from service.processes import Process
-from service.supervisor import start_process
+from service.ipc.processes import Process
+from service.server import create_app
+from service.workers.supervisor import start_process
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, assert_error, make_settings
 from tests.workers import LIMIT_SECONDS, Script, Threads, ThreadWorker, until

@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from numpy.typing import NDArray
 
-from service.routes import page
+from service.api import page
 from tests.browser import fake_model
 from tests.browser.fake_model import HEADS, SHAPES, Head, Pair, by_word, sentences, tokenize
 

@@ -9,7 +9,7 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.device import Precision
 from model.sequence import EngineLimits
-from service.alignment import align, in_text
+from service.tasks.attention.alignment import align, in_text
 from tests.tiny import greedy_ids, torch_runtime
 
 pytestmark = pytest.mark.checkpoint

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from model.checkpoints.build import load_model
+from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.checkpoints.marian import load_weights, read_config
-from model.checkpoints.marian_format import MarianFile
-from model.inspection import AttentionKind, AttentionMaps, AttentionNorm, StepsQuery
+from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, StepsQuery
 from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from model.attention_pass import AttentionPass
+from model.backends.cuda.runner import MOST_ROWS, CudaRuntime
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
-from model.cuda_runtime import MOST_ROWS, CudaRuntime
 from model.device import Precision
-from model.engine import Engine
-from model.inspection import AttentionJob, resolve_query
+from model.encoding.teacher_forced import AttentionPass
+from model.engine.engine import Engine
+from model.inspection.query import AttentionJob, resolve_query
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from service.loading import warm_up
+from service.workers.loading import warm_up
 from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,

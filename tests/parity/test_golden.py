@@ -13,7 +13,7 @@ import torch
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.device import Precision
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
 from tests.golden.make import PATH, TEXTS
 from tests.tiny import greedy_ids, torch_runtime

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers import M2M100Config, M2M100ForConditionalGeneration
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
-from model.checkpoints.hf_config import read_config
-from model.checkpoints.hf_weights import load_weights
+from model.checkpoints.families.hf_config import read_config
+from model.checkpoints.families.hf_weights import load_weights
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from model.transformer import EncoderDecoder
 from tests.hf_files import randomize
 from tests.tiny import pad, translate
 

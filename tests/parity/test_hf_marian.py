@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.testing import assert_close
 from transformers import MarianConfig, MarianMTModel
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
-from model.checkpoints.hf_config import read_config
-from model.checkpoints.hf_weights import load_weights
-from model.inspection import AttentionKind
+from model.checkpoints.families.hf_config import read_config
+from model.checkpoints.families.hf_weights import load_weights
+from model.inspection.query import AttentionKind
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from model.transformer import EncoderDecoder
 from tests.attention_jobs import assert_maps_close, maps, random_pairs
 from tests.tiny import greedy_ids, pad, tiny_sources, translate
 

@@ -20,14 +20,14 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from model.checkpoints.json_files import read_options
-from model.checkpoints.tensors import read_tensors
-from model.checkpoints.text_encoders import ACTIVATIONS, family_of, read_config
-from model.checkpoints.text_weights import load_weights
-from model.checkpoints.weight_files import find_weights
+from model.checkpoints.families.text_encoders import ACTIVATIONS, family_of, read_config
+from model.checkpoints.families.text_weights import load_weights
+from model.checkpoints.formats.json_files import read_options
+from model.checkpoints.formats.tensors import read_tensors
+from model.checkpoints.formats.weight_files import find_weights
 from model.embedding_config import EmbeddingConfig
-from model.embedding_pass import EmbeddingJob, embed
-from model.pooling import EmbeddingModel
+from model.encoding.embedding import EmbeddingJob, embed
+from model.encoding.pooling import EmbeddingModel
 from tests.text_attention import text_maps
 
 VOCAB_SIZE = 99

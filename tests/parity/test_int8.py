@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from model.backends.native.library import LIBRARIES, Library
+from model.backends.native.runner import NativeRuntime
+from model.backends.torch_runner import TorchRuntime
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
 from model.device import Precision
-from model.engine import Engine
-from model.native.library import LIBRARIES, Library
-from model.native.runtime import NativeRuntime
+from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
-from model.torch_runtime import TorchRuntime
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.tiny import forced_log_probs, greedy_ids
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from model.backends.native.library import LIBRARIES
+from model.backends.native.runner import NativeRuntime
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 from model.errors import CheckpointError, CheckpointFormatError
-from model.native.library import LIBRARIES
-from model.native.runtime import NativeRuntime
 from model.sequence import EngineLimits
-from model.tokenization import Tokenizer
+from model.tokenization.tokenizer import Tokenizer
 from tests.hf_files import SENTENCE, SOURCE_TEXT, pieces_model
 from tests.marian_writer import (
     container,

@@ -10,12 +10,12 @@ import sentencepiece
 import torch
 from numpy.testing import assert_allclose
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
+from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.checkpoints.marian import load_weights, read_config
-from model.checkpoints.marian_format import MarianFile
 from model.sequence import EngineLimits
-from model.transformer import EncoderDecoder
 from tests.marian_writer import (
     PRE_NORM,
     Array,

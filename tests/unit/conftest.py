@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from model.architectures.shortlist import Shortlist
 from model.checkpoints.load import ModelFiles, find_models
-from model.shortlist import Shortlist
 from tests.tiny import FAMILIES, Family, tiny_shortlist
 
 

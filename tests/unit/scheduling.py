@@ -4,11 +4,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from model.inspection import AttentionJob
+from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
-from service.admission import Admission
-from service.lanes import EmbeddedText, Shown, Translated
-from service.messages import (
+from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.metrics.definitions import Metrics
+from service.scheduling.admission import Admission
+from service.scheduling.lanes import EmbeddedText, Shown, Translated
+from service.scheduling.scheduler import MAX_TASKS, Scheduler
+from service.workers.messages import (
     Abort,
     AttentionTask,
     Done,
@@ -22,9 +25,6 @@ from service.messages import (
     ToWorker,
     Work,
 )
-from service.metrics import Metrics
-from service.orders import Inquiry, Sentence, TextToEmbed
-from service.scheduler import MAX_TASKS, Scheduler
 
 MODELS = ("en-pt", "pt-en")
 EMBEDDERS = ("tiny", "en-pt")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import admission
-from service.admission import MAX_RETRY_SECONDS, WINDOW_SECONDS, Admission, Throughput
 from service.errors import OverloadedError, RequestTooLargeError
+from service.scheduling import admission
+from service.scheduling.admission import MAX_RETRY_SECONDS, WINDOW_SECONDS, Admission, Throughput
 
 
 class Clock:

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import TokenizedText, Tokenizer
-from service.alignment import Alignment, align, in_text
+from model.tokenization.tokenizer import TokenizedText, Tokenizer
+from service.tasks.attention.alignment import Alignment, align, in_text
 
 
 @pytest.fixture(scope="module")

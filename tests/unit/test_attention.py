@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.attention import MultiHeadAttention, attention, mask_bias
+from model.layers.attention import MultiHeadAttention, attention, mask_bias
 
 A = torch.tensor([[0.5, 0.1, 0.1, 0.2], [0.1, 0.5, 0.2, 0.1], [0.5, 0.1, 0.2, 0.1]])
 

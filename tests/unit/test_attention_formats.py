@@ -16,9 +16,8 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import Tokenizer
-from service.attention_bodies import AttentionResponse, BertvizResponse
-from service.attention_formats import (
+from model.tokenization.tokenizer import Tokenizer
+from service.api.attention.formats import (
     Format,
     bertviz_body,
     check_bertviz,
@@ -27,9 +26,10 @@ from service.attention_formats import (
     npz_bytes,
     safetensors_bytes,
 )
-from service.attentions import AttentionItem, ShownItem, TextItem
-from service.chunks import json_chunks
+from service.api.attention.response_schemas import AttentionResponse, BertvizResponse
+from service.api.json_chunks import json_chunks
 from service.errors import InvalidRequestError
+from service.tasks.attention.matrices import AttentionItem, ShownItem, TextItem
 from tests.attention import made_up_item
 
 

@@ -8,10 +8,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch import Tensor, nn
 
-from model import attention_pass, recording
-from model.attention_pass import AttentionPass, ForcedBatch, Recorded, batches
+from model.architectures.decoder import Decoder
+from model.architectures.seq2seq import EncoderDecoder
+from model.encoding import teacher_forced as attention_pass
+from model.encoding.teacher_forced import AttentionPass, ForcedBatch, Recorded, batches
 from model.errors import AttentionQueryError
-from model.inspection import (
+from model.inspection import capture as recording
+from model.inspection.capture import Slices, new_recorders
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionNorm,
@@ -20,10 +24,8 @@ from model.inspection import (
     StepsQuery,
     resolve_query,
 )
-from model.layers import SSRU
-from model.recording import Slices, new_recorders
-from model.steps import AttentionSteps
-from model.transformer import Decoder, EncoderDecoder
+from model.inspection.steps import AttentionSteps
+from model.layers.ssru import SSRU
 from tests.attention_jobs import (
     Array,
     assert_maps_close,

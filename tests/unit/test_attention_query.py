@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from model.config import DecoderKind
-from model.inspection import AttentionKind, AttentionQuery, Reduction, resolve_query
-from service.attention_query import (
+from model.inspection.query import AttentionKind, AttentionQuery, Reduction, resolve_query
+from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.errors import InvalidRequestError, RequestTooLargeError
+from service.tasks.attention.query import (
     COMPUTED_PER_SHOWN,
     Aligner,
     aligner_of,
@@ -15,8 +17,6 @@ from service.attention_query import (
     start_token,
     steps_query,
 )
-from service.attention_schemas import AttentionRequest, StepsRequest
-from service.errors import InvalidRequestError, RequestTooLargeError
 from tests.tiny import tiny_config
 
 UNTRAINED = tiny_config()

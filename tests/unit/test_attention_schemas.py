@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from service.attention_schemas import AttentionRequest, StepsRequest
-from service.attentions import View
-from service.parameters import describe
+from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.api.parameters import describe
+from service.tasks.attention.matrices import View
 
 PAIR = {"source": "en", "target": "pt"}
 

@@ -8,9 +8,9 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import Tokenizer
-from service.attentions import Kind, check_values, largest, rounded
+from model.tokenization.tokenizer import Tokenizer
 from service.errors import RequestTooLargeError
+from service.tasks.attention.matrices import Kind, check_values, largest, rounded
 from tests.attention import SOURCE, TARGET, made_up_item
 
 FLOATS = st.floats(0, 100, width=32)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from model.centred import quantize
-from model.engine import Engine
-from model.native.library import LIBRARIES
-from model.native.runtime import PackedModel, max_positions
-from model.native.text_runtime import NativeTextEncoder
-from model.transformer import EncoderDecoder
-from service.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
-from service.device_memory import give_back_memory, held_bytes
+from model.architectures.seq2seq import EncoderDecoder
+from model.backends.native.library import LIBRARIES
+from model.backends.native.runner import PackedModel, max_positions
+from model.backends.native.text_runner import NativeTextEncoder
+from model.engine.engine import Engine
+from model.quantization.asymmetric import quantize
+from service.workers.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
+from service.workers.device_memory import give_back_memory, held_bytes
 from tests.text_models import new_model
 from tests.tiny import LIMITS, quantized, tiny_config, tiny_model
 from tests.workers import LIMIT_SECONDS, until
@@ -150,7 +150,7 @@ def test_held_bytes_count_arrays_and_views() -> None:
 @pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 def test_held_bytes_count_weights_of_native_code_once() -> None:
     text_model = new_model(d_model=64, num_heads=4, ffn_dim=128)
-    quantize(text_model.encoder)
+    quantize(text_model.encoder.layers)
     before = held_bytes(text_model)
     text_model.native = NativeTextEncoder(text_model.encoder)
     assert held_bytes(text_model) == before + text_model.native.native_bytes

@@ -13,7 +13,7 @@ from benchmarks.environments import MissingError
 from benchmarks.options import Options
 from benchmarks.peers import vectors
 from benchmarks.report import Result, Sample
-from model.checkpoints.sentence_transformers import find_embedding_models
+from model.checkpoints.families.sentence_transformers import find_embedding_models
 from tests.tiny_text import write_model
 
 

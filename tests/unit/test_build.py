@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from model.architectures.output import FullOutput, ShortlistOutput
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.load import ModelFiles, read_folder
 from model.device import Precision
 from model.errors import CheckpointError, CheckpointFormatError
-from model.output import FullOutput, ShortlistOutput
 from model.sequence import EngineLimits
 from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
 from tests.tiny import greedy_ids, torch_runtime

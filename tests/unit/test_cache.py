@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.cache import DecodingCache
 from model.config import DecoderKind
+from model.layers.cache import DecodingCache
 from tests.tiny import tiny_config
 
 ROWS, SOURCE, TARGET = 5, 6, 8

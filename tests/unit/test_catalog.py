@@ -10,9 +10,9 @@ import pytest
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, Vocabularies
 from model.errors import CheckpointError, CheckpointNotFoundError
-from model.tokenization import Tokenizer
-from service.catalog import Catalog, ServedModel
+from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
+from service.models.catalog import Catalog, ServedModel
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from tests.hf_files import write_marian
 from tests.tiny_text import is_installed, write_encoder, write_model

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.centred import CentredProduct, quantize, restore
-from model.embedding_pass import embed
+from model.encoding.embedding import embed
+from model.quantization.asymmetric import CentredProduct, quantize, restore
 from tests.text_models import jobs, new_model
 
 WIDTHS = 96, 160
@@ -58,7 +58,7 @@ def test_quantizing_can_be_undone() -> None:
     model = new_model()
     texts = jobs(5, 9)
     before = embed(model, texts)
-    replaced = quantize(model.encoder)
+    replaced = quantize(model.encoder.layers)
     assert len(replaced) == 2 * 6
     between = embed(model, texts)
     restore(replaced)

@@ -8,9 +8,6 @@ from typing import Any, cast
 import pytest
 
 from model.sequence import BatchStats, DecodingOptions, Hypothesis, Sequence
-from service import channel
-from service.calls import Answer, Run
-from service.channel import LENGTH, Channel, Outbox, pack
 from service.errors import (
     DeadlineExceededError,
     InternalError,
@@ -20,10 +17,13 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.lanes import Translated
-from service.messages import Abort, Done, Report, Stop, Work
-from service.metrics import Ended
-from service.orders import Sentence
+from service.http_workers.messages import Answer, Run
+from service.ipc import channel
+from service.ipc.channel import LENGTH, Channel, Outbox, pack
+from service.items.orders import Sentence
+from service.metrics.definitions import Ended
+from service.scheduling.lanes import Translated
+from service.workers.messages import Abort, Done, Report, Stop, Work
 
 WORK = Work({"en-pt": [Sequence(1, [5, 6, 0]), Sequence(2, [7, 0])]})
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from service.cli import Server, app, greet
 from service.console import stop
-from service.main_process import MainProcess
+from service.http_workers.main_process import MainProcess
 
 
 class Served:

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from model.config import DecoderKind
-from model.cuda_runtime import (
+from model.backends.cuda.graphs import Graphs
+from model.backends.cuda.runner import (
     ENCODE_TOKENS,
     CudaRuntime,
     fit,
     fitting_rows,
     sizes,
 )
-from model.engine import Engine
-from model.graphs import Graphs
+from model.backends.cuda.staging import Downloads, Uploads
+from model.backends.torch_runner import TorchRuntime
+from model.config import DecoderKind
+from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
-from model.torch_runtime import TorchRuntime
-from model.transfer import Downloads, Uploads
 from tests.tiny import (
     Family,
     assert_same_hypotheses,

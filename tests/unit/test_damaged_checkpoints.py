@@ -18,12 +18,12 @@ import yaml
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.load import find_models, load_vocabularies
-from model.checkpoints.sentence_transformers import (
+from model.checkpoints.families.sentence_transformers import (
     find_embedding_models,
     load_tokenizer,
     read_config,
 )
+from model.checkpoints.load import find_models, load_vocabularies
 from model.errors import CheckpointError
 from model.sequence import EngineLimits
 from tests import checkpoint_folders as folders

@@ -11,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.decoding import Beam, BeamSearch, GreedySearch, Search, new_search, normalized_score
+from model.engine.beam import Beam, BeamSearch, normalized_score
+from model.engine.greedy import GreedySearch
+from model.engine.search import Search, new_search
 from model.sequence import DecodingOptions, Hypothesis
 
 EOS = 0

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.dependencies import get_context, get_services
+from service.api.services import get_context, get_services
 
 
 @pytest.mark.parametrize("dependency", [get_context, get_services])

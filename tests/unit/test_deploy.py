@@ -20,8 +20,8 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from service.histogram import Histogram
-from service.metrics import TASKS, Metrics
+from service.metrics.definitions import TASKS, Metrics
+from service.metrics.histogram import Histogram
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
+from service.text.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
 
 SENTENCES = {
     "en": "The weather is lovely today, so we will walk to the market.",
@@ -147,7 +147,7 @@ def test_threads_get_the_same_answers_as_one_thread(detector: LanguageDetector) 
 
 MEMORY_SCRIPT = """
 import pathlib
-from service.detection import LanguageDetector
+from service.text.detection import LanguageDetector
 
 def resident_pages():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1])

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from service.chunks import CHUNK_BYTES
-from service.embed_formats import (
+from service.api.json_chunks import CHUNK_BYTES
+from service.api.tei.formats import (
     EmbedUsage,
     Vectors,
     compute_headers,
     cosines,
     embeddings_chunks,
 )
-from service.embed_schemas import EmbeddingsResponse, EncodingFormat
+from service.api.tei.schemas import EmbeddingsResponse, EncodingFormat
 
 ENCODINGS: list[EncodingFormat] = ["float", "base64"]
 MAX_FLOAT_CHARS = len("-1.1754944e-38,")

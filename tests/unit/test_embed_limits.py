@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from service.embed_limits import (
+from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from service.tasks.embedding_limits import (
     check_dimensions,
     check_ids,
     check_num_inputs,
@@ -13,7 +14,6 @@ from service.embed_limits import (
     find_long,
     find_prompt,
 )
-from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 
 
 def refused(kind: type[ServiceError], words: str) -> "pytest.RaisesExc[ServiceError]":

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from service.embed_schemas import (
+from service.api.parameters import describe
+from service.api.tei.schemas import (
     EmbedAllRequest,
     EmbeddingsRequest,
     EmbedParameters,
     EmbedRequest,
     SimilarityRequest,
 )
-from service.parameters import describe
 
 
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:

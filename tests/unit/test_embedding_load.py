@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import (
+from model.checkpoints.families.sentence_transformers import (
     find_embedding_models,
     load_tokenizer,
     read_config,
 )
 from model.embedding_config import NormalizeConfig, Pooling
-from model.embedding_pass import EmbeddingJob, Vectors, embed
+from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.errors import CheckpointError, CheckpointNotFoundError
 from tests.tiny_text import OPTIONS, change_json, tensors, write_encoder, write_json, write_model
 
@@ -384,7 +384,7 @@ def test_config_and_tokenizer_need_no_torch(tmp_path: Path) -> None:
     write_model(tmp_path / "tiny")
     code = (
         "import sys\n"
-        "from model.checkpoints import sentence_transformers as st\n"
+        "from model.checkpoints.families import sentence_transformers as st\n"
         "(files,) = st.find_embedding_models(sys.argv[1])\n"
         "tokens = st.load_tokenizer(files, st.read_config(files)).tokenize('hello')\n"
         "print(files.revision, tokens.tokenized.ids, 'torch' in sys.modules)\n"

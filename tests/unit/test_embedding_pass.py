@@ -15,7 +15,8 @@ from model.embedding_config import (
     Pooling,
     TextEncoderConfig,
 )
-from model.embedding_pass import EmbeddingJob, EmbeddingPass, embed
+from model.encoding.embedding import EmbeddingJob, EmbeddingPass, embed
+from model.encoding.pooling import pool
 from model.errors import (
     EmptySourceError,
     InputError,
@@ -23,7 +24,6 @@ from model.errors import (
     UnknownTokenError,
     UnsupportedModelError,
 )
-from model.pooling import pool
 from tests.text_models import SIZES, jobs, new_model
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.checkpoints.sentence_transformers import read_folder
+from model.checkpoints.families.sentence_transformers import read_folder
 from model.errors import ModelError
 from model.sequence import BatchStats, EngineLimits
-from service.embedding_queue import BATCH_TOKENS, OLDEST_SHARE, EmbeddingQueue, Pass
-from service.levels import LEVEL_TOKENS, level_of
-from service.loading import load_embedder
-from service.messages import EmbedTask, WorkerConfig
+from service.items.length_buckets import LEVEL_TOKENS, level_of
+from service.workers.executors.embedding import BATCH_TOKENS, OLDEST_SHARE, EmbeddingQueue, Pass
+from service.workers.loading import load_embedder
+from service.workers.messages import EmbedTask, WorkerConfig
 from tests.tiny_text import write_model
 
 SHORT, LONG = 8, 400

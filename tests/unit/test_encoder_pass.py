@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from model.architectures.seq2seq import EncoderDecoder
 from model.config import NormPosition
-from model.embedding_pass import EmbeddingJob, Vectors
-from model.encoder_pass import EncoderPass
+from model.encoding.embedding import EmbeddingJob, Vectors
+from model.encoding.translation_encoder import EncoderPass
 from model.errors import EmptySourceError, UnknownTokenError
-from model.transformer import EncoderDecoder
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
 
 TEXTS = [[5, 6, 7, 0], [8, 0], [9] * 30 + [0], [5, 6, 0]]

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Shortlist
+from model.backends.torch_runner import MIN_ROWS, argmax
 from model.checkpoints.build import new_engine
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.errors import (
     BeamSizeError,
     EmptySourceError,
@@ -18,9 +21,6 @@ from model.errors import (
     UnknownTokenError,
 )
 from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
-from model.shortlist import Shortlist
-from model.torch_runtime import MIN_ROWS, argmax
-from model.transformer import EncoderDecoder
 from tests.tiny import (
     LIMITS,
     VOCAB_SIZE,

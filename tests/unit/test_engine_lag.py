@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from model.engine import Engine
-from model.runtime import Decoded, Pending, Runtime, Scores
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Ids
+from model.backends.base import Decoded, Pending, Runtime, Scores
+from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
-from model.shortlist import Ids
-from model.transformer import EncoderDecoder
 from tests.tiny import tiny_config
 
 VOCAB = 1000

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from model.architectures.output import ShortlistOutput
+from model.architectures.shortlist import Shortlist
+from model.backends.cuda.runner import CudaRuntime
+from model.backends.torch_runner import TorchRuntime
 from model.checkpoints.build import new_engine
-from model.cuda_runtime import CudaRuntime
-from model.engine import Engine
-from model.output import ShortlistOutput
+from model.engine.engine import Engine
 from model.sequence import DecodingOptions, Finished, Hypothesis, Sequence
-from model.shortlist import Shortlist
-from model.torch_runtime import TorchRuntime
 from tests.tiny import (
     LIMITS,
     Family,

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import Encoding, Tokenizer
-from service.fitting import AHEAD, WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
-from service.segmentation import Segments, one_sentence, split_sentences
+from model.tokenization.tokenizer import Encoding, Tokenizer
 from service.settings import Settings
+from service.text.chunking import AHEAD, WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
+from service.text.segmentation import Segments, one_sentence, split_sentences
 
 WORDS = st.sampled_from(["word", "a", "Ελλάδα", "世界", "é", "e\u0301", "🎉", "x" * 50, "ﷺ", "1,5"])
 SPACES = st.sampled_from([" ", "  ", "\u00a0", "\u3000 ", "", "-"])

@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from model.inspection import AttentionJob, AttentionKind, resolve_query
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import DecodingOptions
-from service import channel
 from service.core import Core
 from service.errors import InternalError, OverloadedError
-from service.frontend import RemoteBackend
-from service.frontends import FrontendLink
-from service.lanes import Shown
-from service.orders import Inquiry, Sentence
+from service.http_workers.http_worker import RemoteBackend
+from service.http_workers.supervisor import FrontendLink
+from service.ipc import channel
+from service.items.orders import Inquiry, Sentence
+from service.scheduling.lanes import Shown
 from tests.tiny import tiny_config
 
 QUERY = resolve_query(tiny_config(), [AttentionKind.CROSS])

@@ -1,6 +1,6 @@
 import numpy as np
 
-from model.greedy_rows import GreedyRows
+from model.engine.greedy_rows import GreedyRows
 
 EOS = 0
 

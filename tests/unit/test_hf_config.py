@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from model.checkpoints.hf_config import read_config
+from model.checkpoints.families.hf_config import read_config
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import CheckpointFormatError, CheckpointNotFoundError, UnsupportedModelError
 

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Histogram as Theirs
 
-from service.histogram import Histogram
+from service.metrics.histogram import Histogram
 
 BOUNDS = (0.0, 0.05, 0.1, 1.0, 2.5, 1024.0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.huge_pages import HUGE_PAGE, LINE, copy_of
+from model.checkpoints.formats.huge_pages import HUGE_PAGE, LINE, copy_of
 
 MAPS = Path("/proc/self/maps")
 

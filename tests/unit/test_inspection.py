@@ -11,7 +11,7 @@ from model.errors import (
     InputError,
     UnknownTokenError,
 )
-from model.inspection import (
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionNorm,
@@ -143,7 +143,10 @@ def test_the_encoder_needs_no_target() -> None:
 
 
 def test_who_only_asks_does_not_import_torch() -> None:
-    check = "import sys, model.inspection, model.steps; sys.exit('torch' in sys.modules)"
+    check = (
+        "import sys, model.inspection.query, model.inspection.steps; "
+        "sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 

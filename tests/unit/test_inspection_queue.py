@@ -5,14 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from model.attention_pass import AttentionPass
+from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind
+from model.encoding.teacher_forced import AttentionPass
 from model.errors import ModelError, UnknownTokenError
-from model.inspection import AttentionJob, AttentionKind, resolve_query
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import BatchStats
-from model.transformer import EncoderDecoder
-from service.inspection_queue import InspectionQueue
-from service.messages import AttentionTask, Inspected
+from service.workers.executors.attention import InspectionQueue
+from service.workers.messages import AttentionTask, Inspected
 from tests.attention_jobs import assert_maps_close, random_pairs, results
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
 

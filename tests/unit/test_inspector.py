@@ -1,6 +1,6 @@
-from model.inspection import AttentionJob
-from service.inspector import in_parts
-from service.orders import Inquiry
+from model.inspection.query import AttentionJob
+from service.items.orders import Inquiry
+from service.tasks.attention.translations import in_parts
 
 
 def test_alignments_of_many_sentences_are_asked_for_in_parts() -> None:

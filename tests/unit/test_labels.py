@@ -1,9 +1,9 @@
 import pytest
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import Tokenizer
-from service.labels import token_labels, word_labels
-from service.words import word_spans
+from model.tokenization.tokenizer import Tokenizer
+from service.tasks.attention.labels import token_labels, word_labels
+from service.tasks.attention.words import word_spans
 
 
 @pytest.fixture(scope="module")

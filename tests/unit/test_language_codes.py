@@ -5,7 +5,7 @@ from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CO
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from model.checkpoints.languages import Sides, distinct_tags, sides_in
-from service.languages import display_name, normalize_code
+from service.text.language_codes import display_name, normalize_code
 
 
 @pytest.mark.parametrize("codes", [NLLB, M2M100["m2m100"]], ids=["nllb-200", "m2m100"])

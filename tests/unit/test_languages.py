@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.languages import MAX_ACCEPT_ENTRIES, display_name, match_language, normalize_code
+from service.text.language_codes import (
+    MAX_ACCEPT_ENTRIES,
+    display_name,
+    match_language,
+    normalize_code,
+)
 
 ANY_TEXT = st.text(st.characters())  # with lone surrogates
 HEADERS = ANY_TEXT | st.text("enptfrxq-_*;=,.0123 \t", max_size=60)

@@ -5,9 +5,13 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from model.architectures.embedding import NO_TOKEN, Embedding
+from model.architectures.seq2seq import EncoderDecoder
 from model.config import Activation, NormPosition, Sinusoids
-from model.layers import SSRU, FeedForward, Residual, sinusoid_table
-from model.transformer import NO_TOKEN, Embedding, EncoderDecoder
+from model.layers.feed_forward import FeedForward
+from model.layers.positions import sinusoid_table
+from model.layers.residual import Residual
+from model.layers.ssru import SSRU
 from tests.tiny import Family, pad, tiny_config, tiny_sources
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from service import machine
-from service.machine import (
+from service.ipc import machine
+from service.ipc.machine import (
     available_cores,
     device_workers,
     freeze_heap,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.checkpoints.mapped_files import SMAPS, forget_pages, map_file, unchanged_mappings
+from model.checkpoints.formats.mapped_files import SMAPS, forget_pages, map_file, unchanged_mappings
 
 BYTES = 1 << 20
 

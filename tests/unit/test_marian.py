@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import torch
 
+from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.families.marian import load_weights, name_pairs, read_config
+from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.checkpoints.marian import load_weights, name_pairs, read_config
-from model.checkpoints.marian_format import MarianFile
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
 from model.errors import UnsupportedModelError, WeightMismatchError
-from model.transformer import EncoderDecoder
 from tests.marian_writer import (
     PRE_NORM,
     Array,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from model.checkpoints.marian import load_weights, read_config
-from model.checkpoints.marian_format import MarianFile
+from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.formats.marian_bin import MarianFile
 from model.errors import (
     CheckpointError,
     CheckpointFormatError,

@@ -12,11 +12,11 @@ import torch
 import yaml
 
 from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.families.marian import load_weights, read_config
+from model.checkpoints.formats.marian_bin import MarianFile
+from model.checkpoints.formats.marian_npz import MarianNpz
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
-from model.checkpoints.marian import load_weights, read_config
-from model.checkpoints.marian_format import MarianFile
-from model.checkpoints.marian_npz import MarianNpz
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
 from tests.hf_files import SENTENCE, write_pieces

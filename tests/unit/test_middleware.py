@@ -9,12 +9,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.context import RequestContext
-from service.embed_formats import TRUNCATED_HEADER
-from service.metrics import Metrics
-from service.middleware import RequestMiddleware
-from service.offer import OpenRequests
-from service.replies import handle_http_exception
+from service.api.middleware import RequestMiddleware
+from service.api.responses import handle_http_exception
+from service.api.served_models import OpenRequests
+from service.api.tei.formats import TRUNCATED_HEADER
+from service.metrics.definitions import Metrics
+from service.tasks.context import RequestContext
 
 
 def call(

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Shortlist
+from model.backends.native import runner as native
+from model.backends.native.library import LIBRARIES, Library, load_libraries
+from model.backends.native.runner import NativeRuntime, can_serve
+from model.backends.torch_runner import TorchRuntime
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
 from model.device import select_precision
-from model.engine import Engine
-from model.native import runtime as native
-from model.native.library import LIBRARIES, Library, load_libraries
-from model.native.runtime import NativeRuntime, can_serve
+from model.engine.engine import Engine
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from model.shortlist import Shortlist
-from model.torch_runtime import TorchRuntime
-from model.transformer import EncoderDecoder
 from tests.tiny import (
     LIMITS,
     forced_log_probs,

@@ -9,16 +9,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model.centred import quantize
+from model.backends.native.library import LIBRARIES, Library
+from model.backends.native.text_runner import KEPT_TOKENS, NativeTextEncoder, can_serve, equal_parts
 from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import find_embedding_models
+from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.config import Activation
-from model.embedding_pass import EmbeddingJob, EmbeddingPass, Vectors, embed
-from model.layers import ACTIVATIONS
-from model.native.library import LIBRARIES, Library
-from model.native.text_runtime import KEPT_TOKENS, NativeTextEncoder, can_serve, equal_parts
-from model.pooling import EmbeddingModel
+from model.encoding.embedding import EmbeddingJob, EmbeddingPass, Vectors, embed
+from model.encoding.pooling import EmbeddingModel
+from model.layers.feed_forward import ACTIVATIONS
+from model.quantization.asymmetric import quantize
 from tests.text_models import SIZES, jobs, new_model
 from tests.tiny_text import write_model
 
@@ -36,7 +36,7 @@ ON_DISK: dict[str, Any] = {
 
 def int8_model(**changes: Any) -> EmbeddingModel:
     model = new_model(**WIDE | changes)
-    quantize(model.encoder)
+    quantize(model.encoder.layers)
     return model
 
 
@@ -168,7 +168,7 @@ def activated(library: Library, activation: Activation, x: float) -> float:
         layer.feed_forward.contract.bias.zero_()
         layer.feed_forward_residual.norm.weight.fill_(1.0)
         layer.feed_forward_residual.norm.bias.zero_()
-    quantize(model.encoder)
+    quantize(model.encoder.layers)
     model.native = NativeTextEncoder(model.encoder, library)
     above, below = embed(model, jobs(1))[0][:2].astype(np.float64)
     return float((above - below) / (above + below))

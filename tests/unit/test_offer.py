@@ -2,9 +2,9 @@
 
 import asyncio
 
-from service.context import RequestContext
-from service.metrics import NO_MODEL
-from service.offer import OpenRequests
+from service.api.served_models import OpenRequests
+from service.metrics.definitions import NO_MODEL
+from service.tasks.context import RequestContext
 
 
 def request(model: str) -> RequestContext:

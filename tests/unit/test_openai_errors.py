@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.context import RequestContext
+from service.api.openai.errors import OPENAI_KINDS, OpenAIErrorBody, openai_body
+from service.api.responses import error_response
 from service.errors import (
     KINDS,
     ConflictError,
@@ -22,8 +23,7 @@ from service.errors import (
     UnavailableError,
     UnsupportedLanguageError,
 )
-from service.openai_errors import OPENAI_KINDS, OpenAIErrorBody, openai_body
-from service.replies import error_response
+from service.tasks.context import RequestContext
 
 ERRORS: list[tuple[ServiceError, str, str | None]] = [
     (InvalidRequestError("m"), "invalid_request_error", None),

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from model.output import FullOutput, OutputLayer, ShortlistOutput
-from model.shortlist import Shortlist
-from model.transformer import Decoder
+from model.architectures.decoder import Decoder
+from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput
+from model.architectures.shortlist import Shortlist
 from tests.tiny import tiny_config, tiny_model
 
 FORBIDDEN = [1, 4]

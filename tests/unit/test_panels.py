@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from model.centred import CentredProduct
-from model.panels import PANEL, pack, shape_of, unpack
-from model.quantization import Int8Product, quantize_matrix
+from model.quantization.asymmetric import CentredProduct
+from model.quantization.int8 import Int8Product, quantize_matrix
+from model.quantization.packing import PANEL, pack, shape_of, unpack
 
 SHAPES = [(PANEL, 8), (PANEL, 64), (3 * PANEL, 128)]
 

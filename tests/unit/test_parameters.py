@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from service.attention_schemas import AttentionRequest, StepsRequest
-from service.embed_schemas import EmbeddingsRequest, EmbedRequest, SimilarityRequest
+from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
+from service.api.parameters import MAX_FIELDS, describe, parse_json, read_body, read_parameters
+from service.api.tei.schemas import EmbeddingsRequest, EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
-from service.parameters import MAX_FIELDS, describe, parse_json, read_body, read_parameters
-from service.schemas import DetectRequest, TranslateRequest
 
 TEXT = st.characters(exclude_categories=["Cs"])
 FORM = "application/x-www-form-urlencoded"

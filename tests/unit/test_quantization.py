@@ -3,8 +3,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model import quantization
-from model.quantization import Int8Product, QuantizedMatrix, int8_matmul, quantize_matrix
+from model.quantization import int8 as quantization
+from model.quantization.int8 import Int8Product, QuantizedMatrix, int8_matmul, quantize_matrix
 
 
 def integers(*shape: int, seed: int = 0) -> Tensor:

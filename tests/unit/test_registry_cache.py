@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.registry.cache import CachedFile, ModelCache, Record
-from service.registry.errors import CacheError
-from service.registry.references import parse_reference
+from service.models.registry.cache import CachedFile, ModelCache, Record
+from service.models.registry.errors import CacheError
+from service.models.registry.references import parse_reference
 from tests.registry import read_folder
 
 PAIR = "firefox:en-de"

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service import cli
-from service.catalog import Catalog
 from service.console import console
 from service.core import build_core
-from service.registry import commands
-from service.registry.pull import Puller
+from service.models.catalog import Catalog
+from service.models.registry import commands
+from service.models.registry.pull import Puller
 from service.settings import Settings
 from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
 from tests.tiny_text import write_model

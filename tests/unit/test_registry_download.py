@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.registry import download as download_module
-from service.registry.download import ETAG, PART, StoredFile, download, require_space
-from service.registry.errors import (
+from service.models.registry import download as download_module
+from service.models.registry.download import ETAG, PART, StoredFile, download, require_space
+from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
     DamagedFileError,
@@ -21,8 +21,8 @@ from service.registry.errors import (
     NotPublishedError,
     RegistryError,
 )
-from service.registry.http_client import PAUSES_SECONDS, HttpClient
-from service.registry.remote import RemoteFile
+from service.models.registry.http_client import PAUSES_SECONDS, HttpClient
+from service.models.registry.remote import RemoteFile
 from tests.registry import FakeRegistry, Fault, git_id, sha256
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB: several blocks

@@ -5,8 +5,8 @@ from urllib.request import Request
 
 import pytest
 
-from service.registry.errors import DownloadError
-from service.registry.http_client import HttpClient, _Redirects, is_private, shown
+from service.models.registry.errors import DownloadError
+from service.models.registry.http_client import HttpClient, _Redirects, is_private, shown
 from tests.registry import FakeRegistry, Fault
 
 

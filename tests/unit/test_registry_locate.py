@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.registry.cache import CachedFile, ModelCache, Record
-from service.registry.errors import CacheError, DamagedFileError, MissingFilesError
-from service.registry.locate import locate
+from service.models.registry.cache import CachedFile, ModelCache, Record
+from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
+from service.models.registry.locate import locate
 from tests.registry import sha256
 
 PAIR = "firefox:en-de"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from huggingface_hub import HfApi
 
+from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import find_models
-from model.checkpoints.sentence_transformers import find_embedding_models
-from service.registry.cache import ModelCache, Record
-from service.registry.download import PART, Report
-from service.registry.errors import (
+from service.models.registry.cache import ModelCache, Record
+from service.models.registry.download import PART, Report
+from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
     DamagedFileError,
@@ -22,11 +22,11 @@ from service.registry.errors import (
     NotPublishedError,
     OfflineError,
 )
-from service.registry.http_client import HttpClient
-from service.registry.hub import choose_files
-from service.registry.manifest import ModelEntry
-from service.registry.pull import Puller, Registries
-from service.registry.references import parse_reference
+from service.models.registry.http_client import HttpClient
+from service.models.registry.hub import choose_files
+from service.models.registry.manifest import ModelEntry
+from service.models.registry.pull import Puller, Registries
+from service.models.registry.references import parse_reference
 from tests.hf_files import write_marian
 from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
 from tests.tiny_text import write_model

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from service.registry.errors import ManifestError, UnknownReferenceError
-from service.registry.manifest import ModelEntry, read_entries, read_manifest
-from service.registry.references import Reference, Source, parse_reference
+from service.models.registry.errors import ManifestError, UnknownReferenceError
+from service.models.registry.manifest import ModelEntry, read_entries, read_manifest
+from service.models.registry.references import Reference, Source, parse_reference
 
 SUM = "0123456789abcdef" * 4
 

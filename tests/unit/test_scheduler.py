@@ -8,9 +8,9 @@ from service.errors import (
     InternalError,
     UnavailableError,
 )
-from service.messages import Done, Failed, Report
-from service.scheduler import Scheduler
-from service.seats import KEPT_SHARE
+from service.scheduling.scheduler import Scheduler
+from service.scheduling.worker_state import KEPT_SHARE
+from service.workers.messages import Done, Failed, Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,

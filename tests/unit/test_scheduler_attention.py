@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.messages import Inspected, Report
-from service.scheduler import MAX_TASKS, Scheduler
+from service.scheduling.scheduler import MAX_TASKS, Scheduler
+from service.workers.messages import Inspected, Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.lanes import BULK_SHARE
-from service.levels import LEVEL_TOKENS
-from service.messages import Embedded, Report
-from service.scheduler import Scheduler
-from service.seats import EMBED_TOKENS
+from service.items.length_buckets import LEVEL_TOKENS
+from service.scheduling.lanes import BULK_SHARE
+from service.scheduling.scheduler import Scheduler
+from service.scheduling.worker_state import EMBED_TOKENS
+from service.workers.messages import Embedded, Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,

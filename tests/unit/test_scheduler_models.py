@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import NotFoundError
-from service.scheduler import Scheduler
+from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FakeWorker,
     assert_idle,

@@ -9,8 +9,8 @@ import pytest
 from service.errors import (
     ServiceError,
 )
-from service.lanes import Shown, Translated
-from service.scheduler import Scheduler
+from service.scheduling.lanes import Shown, Translated
+from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FOREVER,
     MODELS,

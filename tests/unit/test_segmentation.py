@@ -5,8 +5,8 @@ import sentencex
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service import segmentation
-from service.segmentation import Segments, split_sentences
+from service.text import segmentation
+from service.text.segmentation import Segments, split_sentences
 
 LANGUAGES = ("en", "pt", "pt-BR", "de", "it", "zh-Hans", "ar", "xx", "")
 LINE_BREAKS = ("\n", "\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")

@@ -9,9 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from model.checkpoints.embedding import load_embedding_model
-from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
+from model.checkpoints.families.sentence_transformers import (
+    load_tokenizer,
+    read_config,
+    read_folder,
+)
 from model.embedding_config import Pooling
-from model.embedding_pass import EmbeddingJob, Vectors, embed
+from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from tests.tiny_text import change_json, write_json, write_model
 
 

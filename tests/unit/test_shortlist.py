@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from model.architectures.shortlist import MAGIC, Shortlist
 from model.errors import CheckpointFormatError
-from model.shortlist import MAGIC, Shortlist
 
 OFFSETS = [0, 2, 2, 5]
 CANDIDATES = [4, 9, 5, 7, 9]

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from model.checkpoints.load import ModelFiles
-from model.inspection import AttentionKind, StepsQuery
-from model.steps import attention_steps
-from model.tokenization import Tokenizer
-from service.attention_bodies import StepsResponse
-from service.attention_schemas import Include
-from service.chunks import json_chunks
-from service.inspection import SteppedThrough
-from service.pairs import Pair
-from service.steps_reply import SHOWN_VALUES, shortest, steps_body
+from model.inspection.query import AttentionKind, StepsQuery
+from model.inspection.steps import attention_steps
+from model.tokenization.tokenizer import Tokenizer
+from service.api.attention.response_schemas import StepsResponse
+from service.api.attention.schemas import Include
+from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
+from service.api.json_chunks import json_chunks
+from service.tasks.attention.pairs import Pair
+from service.tasks.attention.results import SteppedThrough
 from tests.attention import sides
 
 HEADS, SIZE = 2, 16

@@ -10,10 +10,13 @@ import pytest
 
 from model.checkpoints.load import ModelFiles
 from model.sequence import EngineLimits
-from service import processes
-from service.admission import Admission
-from service.channel import pack
-from service.messages import (
+from service.ipc import processes
+from service.ipc.channel import pack
+from service.ipc.processes import MAX_BACKOFF_SECONDS, Process
+from service.metrics.definitions import Metrics
+from service.scheduling.admission import Admission
+from service.scheduling.scheduler import Scheduler
+from service.workers.messages import (
     FromWorker,
     Loaded,
     LoadFailed,
@@ -23,10 +26,7 @@ from service.messages import (
     Unloaded,
     WorkerConfig,
 )
-from service.metrics import Metrics
-from service.processes import MAX_BACKOFF_SECONDS, Process
-from service.scheduler import Scheduler
-from service.supervisor import Supervisor
+from service.workers.supervisor import Supervisor
 from tests.tiny import tiny_config
 from tests.unit.scheduling import begin, sentences, settle
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from model.checkpoints.tensors import merge_copies, read_tensors
+from model.checkpoints.formats.tensors import merge_copies, read_tensors
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([0.5, -2.0])}

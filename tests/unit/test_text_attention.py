@@ -9,7 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.architectures.text_encoder import TextEncoder
 from model.embedding_config import TextEncoderConfig
+from model.encoding.text_attention import TextAttentionPass
 from model.errors import (
     AttentionQueryError,
     EmptySourceError,
@@ -17,7 +19,7 @@ from model.errors import (
     SourceTooLongError,
     UnknownTokenError,
 )
-from model.inspection import (
+from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionNorm,
@@ -28,8 +30,6 @@ from model.inspection import (
     resolve_query,
     resolve_steps,
 )
-from model.text_attention import TextAttentionPass
-from model.text_encoder import TextEncoder
 from tests.attention_jobs import assert_steps_add_up
 from tests.text_attention import text_maps, text_results, text_steps
 

@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from model.checkpoints.families.sentence_transformers import (
+    load_tokenizer,
+    read_config,
+    read_folder,
+)
 from model.checkpoints.load import load_vocabularies
 from model.checkpoints.load import read_folder as read_translation_folder
-from model.checkpoints.sentence_transformers import load_tokenizer, read_config, read_folder
-from model.text_tokenization import TextTokenizer
-from service.catalog import ServedModel, load_embedder
-from service.embed_schemas import Direction
-from service.text_reader import TextReader
+from model.tokenization.text import TextTokenizer
+from service.api.tei.schemas import Direction
+from service.models.catalog import ServedModel, load_embedder
+from service.models.text_reader import TextReader
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.tiny_text import write_model
 

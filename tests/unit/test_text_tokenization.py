@@ -17,8 +17,8 @@ from tokenizers import (
 )
 
 from model.errors import CheckpointFormatError
-from model.text_settling import End
-from model.text_tokenization import FIRST_CHARS, TextTokenizer
+from model.tokenization.stable_prefix import End
+from model.tokenization.text import FIRST_CHARS, TextTokenizer
 from tests.tiny_text import tokenizer
 
 HELLO, WORLD, UNKNOWN = 7, 8, 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.checkpoints.load import ModelFiles
 from model.errors import CheckpointFormatError
-from model.tokenization import WORD_START, TokenizedText, Tokenizer
+from model.tokenization.tokenizer import WORD_START, TokenizedText, Tokenizer
 
 TEXTS = [
     "Hello, world.",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from model.checkpoints.load import ModelFiles
-from model.tokenization import TokenizedText, Tokenizer
-from service.words import input_spans, merge, text_span, word_spans
+from model.tokenization.tokenizer import TokenizedText, Tokenizer
+from service.tasks.attention.words import input_spans, merge, text_span, word_spans
 
 
 @pytest.fixture(scope="module")

@@ -18,17 +18,17 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from model.backends.native.library import LIBRARIES
 from model.checkpoints.build import CPU_ROWS, new_engine
 from model.checkpoints.load import ModelFiles
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.errors import CheckpointNotFoundError
-from model.native.library import LIBRARIES
 from model.sequence import DecodingOptions, EngineLimits, Sequence
-from service import worker as worker_module
-from service.channel import Channel
-from service.device_memory import give_back_memory, memory_bytes
-from service.loading import load_from_files, warm_up
-from service.messages import (
+from service.ipc.channel import Channel
+from service.workers import worker as worker_module
+from service.workers.device_memory import give_back_memory, memory_bytes
+from service.workers.loading import load_from_files, warm_up
+from service.workers.messages import (
     Abort,
     Done,
     Failed,
@@ -41,7 +41,7 @@ from service.messages import (
     Work,
     WorkerConfig,
 )
-from service.worker import HOLD_ROWS, HOLD_STEPS, Worker
+from service.workers.worker import HOLD_ROWS, HOLD_STEPS, Worker
 from tests.tiny import quantized, tiny_config, tiny_model, torch_runtime
 from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 

@@ -8,17 +8,17 @@ from typing import Any, cast
 import pytest
 import torch
 
-from model.attention_pass import AttentionPass
-from model.engine import Engine
+from model.architectures.seq2seq import EncoderDecoder
+from model.encoding.teacher_forced import AttentionPass
+from model.engine.engine import Engine
 from model.sequence import BatchStats, Finished
-from model.transformer import EncoderDecoder
-from service import side_work
-from service import worker as worker_module
-from service.channel import Channel
-from service.inspection_queue import InspectionQueue
-from service.messages import Abort, Inspect, Report
-from service.side_work import MAX_CREDIT_SECONDS
-from service.worker import REPORT_SECONDS, Worker
+from service.ipc.channel import Channel
+from service.workers import time_slicing as side_work
+from service.workers import worker as worker_module
+from service.workers.executors.attention import InspectionQueue
+from service.workers.messages import Abort, Inspect, Report
+from service.workers.time_slicing import MAX_CREDIT_SECONDS
+from service.workers.worker import REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.test_inspection_queue import task
 

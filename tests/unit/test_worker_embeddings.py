@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from model.engine import Engine
+from model.engine.engine import Engine
 from model.sequence import Sequence as SourceSequence
-from service import side_work
-from service import worker as worker_module
-from service.channel import Channel
-from service.embedding_queue import EmbeddingQueue
-from service.messages import Abort, Embed, EmbedTask, Report, Work
-from service.side_work import EMBEDDING_SHARE, MAX_CREDIT_SECONDS
-from service.worker import HOLD_ROWS, REPORT_SECONDS, Worker
+from service.ipc.channel import Channel
+from service.workers import time_slicing as side_work
+from service.workers import worker as worker_module
+from service.workers.executors.embedding import EmbeddingQueue
+from service.workers.messages import Abort, Embed, EmbedTask, Report, Work
+from service.workers.time_slicing import EMBEDDING_SHARE, MAX_CREDIT_SECONDS
+from service.workers.worker import HOLD_ROWS, REPORT_SECONDS, Worker
 from tests.tiny import tiny_config, tiny_model
 from tests.unit.test_inspection_queue import task
 from tests.unit.test_worker_attention import Clock, CountingQueue, FakeEngine

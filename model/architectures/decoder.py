@@ -1,0 +1,154 @@
+"""The decoder of a translation model: target ids and memory to hidden states and logits."""
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.architectures.embedding import Embedding
+from model.config import DecoderKind, ModelConfig
+from model.layers.attention import MultiHeadAttention
+from model.layers.cache import DecoderState, LayerState
+from model.layers.feed_forward import FeedForward
+from model.layers.residual import Residual, final_norm
+from model.layers.ssru import SSRU
+from model.quantization.int8 import Int8Product, QuantizedMatrix
+
+
+class DecoderLayer(nn.Module):
+    """SSRU or self-attention over the target, cross-attention to the source, feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.kind = config.decoder
+        self.recurrence: SSRU | MultiHeadAttention = (
+            SSRU(config.d_model)
+            if config.decoder is DecoderKind.SSRU
+            else MultiHeadAttention(config.d_model, config.num_heads)
+        )
+        self.recurrence_residual = Residual(config)
+        self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
+        self.cross_residual = Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(
+        self, x: Tensor, state: LayerState, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Decodes x (B, T, D) on top of what `state` holds, and leaves it moved on by T.
+
+        Returns:
+            (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention weights
+            (B, H, T, S) or None.
+        """
+        y, self_weights = self._recur(x, state, return_weights)
+        x = self.recurrence_residual.after(x, y)
+        y, cross_weights = self.cross_attention(
+            self.cross_residual.before(x),
+            state.memory_key,
+            state.memory_value,
+            state.memory_bias,
+            return_weights,
+        )
+        x = self.cross_residual.after(x, y)
+        y = self.feed_forward(self.feed_forward_residual.before(x))
+        return self.feed_forward_residual.after(x, y), self_weights, cross_weights
+
+    def _recur(
+        self, x: Tensor, state: LayerState, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        inner = self.recurrence_residual.before(x)
+        if isinstance(self.recurrence, SSRU):
+            return self.recurrence(inner, state.cell), None
+        attended = self.recurrence_residual.attended(x, inner)
+        key, value = self.recurrence.project_memory(attended)
+        state.append(key, value)
+        out: tuple[Tensor, Tensor | None] = self.recurrence(
+            inner, state.self_key, state.self_value, state.self_bias, return_weights
+        )
+        return out
+
+
+class Decoder(nn.Module):
+    """Target ids and memory to hidden states, and hidden states to logits."""
+
+    def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.norm = final_norm(config)
+        if config.has_output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
+        else:  # where there is none, no file has one to fill it with
+            zeros = torch.zeros(config.target_vocab_size, device="cpu")
+            self.register_buffer("output_bias", zeros, persistent=False)
+        self.int8_output: Int8Product | None = None
+        self.untied_weight = (
+            None
+            if config.tied_output
+            else nn.Parameter(torch.empty(config.target_vocab_size, config.d_model))
+        )
+
+    @property
+    def output_weight(self) -> Tensor:
+        """What turns hidden states into logits (V, D): the embeddings where they are tied."""
+        if self.int8_output is not None:
+            return self.int8_output.weight
+        return self.embedding.weight if self.untied_weight is None else self.untied_weight
+
+    def quantize(self, matrix: QuantizedMatrix) -> None:
+        """Has the output layer multiply in int8."""
+        self.int8_output = Int8Product(matrix, None)
+        self.untied_weight = None
+
+    def multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Float32 logits (..., U) of hidden states (..., D) for U rows of the output weight."""
+        if self.int8_output is not None:
+            return self.int8_output.product(hidden, weight, bias)
+        return F.linear(hidden, weight, bias).float()
+
+    def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For each layer, cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
+        layers = cast("list[DecoderLayer]", list(self.layers))
+        return [self.project_layer_memory(layer, memory) for layer in layers]
+
+    def project_layer_memory(self, layer: DecoderLayer, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for one layer."""
+        key, value = layer.cross_attention.project_memory(memory)
+        if self.int8_output is None:
+            return key, value
+        return through_half(key), through_half(value)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        state: DecoderState,
+        max_position: int,
+        return_weights: bool = False,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Decodes tokens (B, T) on top of `state` and leaves it moved on by T tokens.
+
+        Returns:
+            Hidden states (B, T, D); with `return_weights` each layer's self-attention
+            (B, H, T, L) where there is one, and cross-attention (B, H, T, S).
+        """
+        x = self.embedding(tokens, state.positions, max_position)  # (B, T, D)
+        all_self, all_cross = [], []
+        for layer, layer_state in zip(self.layers, state.layers, strict=True):
+            x, self_weights, cross_weights = layer(x, layer_state, return_weights)
+            all_cross.append(cross_weights)
+            if self_weights is not None:
+                all_self.append(self_weights)
+        return self.norm(x), all_self, all_cross if return_weights else []
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., V) for hidden states (..., D)."""
+        flat = self.multiply(hidden.flatten(0, -2), self.output_weight, self.output_bias)
+        return flat.view(*hidden.shape[:-1], -1)
+
+
+def through_half(x: Tensor) -> Tensor:
+    """Rounded to half precision, in which the native code keeps an int8 model's memory."""
+    limit = torch.finfo(torch.float16).max
+    return x.clamp(-limit, limit).half().to(x.dtype)

@@ -1,0 +1,99 @@
+"""The Transformer encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet: token ids to vectors.
+
+Sources: Devlin et al. 2019 (BERT); Liu et al. 2019 (RoBERTa); Song et al. 2020 (MPNet).
+"""
+
+import math
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.architectures.encoder import EncoderLayer
+from model.embedding_config import TextEncoderConfig
+
+MAX_DISTANCE = 128
+"""From here on all distances of MPNet share the last bucket."""
+
+
+class TextEmbedding(nn.Module):
+    """The token's vector, plus the position's, plus that of token type 0; then layer norm."""
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+        self.tokens = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.positions = nn.Parameter(torch.empty(config.max_positions, config.d_model))
+        self.types = (
+            nn.Parameter(torch.empty(config.token_types, config.d_model))
+            if config.token_types
+            else None
+        )
+        self.norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.position_offset = config.position_offset
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """(B, S, D) for ids and positions (B, S), which count from 0 in each text."""
+        x = F.embedding(tokens, self.tokens)
+        if self.types is not None:
+            x = x + self.types[0]
+        y: Tensor = self.norm(x + F.embedding(positions + self.position_offset, self.positions))
+        return y
+
+
+class RelativeBias(nn.Module):
+    """What each head adds to a score for how far apart two tokens are; the same in all layers.
+
+    Half of the buckets are for what lies behind, half for what lies ahead. Half of each are
+    for one distance, the others grow logarithmically up to MAX_DISTANCE.
+
+    Source: Raffel et al. 2020 (T5), section 2.1.
+    """
+
+    def __init__(self, buckets: int, num_heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(buckets, num_heads))
+
+    def forward(self, length: int) -> Tensor:
+        """(H, S, S) for texts of S tokens."""
+        places = torch.arange(length, device=self.weight.device)
+        buckets = self._bucket(places[None, :] - places[:, None])  # (S, S)
+        return F.embedding(buckets, self.weight).permute(2, 0, 1).contiguous()
+
+    def of_distances(self, reach: int) -> Tensor:
+        """(H, 2 reach - 1) for keys from reach - 1 behind the query to as many ahead."""
+        distances = torch.arange(1 - reach, reach, device=self.weight.device)
+        return F.embedding(self._bucket(distances), self.weight).T
+
+    def _bucket(self, offset: Tensor) -> Tensor:
+        half = self.weight.shape[0] // 2
+        exact = half // 2
+        distance = offset.abs()
+        ratio = torch.log(distance.clamp_min(1).float() / exact) / math.log(MAX_DISTANCE / exact)
+        far = (exact + (ratio * (half - exact)).long()).clamp_max(half - 1)
+        return (offset > 0) * half + torch.where(distance < exact, distance, far)
+
+
+class TextEncoder(nn.Module):
+    """Embeddings and layers. `model.encoding.embedding` runs them over texts side by side."""
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = TextEmbedding(config)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.relative_bias = (
+            RelativeBias(config.relative_buckets, config.num_heads)
+            if config.relative_buckets
+            else None
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return self.embedding.tokens.device
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        """The layers, first one first."""
+        return cast("list[EncoderLayer]", list(self.layers))

@@ -1,0 +1,1 @@
+"""The runners that execute a model: PyTorch, CUDA graphs, native int8 code."""

@@ -1,0 +1,1 @@
+"""The runner for GPUs: CUDA graphs and pinned staging."""

@@ -1,0 +1,1 @@
+"""The runner for int8 models on a CPU, in C++."""

@@ -1,0 +1,212 @@
+"""The compiled library, called by ctypes; absent where nothing could be compiled.
+
+It is built from the C++ files beside this one when the package is installed, once for each
+instruction set, and the best that the processor has is taken at import. Nothing of it is needed
+to run: PyTorch computes the same where it is missing.
+"""
+
+import ctypes
+import logging
+import zlib
+from ctypes import POINTER, Structure, c_float, c_int, c_int32, c_int64, c_uint32, c_void_p
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+logger = logging.getLogger("regard.native")
+
+INSTRUCTION_SETS = ("avx512vnni", "avx2")
+"""Best first; each is an extension module `_<name>` in this package."""
+
+
+class MatrixSpec(Structure):
+    """Mirrors MatrixSpec in matrix.h."""
+
+    _fields_ = [
+        ("values", c_void_p),
+        ("bias", c_void_p),
+        ("multiplier", c_float),
+        ("out", c_int32),
+        ("in", c_int32),
+    ]
+
+
+class Sizes(Structure):
+    """Mirrors Sizes in transformer.h."""
+
+    _fields_ = [
+        ("d_model", c_int32),
+        ("heads", c_int32),
+        ("ffn", c_int32),
+        ("encoder_layers", c_int32),
+        ("decoder_layers", c_int32),
+        ("source_vocab", c_int32),
+        ("target_vocab", c_int32),
+        ("activation", c_int32),
+        ("positions", c_int32),
+        ("eos", c_int32),
+        ("embedding_scale", c_float),
+        ("epsilon", c_float),
+    ]
+
+
+class Weights(Structure):
+    """Mirrors Weights in transformer.h."""
+
+    _fields_ = [
+        ("matrices", POINTER(MatrixSpec)),
+        ("norms", POINTER(c_void_p)),
+        ("source", MatrixSpec),
+        ("target", MatrixSpec),
+        ("output", MatrixSpec),
+        ("positions", c_void_p),
+    ]
+
+
+class ShortlistSpec(Structure):
+    """Mirrors Shortlist in transformer.h."""
+
+    _fields_ = [
+        ("offsets", c_void_p),
+        ("candidates", c_void_p),
+        ("frequent", c_int32),
+        ("is_shared", c_int32),
+    ]
+
+
+class ScaledSpec(Structure):
+    """Mirrors ScaledSpec in centred.h."""
+
+    _fields_ = [
+        ("values", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("out", c_int32),
+        ("in", c_int32),
+    ]
+
+
+class TextSizes(Structure):
+    """Mirrors TextSizes in text_encoder.h."""
+
+    _fields_ = [
+        ("d_model", c_int32),
+        ("heads", c_int32),
+        ("ffn", c_int32),
+        ("layers", c_int32),
+        ("position_offset", c_int32),
+        ("reach", c_int32),
+        ("activation", c_int32),
+        ("epsilon", c_float),
+    ]
+
+
+class TextWeights(Structure):
+    """Mirrors TextWeights in text_encoder.h."""
+
+    _fields_ = [
+        ("matrices", POINTER(ScaledSpec)),
+        ("norms", POINTER(c_void_p)),
+        ("tokens", c_void_p),
+        ("positions", c_void_p),
+        ("type", c_void_p),
+        ("relative", c_void_p),
+    ]
+
+
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "is_supported": (c_int, []),
+    "model_new": (c_void_p, [POINTER(Sizes), POINTER(Weights)]),
+    "model_bytes": (c_int64, [c_void_p]),
+    "model_delete": (None, [c_void_p]),
+    "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
+    "batch_delete": (None, [c_void_p]),
+    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
+    "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
+    "batch_leave": (None, [c_void_p, c_int]),
+    "text_model_new": (c_void_p, [POINTER(TextSizes), POINTER(TextWeights)]),
+    "text_model_bytes": (c_int64, [c_void_p]),
+    "text_model_delete": (None, [c_void_p]),
+    "text_batch_new": (c_void_p, [c_void_p]),
+    "text_batch_delete": (None, [c_void_p]),
+    "text_batch_enter": (c_int, [c_void_p, c_int, *[c_void_p] * 2]),
+    "text_batch_project": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_attend": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_feed_forward": (c_int, [c_void_p, *[c_int] * 3]),
+    "text_batch_read": (None, [c_void_p, c_void_p]),
+}
+
+
+class Library:
+    """One build of the library.
+
+    Args:
+        shared: The shared object.
+        name: Its instruction set.
+    """
+
+    def __init__(self, shared: ctypes.CDLL, name: str) -> None:
+        self.name = name
+        for function, (result, arguments) in FUNCTIONS.items():
+            entry = getattr(shared, f"regard_{function}")
+            entry.restype, entry.argtypes = result, arguments
+            setattr(self, function, entry)
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions are set in the constructor; this tells type checkers so."""
+        raise AttributeError(name)
+
+
+def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
+    """Whether a build is of the sources in a folder; where there are none it is taken to be.
+
+    Another one may have other functions, or take other structures, and would read wrong memory.
+    """
+    found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
+    if not found:
+        return True
+    sources = getattr(shared, "regard_sources", None)
+    if sources is None:
+        return False
+    sources.restype, sources.argtypes = c_uint32, []
+    expected = zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
+    return bool(sources() == expected)
+
+
+def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Library]:
+    """Every build that is here, of these sources, and that this processor can run, best first.
+
+    Args:
+        folder: Where the sources are.
+    """
+    found = []
+    for name in INSTRUCTION_SETS:
+        spec = find_spec(f"model.backends.native._{name}")
+        if spec is None or spec.origin is None:
+            continue
+        shared = ctypes.CDLL(spec.origin)
+        if not is_of_sources(shared, folder):
+            logger.warning("%s is of other sources and is not used: run make install", name)
+            continue
+        library = Library(shared, name)
+        if library.is_supported():
+            found.append(library)
+    return found
+
+
+LIBRARIES = load_libraries()
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where a contiguous array lies; the caller keeps it alive."""
+    return int(array.ctypes.data)
+
+
+def int32(values: Any) -> NDArray[np.int32]:
+    """A contiguous int32 array."""
+    return np.ascontiguousarray(values, dtype=np.int32)

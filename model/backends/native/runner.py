@@ -1,0 +1,303 @@
+"""The runtime of int8 models on a CPU: one call of native code for a few steps.
+
+Nothing is padded, and every row is computed by itself from integer sums: a sentence's translation
+does not depend on its batch, to the bit.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Iterator
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from model.architectures.embedding import NO_TOKEN, Embedding
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import Decoded, Ready, Scores
+from model.backends.native.library import (
+    LIBRARIES,
+    Library,
+    MatrixSpec,
+    ShortlistSpec,
+    Sizes,
+    Weights,
+    address,
+    int32,
+)
+from model.config import Activation, DecoderKind, ModelConfig, NormPosition
+from model.layers.positions import sinusoid_table
+from model.quantization.int8 import Int8Product
+from model.quantization.packing import PANEL, shape_of
+from model.sequence import BatchStats, EngineLimits, Sequence
+
+ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
+LANES = 16
+
+STEPS = 24
+"""Tokens of a row that one call decodes at most: with one, what Python does around it took an
+eighth of the time at 32 rows, and newcomers were encoded in smaller groups. A row that ends, and a
+newcomer, wait for the end of the call, 20 ms there; who has other work to do asks for fewer."""
+
+ENCODE_TOKENS = 1024
+"""Tokens encoded in one call: more would only take more memory, 6 kB each."""
+
+
+def can_serve(config: ModelConfig) -> bool:
+    """Whether there is native code, on this machine, for such a model in int8."""
+    return bool(
+        LIBRARIES
+        and config.decoder is DecoderKind.SSRU
+        and config.norm is NormPosition.POST
+        and config.activation in ACTIVATIONS
+        and config.start_id is None
+        and config.d_model % PANEL == 0
+        and config.ffn_dim % PANEL == 0
+        and config.head_dim % LANES == 0
+    )
+
+
+class NativeRuntime:
+    """Encodes newcomers without padding, and decodes a few tokens a row in one call.
+
+    Args:
+        model: In int8, on the CPU; `can_serve` says yes.
+        limits: Rows and tokens.
+        shortlist: Restricts each sentence's output; None for the whole vocabulary.
+        library: Which build.
+    """
+
+    lag = 0
+    steps = STEPS
+
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        limits: EngineLimits,
+        shortlist: Shortlist | None = None,
+        library: Library | None = None,
+    ) -> None:
+        self.model = model
+        self.config = model.config
+        self.limits = limits
+        self.shortlist = shortlist
+        self.library = library or LIBRARIES[0]
+        self.packed = PackedModel(model, limits, self.library)
+        self.every_id = np.arange(self.config.target_vocab_size)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets every row."""
+        rows = self.limits.max_rows
+        handle = self.library.batch_new(self.packed.handle, native_shortlist(self.shortlist), rows)
+        check(0 if handle else -1)
+        self.batch = ctypes.c_void_p(handle)
+        # The batch reads the packed weights until it is deleted: the finaliser keeps them.
+        self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
+        self.tokens = np.full(rows, NO_TOKEN, np.int32)
+        self.sources: list[list[int]] = [[]] * rows
+
+    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
+        """Encodes newcomers, as many together as the limit of tokens allows."""
+        stats = []
+        for group in self._groups(sequences):
+            stats.append(self._encode(row, group))
+            row += sum(sequence.options.beam_size for sequence in group)
+        return stats
+
+    def _groups(self, sequences: SequenceOf[Sequence]) -> Iterator[list[Sequence]]:
+        group: list[Sequence] = []
+        tokens, limit = 0, min(self.limits.max_batch_tokens, ENCODE_TOKENS)
+        for sequence in sequences:
+            if group and tokens + len(sequence.source) > limit:
+                yield group
+                group, tokens = [], 0
+            group.append(sequence)
+            tokens += len(sequence.source)
+        yield group
+
+    def _encode(self, row: int, group: list[Sequence]) -> BatchStats:
+        sources = [sequence.source for sequence in group]
+        lengths, tokens = int32([len(s) for s in sources]), int32(np.concatenate(sources))
+        copies = int32([sequence.options.beam_size for sequence in group])
+        places = (address(lengths), address(tokens), address(copies))
+        check(self.library.batch_enter(self.batch, row, len(group), *places))
+        for sequence in group:
+            end = row + sequence.options.beam_size
+            self.sources[row:end] = [sequence.source] * (end - row)
+            self.tokens[row:end] = NO_TOKEN
+            row = end
+        return BatchStats("encode", len(group), len(tokens), 0)
+
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Ready:
+        """Some more tokens for each row, or one where scores are wanted."""
+        steps = 1 if scored else min(self.steps, max_steps)
+        best, left = np.empty((rows, steps), np.int32), int32(remaining)
+        places = address(left), address(self.tokens), address(best)
+        check(self.library.batch_decode(self.batch, rows, steps, *places))
+        return Ready(Decoded(best, self._scores(scored) if scored else []))
+
+    def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
+        groups = [self._candidates(self.sources[group[0]]) for group in scored]
+        wanted = int32([row for group in scored for row in group])
+        stride = max((len(ids) for ids in groups), default=0)
+        logits = np.empty((len(wanted), stride), np.float32)
+        places = address(wanted), address(logits)
+        check(self.library.batch_logits(self.batch, len(wanted), *places, stride))
+        return log_probs(logits, scored, groups)
+
+    def _candidates(self, source: list[int]) -> Ids:
+        return self.every_id if self.shortlist is None else self.shortlist.ids(source)
+
+    def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
+        """Has rows go on with other tokens than their likeliest."""
+        self.tokens[rows] = tokens
+
+    def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
+        """Row target[i] becomes what row source[i] was."""
+        from_rows, to_rows = int32(source), int32(target)
+        check(
+            self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
+        )
+        self.tokens[target] = self.tokens[source]
+        moved = [self.sources[row] for row in source]
+        for row, tokens in zip(target, moved, strict=True):
+            self.sources[row] = tokens
+
+    def leave(self, first: int, end: int) -> None:
+        """Rows are no longer in use."""
+        self.library.batch_leave(self.batch, first)
+
+
+class PackedModel:
+    """A model's weights in the order in which the native code reads them, where they lie.
+
+    Args:
+        model: In int8. Its matrices are packed, and remain its own.
+        limits: Which positions can occur.
+        library: Which build.
+    """
+
+    def __init__(self, model: EncoderDecoder, limits: EngineLimits, library: Library) -> None:
+        self.library = library
+        self.kept: list[NDArray[np.generic]] = []  # what the native model goes on reading
+        matrices, norms = self._layers(model)
+        positions = self._positions(model.config, limits)
+        output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
+        assert output is not None
+        bias[model.config.forbidden_ids] = float("-inf")
+        weights = Weights(
+            (MatrixSpec * len(matrices))(*matrices),
+            (ctypes.c_void_p * len(norms))(*norms),
+            self._table(model.encoder.embedding),
+            self._table(model.decoder.embedding),
+            self._matrix(output.weight, output.weight.shape, bias, output.multiplier),
+            positions,
+        )
+        sizes = native_sizes(model.config, limits)
+        handle = library.model_new(ctypes.byref(sizes), ctypes.byref(weights))
+        check(0 if handle else -1)
+        self.handle = ctypes.c_void_p(handle)
+        weakref.finalize(self, library.model_delete, self.handle)
+        self.native_bytes: int = library.model_bytes(self.handle)
+
+    def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
+        """Modules are registered in the order of computation, which is the order wanted."""
+        matrices, norms = [], []
+        for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
+            if isinstance(module, Int8Product):
+                matrices.append(self._product(module))
+            elif isinstance(module, nn.LayerNorm):
+                norms += [self._keep(module.weight), self._keep(module.bias)]
+        return matrices, norms
+
+    def _keep(self, tensor: torch.Tensor) -> int:
+        array = tensor.detach().contiguous().numpy()
+        self.kept.append(array)
+        return address(array)
+
+    def _product(self, module: Int8Product) -> MatrixSpec:
+        packed = module.pack()
+        return self._matrix(packed, shape_of(packed), module.bias, module.multiplier)
+
+    def _matrix(
+        self,
+        values: torch.Tensor,
+        shape: SequenceOf[int],
+        bias: torch.Tensor | None,
+        multiplier: float,
+    ) -> MatrixSpec:
+        place = None if bias is None else self._keep(bias)
+        return MatrixSpec(self._keep(values), place, multiplier, *shape)
+
+    def _table(self, embedding: Embedding) -> MatrixSpec:
+        assert embedding.quantized is not None
+        values = embedding.quantized
+        return self._matrix(values, values.shape, None, embedding.multiplier)
+
+    def _positions(self, config: ModelConfig, limits: EngineLimits) -> int:
+        length = max_positions(config, limits)
+        return self._keep(sinusoid_table(length, config.d_model, config.sinusoids))
+
+
+def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
+    """Positions that a source or a target can reach."""
+    return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
+
+
+def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
+    """The config, as the native code takes it."""
+    return Sizes(
+        config.d_model,
+        config.num_heads,
+        config.ffn_dim,
+        config.encoder_layers,
+        config.decoder_layers,
+        config.source_vocab_size,
+        config.target_vocab_size,
+        ACTIVATIONS[config.activation],
+        max_positions(config, limits),
+        config.eos_id,
+        config.d_model**0.5,
+        config.layer_norm_eps,
+    )
+
+
+def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
+    """The shortlist, as the native code takes it; its arrays are read later."""
+    if shortlist is None:
+        return ShortlistSpec(None, None, 0, 0)
+    places = address(shortlist.offsets), address(shortlist.candidates)
+    return ShortlistSpec(*places, shortlist.num_frequent, shortlist.is_shared)
+
+
+def log_probs(
+    logits: NDArray[np.float32], scored: SequenceOf[list[int]], groups: list[Ids]
+) -> list[Scores]:
+    """Each group's log-probabilities, from logits (k, stride) in the order of the groups."""
+    scores, first = [], 0
+    for rows, ids in zip(scored, groups, strict=True):
+        chosen = torch.from_numpy(logits[first : first + len(rows), : len(ids)])  # (k, U)
+        scores.append(Scores(torch.log_softmax(chosen, dim=-1), ids))
+        first += len(rows)
+    return scores
+
+
+def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
+    """Frees a batch, while the weights that it reads are still there."""
+    packed.library.batch_delete(batch)
+
+
+def check(status: int) -> None:
+    """Turns a status of the native code into an error.
+
+    Raises:
+        MemoryError: It could not allocate.
+    """
+    if status:
+        raise MemoryError("the native code could not allocate memory")

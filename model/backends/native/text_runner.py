@@ -1,0 +1,191 @@
+"""Encoders of texts in int8 on a CPU, in native code: a call for some tokens of half a layer."""
+
+import ctypes
+import weakref
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from model.architectures.text_encoder import TextEncoder
+from model.backends.native.library import (
+    LIBRARIES,
+    Library,
+    ScaledSpec,
+    TextSizes,
+    TextWeights,
+    address,
+    int32,
+)
+from model.backends.native.runner import LANES, check
+from model.config import Activation
+from model.embedding_config import TextEncoderConfig
+from model.inspection.capture import Slices
+from model.quantization.asymmetric import CentredProduct
+from model.quantization.packing import PANEL, shape_of
+
+ACTIVATIONS = {
+    Activation.RELU: 1,
+    Activation.SWISH: 2,
+    Activation.GELU: 3,
+    Activation.GELU_TANH: 4,
+}
+
+KEPT_TOKENS = 1024
+"""The scratch memory of a larger batch is given back, 20 kB a token in all-MiniLM-L6-v2."""
+
+
+def can_serve(config: TextEncoderConfig) -> bool:
+    """Whether there is native code, on this machine, for such an encoder in int8."""
+    return bool(
+        LIBRARIES
+        and config.d_model % PANEL == 0
+        and config.ffn_dim % PANEL == 0
+        and (config.d_model // config.num_heads) % LANES == 0
+    )
+
+
+class NativeTextEncoder:
+    """An encoder's weights in the order in which the native code reads them, where they lie.
+
+    Args:
+        encoder: In int8, on the CPU; `can_serve` says yes. Its matrices are packed, and remain
+            its own.
+        library: Which build.
+    """
+
+    def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
+        self.library = library or LIBRARIES[0]
+        self.config = encoder.config
+        self.kept: list[NDArray[np.generic]] = []  # what the native model goes on reading
+        weights, sizes = self._weights(encoder), native_sizes(encoder.config)
+        handle = self.library.text_model_new(ctypes.byref(sizes), ctypes.byref(weights))
+        check(0 if handle else -1)
+        self.handle = ctypes.c_void_p(handle)
+        weakref.finalize(self, self.library.text_model_delete, self.handle)
+        self.native_bytes: int = self.library.text_model_bytes(self.handle)
+        self.spare: list[TextBatch] = []
+
+    def _weights(self, encoder: TextEncoder) -> TextWeights:
+        """Modules are registered in the order of computation, which is the order wanted."""
+        embedding = encoder.embedding
+        matrices, norms = [], [embedding.norm]
+        for module in encoder.layers.modules():
+            if isinstance(module, CentredProduct):
+                matrices.append(self._matrix(module))
+            elif isinstance(module, nn.LayerNorm):
+                norms.append(module)
+        places = [self._keep(part) for norm in norms for part in (norm.weight, norm.bias)]
+        return TextWeights(
+            (ScaledSpec * len(matrices))(*matrices),
+            (ctypes.c_void_p * len(places))(*places),
+            self._keep(embedding.tokens),
+            self._keep(embedding.positions),
+            None if embedding.types is None else self._keep(embedding.types[0]),
+            self._relative(encoder),
+        )
+
+    def _relative(self, encoder: TextEncoder) -> int | None:
+        """With room behind each head's, where a vector may read on."""
+        if encoder.relative_bias is None:
+            return None
+        return self._keep(F.pad(encoder.relative_bias.of_distances(reach(self.config)), (0, LANES)))
+
+    def _matrix(self, product: CentredProduct) -> ScaledSpec:
+        packed = product.pack()
+        parts = packed, product.scales, product.bias
+        return ScaledSpec(*map(self._keep, parts), *shape_of(packed))
+
+    def _keep(self, tensor: Tensor) -> int:
+        array = tensor.detach().contiguous().numpy()
+        self.kept.append(array)
+        return address(array)
+
+    def run(self, sequences: SequenceOf[list[int]], slice_tokens: int) -> Slices[Tensor]:
+        """The last layer's vectors (1, N, D) of texts side by side, in slices of half a layer.
+
+        Args:
+            sequences: The ids of each text.
+            slice_tokens: About how many tokens a slice works on.
+        """
+        batch = self.spare.pop() if self.spare else TextBatch(self)
+        batch.enter(sequences)
+        parts = equal_parts(batch.tokens, slice_tokens)
+        for layer in range(self.config.layers):
+            yield from batch.run(layer, parts)
+        hidden = batch.read()
+        if batch.tokens <= KEPT_TOKENS:
+            self.spare.append(batch)
+        return hidden[None]
+
+
+class TextBatch:
+    """Texts on their way through the layers, and the memory that takes.
+
+    Args:
+        encoder: Lives at least as long, as this holds it.
+    """
+
+    def __init__(self, encoder: NativeTextEncoder) -> None:
+        self.library, self.config = encoder.library, encoder.config
+        handle = self.library.text_batch_new(encoder.handle)
+        check(0 if handle else -1)
+        self.handle = ctypes.c_void_p(handle)
+        weakref.finalize(self, self.library.text_batch_delete, self.handle)
+        self.tokens = 0
+
+    def enter(self, sequences: SequenceOf[list[int]]) -> None:
+        """Puts texts in the place of those before."""
+        lengths, ids = int32([len(ids) for ids in sequences]), int32(np.concatenate(sequences))
+        self.tokens = len(ids)
+        places = address(lengths), address(ids)
+        check(self.library.text_batch_enter(self.handle, len(sequences), *places))
+
+    def run(self, layer: int, parts: list[tuple[int, int]]) -> Slices[None]:
+        """One layer, in parts (first token, count)."""
+        library = self.library
+        for number, part in enumerate(parts):
+            check(library.text_batch_project(self.handle, layer, *part))
+            if number + 1 < len(parts):
+                yield
+        for part in parts:
+            check(library.text_batch_attend(self.handle, layer, *part))
+            yield
+        for part in parts:
+            check(library.text_batch_feed_forward(self.handle, layer, *part))
+            yield
+
+    def read(self) -> Tensor:
+        """The vectors as they are now, (N, D)."""
+        hidden = torch.empty(self.tokens, self.config.d_model)
+        self.library.text_batch_read(self.handle, ctypes.c_void_p(hidden.data_ptr()))
+        return hidden
+
+
+def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
+    """(first, count) of parts of at most so many, all nearly as long."""
+    count = -(-tokens // most)
+    edges = [number * tokens // count for number in range(count + 1)]
+    return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]
+
+
+def reach(config: TextEncoderConfig) -> int:
+    """Tokens of the longest text where distances count, or 0."""
+    return config.max_tokens if config.relative_buckets else 0
+
+
+def native_sizes(config: TextEncoderConfig) -> TextSizes:
+    """The config, as the native code takes it."""
+    return TextSizes(
+        config.d_model,
+        config.num_heads,
+        config.ffn_dim,
+        config.layers,
+        config.position_offset,
+        reach(config),
+        ACTIVATIONS[config.activation],
+        config.layer_norm_eps,
+    )

@@ -1,0 +1,187 @@
+"""The runtime of every model and device: plain PyTorch, one step at a time."""
+
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.architectures.embedding import NO_TOKEN
+from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
+from model.architectures.seq2seq import EncoderDecoder
+from model.architectures.shortlist import Ids, Shortlist
+from model.backends.base import Decoded, Ready, Scores
+from model.layers.attention import mask_bias
+from model.layers.cache import DecodingCache
+from model.sequence import BatchStats, EngineLimits, Sequence
+
+MIN_WIDTH = 32
+"""Sources are padded to at least this many tokens: attention kernels sum over fewer keys in
+another order, and in float32 the bits of a sentence's result would depend on how far its batch
+is padded."""
+
+WIDTH_MULTIPLE = 8
+"""And to a multiple of this, for the same reason, and so that few shapes occur."""
+
+MAX_SPREAD = 1.25
+"""Sentences are encoded together up to this ratio of the widest to the narrowest."""
+
+MIN_ROWS = 4
+"""A step computes at least this many rows: below it, CPU matrix products take kernels that
+sum in another order, and the same sentence would get other bits alone than in a batch."""
+
+
+class TorchRuntime:
+    """Pads what is encoded together, and decodes dense rows of a preallocated cache.
+
+    Args:
+        model: On its device and in its precision.
+        limits: Rows and tokens.
+        shortlist: Restricts each sentence's output; None for the whole vocabulary.
+    """
+
+    lag = 0
+    steps = 1
+
+    def __init__(
+        self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
+    ) -> None:
+        self.model = model
+        self.config = model.config
+        self.limits = limits
+        self.shortlist = shortlist
+        self.max_source_width = round_up(limits.max_source_tokens)
+        self.max_target_width = round_up(self.config.max_target_tokens(limits.max_source_tokens))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets every row."""
+        rows = max(self.limits.max_rows, MIN_ROWS)
+        self.cache = DecodingCache(
+            self.config,
+            rows,
+            self.max_source_width,
+            self.max_target_width,
+            self.model.device,
+            self.model.dtype,
+        )
+        self.output = self._output_layer(rows)
+        self.tokens = np.full(rows, NO_TOKEN, np.int64)
+        self.first_ids = np.full(rows, NO_TOKEN, np.int64)
+        self.widths = np.zeros(rows, np.int64)
+        self.lengths = np.zeros(rows, np.int64)
+
+    def _output_layer(self, rows: int) -> OutputLayer:
+        forbidden = self.config.forbidden_ids
+        if self.shortlist is None:
+            return FullOutput(self.model.decoder, forbidden)
+        return ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
+
+    def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
+        """Encodes newcomers, those of like length together."""
+        stats = []
+        for group in self._groups(sequences):
+            stats.append(self._encode(row, group))
+            row += sum(sequence.options.beam_size for sequence in group)
+        return stats
+
+    def _groups(self, sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:
+        groups: list[list[Sequence]] = []
+        for sequence in sequences:
+            width = round_up(len(sequence.source))
+            group = groups[-1] if groups else []
+            fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
+            if group and fits and width <= MAX_SPREAD * round_up(len(group[0].source)):
+                group.append(sequence)
+            else:
+                groups.append([sequence])
+        return groups
+
+    def _encode(self, row: int, group: list[Sequence]) -> BatchStats:
+        lengths = torch.tensor([len(sequence.source) for sequence in group])
+        width = round_up(int(lengths.max()))
+        source = torch.full((len(group), width), self.config.eos_id)
+        for index, sequence in enumerate(group):
+            source[index, : len(sequence.source)] = torch.tensor(sequence.source)
+        device = self.model.device
+        mask = (torch.arange(width) < lengths[:, None]).to(device)  # (B, S)
+        memory, _ = self.model.encoder(source.to(device), mask)
+        projected = self.model.decoder.project_memory(memory)
+        bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
+        copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]
+        if len(copies) > len(group):
+            projected = [(key[copies], value[copies]) for key, value in projected]
+            bias = bias[copies]
+        rows = list(range(row, row + len(copies)))
+        for place, index in zip(rows, copies, strict=True):
+            self.output.enter(place, group[index].source)
+            self.first_ids[place] = first_token(group[index])
+        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
+        self.tokens[rows], self.widths[rows], self.lengths[rows] = start, width, 0
+        self.cache.fill_rows(torch.tensor(rows, device=device), projected, bias)
+        tokens = int(lengths.sum())
+        return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
+
+    def decode(
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
+    ) -> Ready:
+        """One more token for each row."""
+        logits = self._logits(rows)
+        best = self.output.token_ids(argmax(logits))
+        self.tokens[:rows] = best
+        ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
+        scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
+        return Ready(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
+
+    def _logits(self, live: int) -> Tensor:
+        rows = max(live, MIN_ROWS)
+        last = int(self.lengths[:live].max())
+        target_width = min(round_up(last + 1), self.max_target_width)
+        state = self.cache.view(rows, int(self.widths[:live].max()), 1, target_width)
+        tokens = torch.from_numpy(self.tokens[:rows, None]).to(self.model.device)  # (B, 1)
+        hidden, _, _ = self.model.decoder(tokens, state, last)
+        logits = self.output.logits(hidden[:, 0])[:live]  # (B, U)
+        if self.config.forces_first:
+            first_ids = torch.from_numpy(self.first_ids[:live]).to(logits.device)
+            force_first(logits, self.cache.positions[:live], first_ids)
+        self.cache.advance(live)
+        self.lengths[:live] += 1
+        return logits
+
+    def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
+        """Has rows go on with other tokens than their likeliest."""
+        self.tokens[rows] = tokens
+
+    def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
+        """Row target[i] becomes what row source[i] was."""
+        device = self.model.device
+        from_rows, to_rows = (torch.tensor(rows, device=device) for rows in (source, target))
+        self.cache.copy_rows(from_rows, to_rows, is_same_source)
+        if not is_same_source:
+            self.output.move(source, target)
+        for values in (self.tokens, self.first_ids, self.widths, self.lengths):
+            values[target] = values[source]
+
+    def leave(self, first: int, end: int) -> None:
+        """Rows are no longer in use."""
+        self.cache.positions[first:end] = 0  # what computes along stays in bounds
+        for row in range(first, end):
+            self.output.leave(row)
+
+
+def first_token(sequence: Sequence) -> int:
+    """What its target begins with; NO_TOKEN where that is free."""
+    return NO_TOKEN if sequence.first_id is None else sequence.first_id
+
+
+def round_up(tokens: int) -> int:
+    """The width to which so many tokens are padded."""
+    return max(MIN_WIDTH, -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
+
+
+def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The best column of each row; numpy's is vectorised on the CPU, torch's is not."""
+    if logits.device.type == "cpu":
+        best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)
+        return best
+    return logits.argmax(dim=-1).cpu().numpy()

@@ -1,0 +1,1 @@
+"""Model families: which files, which config keys, which tensor names."""

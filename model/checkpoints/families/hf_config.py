@@ -1,0 +1,194 @@
+"""What a Hugging Face `config.json` says of a translation model, in our words. Without torch.
+
+Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model.checkpoints.formats.json_files import read_options, read_options_if_there, unsupported
+from model.config import Activation, DecoderKind, ModelConfig, NormPosition, Sinusoids
+from model.errors import UnsupportedModelError
+
+CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
+MAX_LENGTH_FACTOR = 3.0
+"""No file says how long a target may become for its source: as Marian's own default."""
+
+LAYER_NORM_EPS = 1e-5
+
+ACTIVATIONS = {
+    "relu": Activation.RELU,
+    "swish": Activation.SWISH,
+    "silu": Activation.SWISH,
+    "gelu": Activation.GELU,
+}
+
+SIZES = {
+    "d_model": "d_model",
+    "encoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "ffn_dim",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "vocab_size": "source_vocab_size",
+}
+"""Fields of ModelConfig by their names in the file."""
+
+# Options that change the computation, with the values that are implemented; the first is what a
+# file means that does not name it.
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True,),
+    "normalize_embedding": (False,),
+    "add_bias_logits": (False,),
+    "static_position_embeddings": (True,),
+    "tie_word_embeddings": (True,),
+    "quantization_config": (None,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What the code of an architecture fixes and its config does not say.
+
+    Attributes:
+        norm: Where layer norm stands.
+        sinusoids: Which position table.
+        position_offset: The row of that table for the first token.
+        has_output_bias: Whether something is added to the logits.
+        scales_embeddings: Where the config does not say.
+        supported: More options with the values that are implemented.
+    """
+
+    norm: NormPosition
+    sinusoids: Sinusoids
+    position_offset: int
+    has_output_bias: bool
+    scales_embeddings: bool
+    supported: Mapping[str, tuple[Any, ...]]
+
+
+FAMILIES = {
+    "marian": Family(
+        NormPosition.POST,
+        Sinusoids.HUGGING_FACE,
+        position_offset=0,
+        has_output_bias=True,
+        scales_embeddings=False,
+        supported={
+            "normalize_before": (False,),
+            "add_final_layer_norm": (False,),
+            "forced_bos_token_id": (None,),
+        },
+    ),
+    "m2m_100": Family(
+        NormPosition.PRE,
+        Sinusoids.MARIAN,
+        position_offset=2,
+        has_output_bias=False,
+        scales_embeddings=True,
+        supported={"pad_token_id": (1,)},  # positions count on from it
+    ),
+}
+
+
+def read_model_options(folder: Path) -> dict[str, Any]:
+    """What `config.json` says, completed by what `generation_config.json` does.
+
+    Raises:
+        CheckpointNotFoundError: There is no `config.json`.
+        CheckpointFormatError: One of them is damaged.
+    """
+    options = read_options(folder / CONFIG)
+    more = read_options_if_there(folder / GENERATION_CONFIG)
+    return {**more, **{name: value for name, value in options.items() if value is not None}}
+
+
+def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
+    """The model that the config in a folder describes.
+
+    Args:
+        folder: Where `config.json` lies.
+        num_bytes: Of the weights, which bound the sizes.
+        unk_id: From the vocabulary.
+
+    Raises:
+        CheckpointError: The config is not there or damaged.
+        UnsupportedModelError: With every option that is not implemented.
+    """
+    options = read_model_options(folder)
+    name = str(folder / CONFIG)
+    family = FAMILIES.get(str(options.get("model_type")))
+    if family is None:
+        known = ", ".join(FAMILIES)
+        raise UnsupportedModelError(
+            name, [f"model_type is {options.get('model_type')!r}, supported: {known}"]
+        )
+    reasons = _reasons(options, family) or _size_reasons(options, num_bytes)
+    if reasons:
+        raise UnsupportedModelError(name, reasons)
+    try:
+        return _config(options, family, unk_id)
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(name, error.reasons) from error
+
+
+def _config(options: Mapping[str, Any], family: Family, unk_id: int) -> ModelConfig:
+    sizes = {ours: options[theirs] for theirs, ours in SIZES.items()}
+    return ModelConfig(
+        **sizes,
+        target_vocab_size=options.get("decoder_vocab_size", options["vocab_size"]),
+        eos_id=options["eos_token_id"],
+        unk_id=unk_id,
+        pad_id=options["pad_token_id"],
+        start_id=options["decoder_start_token_id"],
+        shared_embeddings=bool(options.get("share_encoder_decoder_embeddings", True)),
+        decoder=DecoderKind.SELF_ATTENTION,
+        norm=family.norm,
+        activation=ACTIVATIONS[options["activation_function"]],
+        sinusoids=family.sinusoids,
+        position_offset=family.position_offset,
+        scales_embeddings=bool(options.get("scale_embedding", family.scales_embeddings)),
+        has_output_bias=family.has_output_bias,
+        layer_norm_eps=LAYER_NORM_EPS,
+        max_length_factor=MAX_LENGTH_FACTOR,
+    )
+
+
+def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
+    reasons = unsupported(options, {**SUPPORTED, **family.supported})
+    activation = options.get("activation_function")
+    if str(activation) not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        reasons.append(f"activation_function is {activation!r}, supported: {known}")
+    for part in ("attention_heads", "ffn_dim"):
+        one, other = (options.get(f"{side}_{part}") for side in ("encoder", "decoder"))
+        if one != other:
+            reasons.append(f"{part} of the encoder is {one!r} and of the decoder {other!r}")
+    return reasons
+
+
+def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
+    """What is wrong with the numbers; sizes that the files cannot fill are one reason."""
+    vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
+    sizes = {**{name: options.get(name) for name in SIZES}, "decoder_vocab_size": vocab}
+    reasons = [
+        f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_id(size, 1)
+    ]
+    reasons += [
+        f"{name} is {options.get(name)!r}, not an id of the vocabulary"
+        for name in ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+        if not (reasons or _is_id(options.get(name), 0, sizes["decoder_vocab_size"]))
+    ]
+    if reasons:
+        return reasons
+    width, layers = options["d_model"], options["encoder_layers"] + options["decoder_layers"]
+    largest = max(layers * max(width, options["encoder_ffn_dim"]), options["vocab_size"], vocab)
+    if width * largest > num_bytes:
+        reasons.append(f"the sizes ask for more weights than the {num_bytes} bytes of the files")
+    return reasons
+
+
+def _is_id(value: Any, least: int, limit: Any = None) -> bool:
+    return type(value) is int and value >= least and (limit is None or value < limit)

@@ -1,0 +1,107 @@
+"""Names of the parameters in Hugging Face's translation models, and the filled model."""
+
+import re
+from pathlib import Path
+
+import torch
+
+from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.families.marian import matrices_of, quantize
+from model.checkpoints.formats.tensors import merge_copies, read_tensors
+from model.checkpoints.names import Name, fill
+from model.config import ModelConfig, NormPosition
+from model.quantization.int8 import quantize_matrix
+
+# Positions are computed here; files of old versions carry the tables.
+IGNORED = re.compile(r"\.embed_positions\.weights?$")
+
+SHARED = "model.shared.weight"
+SOURCE = "model.encoder.embed_tokens.weight"
+TARGET = "model.decoder.embed_tokens.weight"
+OUTPUT = "lm_head.weight"
+
+ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
+
+# (ours, theirs) with `weight` and `bias` each
+FEED_FORWARD = {
+    "feed_forward.expand": "fc1",
+    "feed_forward.contract": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+ENCODER = {
+    **{f"self_attention.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "self_residual.norm": "self_attn_layer_norm",
+    **FEED_FORWARD,
+}
+DECODER = {
+    **{f"recurrence.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "recurrence_residual.norm": "self_attn_layer_norm",
+    **{f"cross_attention.{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "cross_residual.norm": "encoder_attn_layer_norm",
+    **FEED_FORWARD,
+}
+
+
+def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False) -> EncoderDecoder:
+    """A model of that config, filled from the file or its shards, on the CPU.
+
+    Args:
+        weights: A file of tensors, or the index of shards.
+        config: From `hf_config.read_config`.
+        is_quantized: Whether matrices are rounded to int8; everything is float32 otherwise.
+
+    Raises:
+        CheckpointError: A file is damaged, or tensors and parameters do not pair up.
+    """
+    with torch.device("meta"):  # parameters come from the file, not from a random start
+        model = EncoderDecoder(config)
+    arrays = merge_copies(read_tensors(weights), _copies(config), weights)
+    pairs = name_pairs(config)
+    fill(model, arrays, pairs, IGNORED, str(weights))
+    if is_quantized:
+        wanted = matrices_of(model, pairs)
+        quantize(model, {name: quantize_matrix(arrays[tensor]) for name, tensor in wanted.items()})
+    return model.eval()
+
+
+def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
+    """(parameter, tensor) for every parameter of such a model."""
+    tables = (
+        (_layer_names("encoder", ENCODER), config.encoder_layers),
+        (_layer_names("decoder", DECODER), config.decoder_layers),
+        (_outer_names(config), 1),
+    )
+    return [
+        pair for names, layers in tables for name in names for pair in name.expand(layers, first=0)
+    ]
+
+
+def _layer_names(side: str, parts: dict[str, str]) -> list[Name]:
+    return [
+        Name(f"{side}.layers.{{i}}.{ours}.{kind}", f"model.{side}.layers.{{i}}.{theirs}.{kind}")
+        for ours, theirs in parts.items()
+        for kind in ("weight", "bias")
+    ]
+
+
+def _outer_names(config: ModelConfig) -> list[Name]:
+    shared = config.shared_embeddings
+    names = [Name("encoder.embedding.weight", SHARED if shared else SOURCE)]
+    if not shared:
+        names.append(Name("decoder.embedding.weight", TARGET))
+    if config.has_output_bias:
+        names.append(Name("decoder.output_bias", "final_logits_bias"))
+    if config.norm is NormPosition.PRE:
+        names += [
+            Name(f"{side}.norm.{kind}", f"model.{side}.layer_norm.{kind}")
+            for side in ("encoder", "decoder")
+            for kind in ("weight", "bias")
+        ]
+    return names
+
+
+def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
+    """Tables that a file may hold under more names than one, by the name in `name_pairs`."""
+    if config.shared_embeddings:
+        return {SHARED: (SOURCE, TARGET, OUTPUT)}
+    return {TARGET: (OUTPUT,)}

@@ -1,0 +1,164 @@
+"""The files of an M2M100, NLLB-200 or SMaLL-100 model in a Hugging Face folder. Without torch.
+
+Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
+(Mohammadshahi et al. 2022), read as facts.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from model.checkpoints.families.hf_config import CONFIG, read_model_options
+from model.checkpoints.families.opus_folder import (
+    EOS,
+    PIECES,
+    TOKENIZER_CONFIG,
+    UNK,
+    VOCAB,
+    Parts,
+    read_vocabulary,
+)
+from model.checkpoints.folder_names import title_of
+from model.checkpoints.formats.json_files import read_options_if_there
+from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.languages import (
+    LanguageTokens,
+    choose_target,
+    distinct_tags,
+    is_code,
+    pair_in,
+)
+from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.tokenization.mapped import MappedTokenizer
+from model.tokenization.tokenizer import Tokenizer
+
+SPECIAL_TOKENS = "special_tokens_map.json"
+MODEL_TYPE = "m2m_100"
+"""Of all three families, in their configs."""
+
+TOKENIZER = "tokenizer.json"
+SIGNS = ("<s>", "<pad>", EOS, UNK)
+"""Ids 0 to 3; a SentencePiece file itself begins with three signs of its own."""
+
+MAX_UNUSED = 8
+"""Ids beyond the languages' that stand for nothing: 8 in M2M100, 3 in NLLB-200. A vocabulary that
+lacks more is not the model's."""
+
+LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
+"""What files call the list of tokens of languages."""
+
+SMALL_100 = re.compile(r"small-?100", re.I)
+SMALL_100_CODE = "tokenization_small100.py"
+
+
+def is_multilingual_folder(folder: Path) -> bool:
+    """Whether a folder is of these families: by its pieces or, without them, by its config."""
+    return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
+
+
+def read_multilingual(folder: Path) -> Parts:
+    """The one model in a folder, for all pairs of its languages or the one it is named after.
+
+    Raises:
+        CheckpointFormatError: A part is not there or damaged.
+        UnsupportedModelError: The folder is named after languages that the model does not have.
+    """
+    if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
+        raise CheckpointFormatError(
+            f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take it from the "
+            "repository of the model, or of the one that it was fine-tuned from, and put it beside "
+            f"{CONFIG}."
+        )
+    weights = find_weights(folder, (PIECES,))
+    tokens = _language_tokens(folder)
+    pair = pair_in(folder.name)
+    if pair is not None:
+        tokens = _only(tokens, pair, folder)
+    pieces, ids = folder / PIECES, folder / VOCAB
+    return Parts(pair, weights, pieces, pieces, ids, ids, tokens, title_of(folder))
+
+
+def _language_tokens(folder: Path) -> LanguageTokens:
+    """Every language with its token: `en` with `__en__`, `zh-Hans` with `zho_Hans`."""
+    codes = {token.strip("_"): token for token in language_tokens(folder)}
+    tags = distinct_tags(code for code in codes if is_code(code))
+    tokens = {tag: codes[code] for code, tag in tags.items()}
+    return LanguageTokens(tokens, tokens, begins_target=not is_small_100(folder))
+
+
+def is_small_100(folder: Path) -> bool:
+    """Whether a model of M2M100's kind is told its target before the source and nothing else.
+
+    Its config does not tell. Its tokenizer's class, code (which is not run) or name does.
+    """
+    kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
+    names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
+    return (folder / SMALL_100_CODE).is_file() or any(map(SMALL_100.search, names))
+
+
+def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
+    """The tokens of one pair, under the names that the folder has for its languages."""
+    tags = {token: tag for tag, token in tokens.targets.items()}
+    chosen = [choose_target(tag, tags) for tag in pair]
+    if None in chosen:
+        known = ", ".join(sorted(tokens.targets))
+        raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is none of {known}"])
+    source, target = (tags[token or ""] for token in chosen)
+    return tokens.only(source, target, pair)
+
+
+def language_tokens(folder: Path) -> list[str]:
+    """The tokens that stand for languages, in the order of their ids.
+
+    Raises:
+        CheckpointFormatError: They are not there.
+    """
+    for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
+        content = read_options_if_there(folder / name)
+        for key in LANGUAGE_LISTS:
+            tokens = content.get(key)
+            if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
+                return tokens
+    raise CheckpointFormatError(
+        f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} lists {LANGUAGE_LISTS[0]}, "
+        "which are the tokens of languages"
+    )
+
+
+def read_ids(folder: Path) -> dict[str, int]:
+    """The id of each piece, of each language's token, and of what stands for nothing.
+
+    M2M100 numbers its pieces in `vocab.json`; NLLB-200 takes the numbers of the SentencePiece
+    file, one higher for the sign that this does not have. Languages follow, and then as many more
+    as the config says that there are weights for.
+
+    Raises:
+        CheckpointFormatError: A file is damaged.
+    """
+    vocabulary = folder / VOCAB
+    if vocabulary.is_file():
+        ids = read_vocabulary(vocabulary)
+    else:
+        pieces = Tokenizer(folder / PIECES)
+        names = pieces.pieces(list(range(len(SIGNS) - 1, pieces.vocab_size)))
+        ids = {name: number for number, name in enumerate([*SIGNS, *names])}
+    for token in language_tokens(folder):
+        ids.setdefault(token, len(ids))
+    size = read_model_options(folder).get("vocab_size")
+    unused: Iterable[int] = ()
+    if type(size) is int and size <= len(ids) + MAX_UNUSED:
+        unused = range(len(ids), size)
+    return {**ids, **{f"<unused {number}>": number for number in unused}}
+
+
+def read_tokenizer(folder: Path) -> MappedTokenizer:
+    """The tokenizer of all languages, with the token of none before its texts.
+
+    Raises:
+        CheckpointFormatError: A file is damaged.
+    """
+    ids = read_ids(folder)
+    signs = {ids[sign] for sign in SIGNS if sign in ids and sign != UNK}
+    unused = {number for name, number in ids.items() if name.startswith("<unused ")}
+    special = signs | unused | {ids[each] for each in language_tokens(folder)}
+    return MappedTokenizer(folder / PIECES, ids, special, ids[EOS], ids[UNK])

@@ -1,0 +1,201 @@
+"""The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from model.checkpoints.families.hf_config import CONFIG, FAMILIES, read_model_options
+from model.checkpoints.folder_names import name_of, title_of
+from model.checkpoints.formats.json_files import read_options, read_options_if_there
+from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.languages import (
+    LanguageTokens,
+    Sides,
+    choose_target,
+    pair_in,
+    pair_of,
+    sides_in,
+    sides_of,
+    target_languages,
+)
+from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
+from model.tokenization.mapped import MappedTokenizer
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+VOCAB = "vocab.json"
+TARGET_VOCAB = "target_vocab.json"
+PIECES = "sentencepiece.bpe.model"
+SOURCE_PIECES = "source.spm"
+TARGET_PIECES = "target.spm"
+
+EOS, PAD, UNK = "</s>", "<pad>", "<unk>"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a folder holds of one model.
+
+    Attributes:
+        pair: BCP 47 tags of what it reads and writes; None where that is more than one pair.
+        weights: A file of tensors, or the index of shards.
+        source_pieces: The `.spm` file of the source.
+        target_pieces: That of the target.
+        source_ids: The vocabulary that numbers the source's pieces.
+        target_ids: The same file where the vocabulary is shared.
+        tokens: What names languages to the model; None where nothing does.
+        title: What the model is called, without its languages.
+    """
+
+    pair: tuple[str, str] | None
+    weights: Path
+    source_pieces: Path
+    target_pieces: Path
+    source_ids: Path
+    target_ids: Path
+    tokens: LanguageTokens | None
+    title: str
+
+
+def is_translation_model(folder: Path) -> bool:
+    """Whether a folder's config is of a family that is served; false where it cannot tell."""
+    try:
+        return str(read_model_options(folder).get("model_type")) in FAMILIES
+    except CheckpointError:
+        return any((folder / name).is_file() for name in (SOURCE_PIECES, PIECES))
+
+
+def read_parts(folder: Path) -> Parts:
+    """The one model in a folder.
+
+    Raises:
+        CheckpointFormatError: A part is not there or damaged.
+        UnsupportedModelError: It is not said, or not one, which languages it translates.
+    """
+    options = read_model_options(folder)
+    weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
+    ids = folder / VOCAB
+    own_ids = folder / TARGET_VOCAB
+    pair, tokens = _translates(folder, options, ids)
+    return Parts(
+        pair,
+        weights,
+        folder / SOURCE_PIECES,
+        folder / TARGET_PIECES,
+        ids,
+        own_ids if own_ids.is_file() else ids,
+        tokens,
+        title_of(folder),
+    )
+
+
+def read_opus(folder: Path) -> Parts:
+    """The one model in a folder as OPUS-MT publishes what Marian trained.
+
+    That is an `.npz` file, `source.spm`, `target.spm`, and a `.vocab.yml` that numbers pieces.
+
+    Raises:
+        CheckpointFormatError: A part is not there, there twice or damaged.
+        UnsupportedModelError: It is not said, or not one, which languages it translates.
+    """
+    needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
+    found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
+    reasons = [f"{len(found[name])} files {name}" for name in needed if len(found[name]) != 1]
+    if reasons:
+        raise CheckpointFormatError(f"{folder} is not one model: {', '.join(reasons)}")
+    weights, source_pieces, target_pieces, ids = (found[name][0] for name in needed)
+    pair, tokens = _translates(folder, {}, ids)
+    title = title_of(folder)
+    return Parts(pair, weights, source_pieces, target_pieces, ids, ids, tokens, title)
+
+
+def _translates(
+    folder: Path, options: Mapping[str, object], ids: Path
+) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
+    """The pair, unless there are several, and the tokens that name targets, if there are any."""
+    tokens = target_languages(read_vocabulary(ids))
+    for pair, sides in _names(folder, options):
+        if sides is not None and (tokens or sides.target):
+            targets = {tag: token for token, tag in tokens.items()}
+            if sides.target:
+                targets = {sides.target: _token_of(folder, sides.target, tokens)}
+            return None, LanguageTokens(dict.fromkeys(sides.sources, ""), targets)
+        if pair is not None and sides is None:
+            source, target = pair
+            token = _token_of(folder, target, tokens)
+            return pair, LanguageTokens({source: ""}, {target: token}) if token else None
+    reason = (
+        f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} says what it reads and "
+        "writes; name the folder after it, as en-de, or as en-mul for all that it writes"
+    )
+    named = f"; its targets are {_listed(tokens)}" if tokens else ""
+    raise UnsupportedModelError(str(folder), [reason + named])
+
+
+def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
+    """The token of a target; empty where the model has none at all."""
+    token = choose_target(target, tokens)
+    if tokens and token is None:
+        raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
+    return token or ""
+
+
+def _names(
+    folder: Path, options: Mapping[str, object]
+) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
+    """What each place says, as a pair or as more: first the folder's name, which one can change.
+
+    The last one is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    """
+    own = read_options_if_there(folder / TOKENIZER_CONFIG)
+    source, target = own.get("source_lang"), own.get("target_lang")
+    yield pair_in(name_of(folder)), sides_in(name_of(folder))
+    yield pair_of(source, target), sides_of(source, target)
+    for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
+        yield pair_in(name), sides_in(name)
+
+
+def _listed(tokens: Mapping[str, str]) -> str:
+    return ", ".join(sorted(tokens.values()))
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """The id of each piece.
+
+    Raises:
+        CheckpointFormatError: It is damaged: ids are not 0, 1, 2 ..., or a sign is not there.
+    """
+    ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
+    numbers = [number for number in ids.values() if type(number) is int]
+    if sorted(numbers) != list(range(len(ids))):
+        raise CheckpointFormatError(f"{path} does not number its {len(ids)} pieces from 0 on")
+    missing = [sign for sign in (EOS, UNK) if sign not in ids]
+    if missing:
+        raise CheckpointFormatError(f"{path} has no {', '.join(missing)}")
+    return ids
+
+
+def _read_yaml(path: Path) -> dict[str, int]:
+    """A mapping whose keys are text, whatever they look like (`no`, `1`): Marian's vocabularies."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the one in C is 10 times as fast
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), loader)
+        return {str(piece): int(number) for piece, number in content.items()}
+    except (OSError, yaml.YAMLError, ValueError, AttributeError, TypeError) as error:
+        raise CheckpointFormatError(f"{path} is not a vocabulary: {error}") from error
+
+
+def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
+    """The tokenizer of one side, with no token of a language before its texts.
+
+    Args:
+        pieces: A `.spm` file.
+        vocabulary: The `vocab.json` that numbers its pieces.
+
+    Raises:
+        CheckpointFormatError: One of them is damaged.
+    """
+    ids = read_vocabulary(vocabulary)
+    special = {ids[sign] for sign in (EOS, PAD, *target_languages(ids)) if sign in ids}
+    return MappedTokenizer(pieces, ids, special, ids[EOS], ids[UNK])

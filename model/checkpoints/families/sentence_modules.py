@@ -1,0 +1,167 @@
+"""What the files of sentence-transformers' modules say, in our words. Without torch.
+
+Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
+models/Transformer.py up to version 6, read as facts.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model.checkpoints.formats.json_files import (
+    positive_integer,
+    read_options,
+    read_options_if_there,
+    unsupported,
+)
+from model.embedding_config import DenseConfig, NormalizeConfig, Pooling, TextEncoderConfig
+from model.errors import CheckpointFormatError, UnsupportedModelError
+
+CONFIG = "config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TRANSFORMER_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_xlm-roberta_config.json",
+)
+"""The first of these that is there tells of the encoder; the others are names of old."""
+
+TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
+SWITCH = "pooling_mode_"
+# What older files call the ways of pooling, in the order in which they join the vectors of several.
+SWITCHES = {
+    "cls_token": Pooling.CLS,
+    "max_tokens": Pooling.MAX,
+    "mean_tokens": Pooling.MEAN,
+    "mean_sqrt_len_tokens": Pooling.MEAN_SQRT_LEN,
+    "weightedmean_tokens": Pooling.WEIGHTED_MEAN,
+    "lasttoken": Pooling.LAST_TOKEN,
+}
+WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
+
+# Options of modules that change what they compute, with the values that are implemented; the first
+# is what a file means that does not name it.
+TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "module_output_name": ("token_embeddings", None),
+    "processing_kwargs": ({}, None),
+    "query_length": (None,),
+    "document_length": (None,),
+    "query_expansion": (None,),
+}
+POOLING_SUPPORTED = {"include_prompt": (True,)}  # prompts are pooled with the text
+HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "module_input_name": ("sentence_embedding",),
+    "module_output_name": ("sentence_embedding", None),
+    "use_residual": (False,),
+}
+
+
+def read_pooling(path: Path) -> tuple[Pooling, ...]:
+    """The ways of pooling that are named, in the order in which their vectors are joined.
+
+    Raises:
+        CheckpointError: The file is damaged, or switches on what is not implemented.
+    """
+    options = read_options(path)
+    named = options.get("pooling_mode") or _switched_on(options)
+    chosen = named if isinstance(named, list) else [named]
+    reasons = [
+        f"{name!r} is no way of pooling, supported: {', '.join(Pooling)}"
+        for name in chosen
+        if not isinstance(name, str) or name not in WAYS
+    ]
+    reasons += unsupported(options, POOLING_SUPPORTED)
+    if not chosen:
+        reasons.append("no way of pooling is switched on")
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return tuple(WAYS[name] for name in chosen)
+
+
+def _switched_on(options: Mapping[str, Any]) -> list[str]:
+    """What older files say, with a switch for each way: known ones in their order, then others."""
+    on = {
+        name.removeprefix(SWITCH)
+        for name, is_on in options.items()
+        if name.startswith(SWITCH) and is_on is True
+    }
+    return [*(name for name in SWITCHES if name in on), *sorted(on - SWITCHES.keys())]
+
+
+def read_dense(folder: Path) -> DenseConfig:
+    """A Dense module's sizes.
+
+    Raises:
+        CheckpointError: The file is damaged, or asks for what is not implemented.
+    """
+    path = folder / CONFIG
+    options = read_options(path)
+    reasons = unsupported(options, HEAD_SUPPORTED)
+    activation = str(options.get("activation_function", next(iter(TANH))))
+    if activation not in TANH:
+        reasons.append(f"activation_function is {activation}, supported: {', '.join(TANH)}")
+    inputs = positive_integer(options, "in_features", 0, reasons)
+    outputs = positive_integer(options, "out_features", 0, reasons)
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return DenseConfig(inputs, outputs, bool(options.get("bias", True)), TANH[activation])
+
+
+def read_normalize(folder: Path) -> NormalizeConfig:
+    """A Normalize module; older ones have no file.
+
+    Raises:
+        CheckpointError: The file is damaged, or asks for what is not implemented.
+    """
+    path = folder / CONFIG
+    reasons = unsupported(read_options_if_there(path), HEAD_SUPPORTED)
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return NormalizeConfig()
+
+
+def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
+    """Prompts by name, and the name of the one that is put before a text unasked.
+
+    Raises:
+        CheckpointFormatError: The file is damaged.
+    """
+    options = read_options_if_there(path)
+    prompts = options.get("prompts") or {}
+    default = options.get("default_prompt_name")
+    is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
+    if not is_plain or not (default is None or isinstance(default, str)):
+        raise CheckpointFormatError(f"{path}: prompts are not texts by name")
+    return prompts, default
+
+
+def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
+    """What sentence-transformers takes: its own limit, or the tokenizer's; never over positions.
+
+    Raises:
+        CheckpointError: A file is damaged.
+    """
+    value, option = read_transformer_options(folder).get("max_seq_length"), "max_seq_length"
+    if value is None:
+        option = "model_max_length"
+        value = read_options_if_there(folder / TOKENIZER_CONFIG).get(option, config.max_tokens)
+    # Tokenizers without a limit say 1e30, as a float or an integer.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
+        raise CheckpointFormatError(f"{folder}: {option} is {value!r}, it must be at least 1")
+    return int(min(value, config.max_tokens))
+
+
+def read_transformer_options(folder: Path) -> dict[str, Any]:
+    """What is said of the module that the encoder is, in whichever file is there.
+
+    Raises:
+        CheckpointError: The file is damaged, or asks for what is not implemented.
+    """
+    paths = [folder / name for name in TRANSFORMER_CONFIGS]
+    path = next((path for path in paths if path.is_file()), paths[0])
+    options = read_options_if_there(path)
+    reasons = unsupported(options, TRANSFORMER_SUPPORTED)
+    if reasons:
+        raise UnsupportedModelError(str(path), reasons)
+    return options

@@ -1,0 +1,156 @@
+"""Hugging Face's options of BERT, RoBERTa, XLM-RoBERTa and MPNet encoders (no torch)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from model.checkpoints.formats.json_files import MAX_SIZE, positive_integer, unsupported
+from model.config import Activation
+from model.embedding_config import TextEncoderConfig
+from model.errors import UnsupportedModelError
+
+MAX_LAYERS = 1000
+
+ACTIVATIONS = {
+    "gelu": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "relu": Activation.RELU,
+    "silu": Activation.SWISH,
+    "swish": Activation.SWISH,
+}
+
+# Options that change the computation, with the values under which it is the one implemented;
+# the first is what a file means that does not name it.
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": ("absolute", None),
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How one `model_type` says what it is.
+
+    Attributes:
+        prefix: Before every tensor of a file that holds heads too.
+        attention: The modules of `MultiHeadAttention` and of the norm behind it, by our name.
+        pad_id: Where positions are counted from the padding id on, its default; else None.
+        token_types: The default of `type_vocab_size`, or 0 where there is no such table.
+        relative_buckets: `relative_attention_num_buckets`, which its code has fixed; or 0.
+        sizes: Defaults of (max_position_embeddings, vocab_size).
+    """
+
+    prefix: str
+    attention: Mapping[str, str]
+    pad_id: int | None = None
+    token_types: int = 0
+    relative_buckets: int = 0
+    sizes: tuple[int, int] = (512, 30522)
+
+
+BERT_ATTENTION = {
+    "self_attention.query": "attention.self.query",
+    "self_attention.key": "attention.self.key",
+    "self_attention.value": "attention.self.value",
+    "self_attention.out": "attention.output.dense",
+    "self_residual.norm": "attention.output.LayerNorm",
+}
+MPNET_ATTENTION = {
+    "self_attention.query": "attention.attn.q",
+    "self_attention.key": "attention.attn.k",
+    "self_attention.value": "attention.attn.v",
+    "self_attention.out": "attention.attn.o",
+    "self_residual.norm": "attention.LayerNorm",
+}
+FAMILIES = {
+    "bert": Family("bert.", BERT_ATTENTION, token_types=2),
+    "roberta": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 50265)),
+    "xlm-roberta": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 30522)),
+    "mpnet": Family("mpnet.", MPNET_ATTENTION, 1, relative_buckets=32, sizes=(512, 30527)),
+}
+
+
+def family_of(options: Mapping[str, Any], name: str) -> Family:
+    """The family that a `config.json` names.
+
+    Raises:
+        UnsupportedModelError: It names another one.
+    """
+    model_type = options.get("model_type")
+    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+    if family is None:
+        known = ", ".join(FAMILIES)
+        raise UnsupportedModelError(name, [f"model_type is {model_type!r}, supported: {known}"])
+    return family
+
+
+def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
+    """The encoder that a `config.json` describes; what it leaves out has BERT-base's size.
+
+    Args:
+        options: What is in the file.
+        name: What the file is called.
+
+    Raises:
+        UnsupportedModelError: With every option that is not implemented.
+    """
+    family = family_of(options, name)
+    reasons = unsupported(options, SUPPORTED)
+    activation = ACTIVATIONS.get(str(options.get("hidden_act", "gelu")))
+    if activation is None:
+        known = ", ".join(ACTIVATIONS)
+        reasons.append(f"hidden_act is {options['hidden_act']!r}, supported: {known}")
+    eps = options.get("layer_norm_eps", 1e-12)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
+        reasons.append(f"layer_norm_eps is {eps!r}, it must be a number from 0 to 1")
+    sizes = _sizes(options, family, reasons)
+    if reasons or activation is None:
+        raise UnsupportedModelError(name, reasons)
+    return _config(sizes, _position_offset(options, family, name), activation, float(eps), name)
+
+
+def _sizes(options: Mapping[str, Any], family: Family, reasons: list[str]) -> dict[str, int]:
+    """By their names in `TextEncoderConfig`; wrong ones add to the reasons to refuse the file."""
+
+    def size(option: str, default: int, most: int = MAX_SIZE) -> int:
+        return positive_integer(options, option, default, reasons, most)
+
+    sizes = {
+        "d_model": size("hidden_size", 768),
+        "num_heads": size("num_attention_heads", 12),
+        "ffn_dim": size("intermediate_size", 3072),
+        "layers": size("num_hidden_layers", 12, MAX_LAYERS),
+        "vocab_size": size("vocab_size", family.sizes[1]),
+        "max_positions": size("max_position_embeddings", family.sizes[0]),
+    }
+    if family.token_types:
+        sizes["token_types"] = size("type_vocab_size", family.token_types)
+    if family.relative_buckets:
+        sizes["relative_buckets"] = family.relative_buckets
+        fixed = {"relative_attention_num_buckets": (family.relative_buckets,)}
+        reasons += unsupported(options, fixed)
+    return sizes
+
+
+def _config(
+    sizes: dict[str, int], offset: int, activation: Activation, eps: float, name: str
+) -> TextEncoderConfig:
+    try:
+        return TextEncoderConfig(
+            **sizes, position_offset=offset, activation=activation, layer_norm_eps=eps
+        )
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(name, error.reasons) from error
+
+
+def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
+    """MPNet's code has its padding id fixed; RoBERTa's reads it from the file."""
+    if family.pad_id is None:
+        return 0
+    pad_id = family.pad_id if family.relative_buckets else options.get("pad_token_id", 1)
+    if isinstance(pad_id, bool) or not isinstance(pad_id, int) or pad_id < 0:
+        raise UnsupportedModelError(name, [f"pad_token_id is {pad_id!r}, it must be an id"])
+    return pad_id + 1

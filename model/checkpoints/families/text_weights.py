@@ -1,0 +1,82 @@
+"""Hugging Face's tensor names: BERT, RoBERTa, XLM-RoBERTa and MPNet encoders."""
+
+import re
+
+import torch
+
+from model.architectures.text_encoder import TextEncoder
+from model.checkpoints.families.text_encoders import Family
+from model.checkpoints.formats.tensors import Arrays
+from model.checkpoints.names import Name, fill
+from model.embedding_config import TextEncoderConfig
+
+# position_ids and token_type_ids count or are zeros; the pooler is a layer over the first token
+# that sentence vectors do not use; the others are heads of what the model was trained to do.
+IGNORED = re.compile(
+    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\.|^classifier\."
+)
+# What BERT's first files call the two vectors of a layer norm.
+OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+FEED_FORWARD = {
+    "feed_forward.expand": "intermediate.dense",
+    "feed_forward.contract": "output.dense",
+    "feed_forward_residual.norm": "output.LayerNorm",
+}
+
+
+def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
+    """The tensors of a family, without the prefix of files that hold heads too."""
+    names = [
+        Name("embedding.tokens", "embeddings.word_embeddings.weight"),
+        Name("embedding.positions", "embeddings.position_embeddings.weight"),
+    ]
+    if config.token_types:
+        names.append(Name("embedding.types", "embeddings.token_type_embeddings.weight"))
+    if config.relative_buckets:
+        names.append(Name("relative_bias.weight", "encoder.relative_attention_bias.weight"))
+    modules = {"embedding.norm": "embeddings.LayerNorm"}
+    for ours, theirs in {**family.attention, **FEED_FORWARD}.items():
+        modules[f"layers.{{i}}.{ours}"] = f"encoder.layer.{{i}}.{theirs}"
+    return names + [
+        Name(f"{ours}.{kind}", f"{theirs}.{kind}")
+        for ours, theirs in modules.items()
+        for kind in ("weight", "bias")
+    ]
+
+
+def name_pairs(family: Family, config: TextEncoderConfig) -> list[tuple[str, str]]:
+    """(parameter, tensor) of the whole encoder."""
+    table = name_table(family, config)
+    return [pair for name in table for pair in name.expand(config.layers, first=0)]
+
+
+def load_weights(
+    arrays: Arrays, family: Family, config: TextEncoderConfig, name: str
+) -> TextEncoder:
+    """The encoder, filled, in float32 on the CPU.
+
+    Args:
+        arrays: The tensors of the checkpoint.
+        family: Whose names they have.
+        config: From `read_config`.
+        name: What the file is called.
+
+    Raises:
+        WeightMismatchError: Something is missing, left over or of another shape.
+    """
+    with torch.device("meta"):
+        encoder = TextEncoder(config)
+    fill(encoder, normal_names(arrays, family.prefix), name_pairs(family, config), IGNORED, name)
+    return encoder.eval()
+
+
+def normal_names(arrays: Arrays, prefix: str) -> Arrays:
+    """As an encoder without heads and of today would name them."""
+    normal = {}
+    for tensor, array in arrays.items():
+        short = tensor.removeprefix(prefix)
+        for old, new in OLD_NORMS.items():
+            short = short.removesuffix(old) + new if short.endswith(old) else short
+        normal[short] = array
+    return normal

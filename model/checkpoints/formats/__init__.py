@@ -1,0 +1,1 @@
+"""File formats: safetensors, PyTorch, Marian binary and npz, JSON."""

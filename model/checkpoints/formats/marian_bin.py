@@ -1,0 +1,194 @@
+"""Marian's `.bin` container: bytes to named float arrays and the options of the training.
+
+Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
+(int8 tensors), read as facts and checked against real files.
+"""
+
+import math
+import struct
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from model.checkpoints.formats.huge_pages import copy_of
+from model.checkpoints.formats.mapped_files import map_file
+from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.quantization.int8 import QuantizedMatrix, quantize_matrix
+
+VERSION = 1
+OPTIONS_ITEM = "special:model.yml"
+
+FLOAT16 = 0x0402
+FLOAT32 = 0x0404
+INTGEMM8 = 0x4101
+YAML_ERRORS = (ValueError, KeyError, AttributeError, RecursionError)
+"""What PyYAML lets through for a date, boolean or number that is none, and for deep nesting."""
+
+FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
+    FLOAT16: np.dtype("<f2"),
+    FLOAT32: np.dtype("<f4"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of the container: where its bytes lie and what they are."""
+
+    name: str
+    type: int
+    shape: tuple[int, ...]
+    offset: int
+    num_bytes: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+class MarianFile:
+    """The items of a `.bin` file; arrays are made when asked for.
+
+    Args:
+        path: The file, already unpacked (not .gz).
+
+    Raises:
+        CheckpointFormatError: It is cut short or is not such a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = map_file(path)
+        try:
+            items = self._read_items()
+        except (struct.error, UnicodeDecodeError) as error:
+            raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
+        self.items = {item.name: item for item in items}
+        if len(self.items) < len(items):
+            raise CheckpointFormatError(f"{path.name} has two items of one name")
+        end = max((item.offset + item.num_bytes for item in self.items.values()), default=0)
+        if end != len(self.data):
+            raise CheckpointFormatError(
+                f"{path.name} has {len(self.data)} bytes; its items end at {end}"
+            )
+
+    def _read_items(self) -> list[Item]:
+        version, count = struct.unpack_from("<QQ", self.data, 0)
+        if version != VERSION:
+            raise CheckpointFormatError(
+                f"{self.path.name} is not a Marian .bin file of version {VERSION} "
+                f"(its first number is {version})"
+            )
+        if 16 + 32 * count > len(self.data):
+            raise CheckpointFormatError(f"{self.path.name} is cut short: {count} items announced")
+        headers = [struct.unpack_from("<4Q", self.data, 16 + 32 * i) for i in range(count)]
+        offset = 16 + 32 * count
+        names, shapes = [], []
+        for name_length, _type, _rank, _size in headers:
+            names.append(self.data[offset : offset + name_length].rstrip(b"\0").decode())
+            offset += name_length
+        for _name_length, _type, rank, _size in headers:
+            shapes.append(struct.unpack_from(f"<{rank}i", self.data, offset))
+            offset += 4 * rank
+        (padding,) = struct.unpack_from("<Q", self.data, offset)
+        offset += 8 + padding
+        items = []
+        for name, shape, (_, kind, _, num_bytes) in zip(names, shapes, headers, strict=True):
+            items.append(Item(name, kind, shape, offset, num_bytes))
+            offset += num_bytes
+        return items
+
+    def options(self) -> dict[str, Any]:
+        """The training options that the file carries.
+
+        Raises:
+            CheckpointFormatError: There are none, or they are not YAML of a mapping.
+        """
+        item = self.items.get(OPTIONS_ITEM)
+        if item is None:
+            raise CheckpointFormatError(f"{self.path.name} carries no {OPTIONS_ITEM}")
+        text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
+        try:
+            options = yaml.safe_load(text)
+        except (yaml.YAMLError, *YAML_ERRORS) as error:
+            raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM}: {error}") from error
+        if not isinstance(options, dict):
+            raise CheckpointFormatError(f"{self.path.name}: {OPTIONS_ITEM} is not a mapping")
+        return cast("dict[str, Any]", options)
+
+    def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
+        """Every tensor as float32, matrices as (out, in), embeddings as (V, D).
+
+        Args:
+            without: Names of those that are not wanted.
+
+        Raises:
+            UnsupportedModelError: Some are of a type that only Marian's own kernels read.
+        """
+        tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
+        known = {INTGEMM8, *FLOATS}
+        unknown = [
+            f"{i.name} has type {i.type:#x}" for i in tensors.values() if i.type not in known
+        ]
+        if unknown:
+            raise UnsupportedModelError(self.path.name, unknown)
+        return {name: self._array(i) for name, i in tensors.items() if name not in without}
+
+    def _array(self, item: Item) -> NDArray[np.float32]:
+        if item.type not in FLOATS:
+            values, multiplier = self._integers(item)
+            return values.astype(np.float32, order="C") / np.float32(multiplier)
+        is_matrix = len(item.shape) == 2 and min(item.shape) > 1
+        self._check(item, item.size * FLOATS[item.type].itemsize)
+        floats = np.frombuffer(self.data, FLOATS[item.type], item.size, item.offset)
+        array = floats.reshape(item.shape).astype(np.float32)
+        return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
+
+    def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
+        """Values, where they lie in the file, and their multiplier, which follows the last."""
+        self._check(item, item.size + 4)
+        values = np.frombuffer(self.data, np.int8, item.size, item.offset)
+        (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
+        if not multiplier > 0:
+            raise CheckpointFormatError(
+                f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
+            )
+        # Int8 bytes lie transposed: (out, in) already, or (D, V). Those named Wemb do not.
+        array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
+        is_turned = is_table(item.name) and "Wemb" not in item.name
+        return (array.T if is_turned else array), multiplier
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether matrices lie there as int8."""
+        return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
+
+    def quantized(self, name: str) -> QuantizedMatrix:
+        """A matrix in int8, (out, in) or (V, D): as it lies there, or rounded where it is a float.
+
+        Source: marian-dev, src/tensors/cpu/intgemm_interface.h; a float matrix is quantised as
+        Marian's own converter does, to 127 at its largest value.
+        """
+        item = self.items[name]
+        if item.type == INTGEMM8:
+            values, multiplier = self._integers(item)
+            return QuantizedMatrix(copy_of(values), multiplier)
+        return quantize_matrix(self._array(item))
+
+    def _check(self, item: Item, needed: int) -> None:
+        is_cut = needed > item.num_bytes or item.offset + item.num_bytes > len(self.data)
+        if is_cut or min(item.shape, default=0) < 0:
+            raise CheckpointFormatError(
+                f"{self.path.name}: {item.name} of shape {item.shape} needs {needed} bytes; "
+                f"the file holds {min(item.num_bytes, len(self.data) - item.offset)}"
+            )
+
+
+def is_table(name: str) -> bool:
+    """Whether a tensor is (V, D) in the file and for us, and not to be transposed."""
+    return "Wemb" in name or name.endswith("_Wt")

@@ -1,0 +1,60 @@
+"""Marian's `.npz` files, as it trains them: the tensors of a `.bin`, in NumPy's container."""
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.checkpoints.formats.marian_bin import FLOATS, OPTIONS_ITEM, Item, MarianFile
+from model.errors import CheckpointFormatError, UnsupportedModelError
+
+TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
+BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+"""What NumPy raises for a file that is no archive, for one cut short, and for pickled objects."""
+
+
+class MarianNpz(MarianFile):
+    """The items of an `.npz` file, under the names and in the layout that a `.bin` has.
+
+    Args:
+        path: The file. Objects in it are refused, not unpickled.
+
+    Raises:
+        CheckpointFormatError: It is cut short or is not such a file.
+        UnsupportedModelError: A tensor is of a type that Marian does not train.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        arrays = _read(path)
+        self.items = {}
+        blobs, offset, unknown = [], 0, []
+        for name, array in arrays.items():
+            kind = TYPES.get(array.dtype, 0)
+            if not kind and not (name == OPTIONS_ITEM and array.dtype in BYTES):
+                unknown.append(f"{name} has type {array.dtype}")
+            blobs.append(array.tobytes())
+            self.items[name] = Item(name, kind, array.shape, offset, len(blobs[-1]))
+            offset += len(blobs[-1])
+        if unknown:
+            raise UnsupportedModelError(path.name, unknown)
+        self.data = b"".join(blobs)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise CheckpointFormatError(f"{path.name} is one array, not an archive of several")
+            arrays = {name: archive[name] for name in archive.files}
+    except DAMAGE as error:
+        raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
+    strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+    if strange:
+        raise CheckpointFormatError(f"{path.name} holds {', '.join(strange)}, which is no array")
+    return arrays

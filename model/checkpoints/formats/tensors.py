@@ -1,0 +1,111 @@
+"""Named tensors from safetensors and from PyTorch's pickles, whole or in shards; no code is run."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from model.checkpoints.formats.weight_files import INDEX, read_index, weight_files
+from model.errors import CheckpointFormatError
+
+Arrays = dict[str, NDArray[np.float32]]
+
+# What PyTorch says of a pickle that asks for anything but tensors, less its advice to run it.
+REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
+
+
+def read_tensors(weights: Path) -> Arrays:
+    """Every tensor as float32.
+
+    Args:
+        weights: From `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the index
+            (`.index.json`) of shards of either.
+
+    Raises:
+        CheckpointFormatError: A file is damaged, holds more than tensors, or its shards are not
+            what the index says.
+        CheckpointNotFoundError: A shard is not there.
+    """
+    arrays: Arrays = {}
+    places: dict[str, str] = {}
+    for path in weight_files(weights):
+        for name, tensor in _read_file(path).items():
+            if name in arrays:
+                raise CheckpointFormatError(f"{path} has {name}, as {places[name]} has")
+            arrays[name] = _array(path, name, tensor)
+            places[name] = path.name
+    if weights.name.endswith(INDEX):
+        _check_index(weights, places)
+    return arrays
+
+
+def _check_index(index: Path, places: Mapping[str, str]) -> None:
+    expected = read_index(index)
+    wrong = sorted(name for name in expected if places.get(name) != expected[name])
+    if wrong:
+        raise CheckpointFormatError(
+            f"{index} says otherwise than its shards of {len(wrong)} tensors, {wrong[0]} "
+            f"among them: {expected[wrong[0]]} does not hold it"
+        )
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    read: Callable[[Path], Any] = load_file if path.suffix == ".safetensors" else _read_pickle
+    try:
+        tensors = read(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointFormatError(f"{path} is cut short or damaged: {error}") from error
+    is_named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
+    if not (is_named and all(isinstance(value, Tensor) for value in tensors.values())):
+        raise CheckpointFormatError(f"{path} holds something else than named tensors")
+    found: dict[str, Tensor] = tensors
+    return found
+
+
+def _read_pickle(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged pickle fails in any way there is
+        refused = REFUSED.search(str(error))
+        if refused:
+            raise CheckpointFormatError(
+                f"{path} holds more than tensors, and nothing of it was run: {refused[0]}"
+            ) from error
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise CheckpointFormatError(f"{path} is cut short or damaged: {reason}") from error
+
+
+def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_complex():
+        raise CheckpointFormatError(f"{path}: {name} is not a plain array of numbers")
+    array: NDArray[np.float32] = tensor.detach().float().contiguous().numpy()
+    return array
+
+
+def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
+    """The tensors with one name for each table that files hold under several.
+
+    Args:
+        arrays: Of the file.
+        copies: Names of the same table, by the one to keep.
+        weights: For the message.
+
+    Raises:
+        CheckpointFormatError: Two that must be the same differ.
+    """
+    merged = dict(arrays)
+    for kept, others in copies.items():
+        for name in others:
+            copy = merged.pop(name, None)
+            if copy is not None and not np.array_equal(merged.setdefault(kept, copy), copy):
+                raise CheckpointFormatError(
+                    f"{weights}: {name} and {kept} differ; the config says that they are one"
+                )
+    return merged

@@ -1,0 +1,79 @@
+"""Which files of a folder hold the weights of a Hugging Face model. Without torch."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from model.checkpoints.formats.json_files import read_options
+from model.errors import CheckpointFormatError, CheckpointNotFoundError
+
+INDEX = ".index.json"
+WEIGHTS = (
+    "model.safetensors",
+    f"model.safetensors{INDEX}",
+    "pytorch_model.bin",
+    f"pytorch_model.bin{INDEX}",
+)
+"""The first of these that is there holds the weights."""
+
+REVISION_DIGITS = 12
+
+
+def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
+    """The file of tensors, or the index of its shards, where the other files are there too.
+
+    Raises:
+        CheckpointFormatError: With every file that is not there.
+    """
+    weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
+    missing = [name for name in others if not (folder / name).is_file()]
+    if weights is None:
+        missing.append(" or ".join(WEIGHTS))
+    if missing or weights is None:
+        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
+    return weights
+
+
+def weight_files(weights: Path) -> list[Path]:
+    """The files that hold the tensors: the one named, or the shards that an index names.
+
+    Raises:
+        CheckpointFormatError: The index is damaged, or names something outside its folder.
+        CheckpointNotFoundError: A shard is not there.
+    """
+    if not weights.name.endswith(INDEX):
+        return [weights]
+    names = sorted(set(read_index(weights).values()))
+    missing = [name for name in names if not (weights.parent / name).is_file()]
+    if missing:
+        raise CheckpointNotFoundError(f"{weights} names files not there: {', '.join(missing)}")
+    return [weights.parent / name for name in names]
+
+
+def read_index(path: Path) -> dict[str, str]:
+    """The file of each tensor, by the tensor's name.
+
+    Raises:
+        CheckpointFormatError: It is damaged, or names something outside its folder.
+    """
+    files = read_options(path).get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise CheckpointFormatError(f"{path} is not an index of shards: it has no weight_map")
+    for name in files.values():
+        if not isinstance(name, str) or Path(name).name != name:
+            raise CheckpointFormatError(f"{path} names {name!r}, which is no file of its folder")
+    return files
+
+
+def revision_of(weights: Path) -> str:
+    """The first digits of the sha256 sum of the weights, of all shards in their order.
+
+    Raises:
+        CheckpointError: A shard is not there, or the index is damaged.
+    """
+    digest = hashlib.sha256()
+    for path in weight_files(weights):
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:REVISION_DIGITS]

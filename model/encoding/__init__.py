@@ -1,0 +1,1 @@
+"""Passes over given texts: embeddings, teacher-forced attention; computed in slices."""

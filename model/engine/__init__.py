@@ -1,0 +1,1 @@
+"""The in-flight batch: admission, decode steps, greedy choice, beam search."""

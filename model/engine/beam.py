@@ -1,0 +1,124 @@
+"""Beam search over the hypotheses of one sentence."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.architectures.shortlist import Ids
+from model.sequence import DecodingOptions, Hypothesis
+
+
+def normalized_score(log_probs: list[float], length_penalty: float) -> float:
+    """Sum / length ** penalty, Marian's `normalize` (translator/beam_search.cpp)."""
+    return math.fsum(log_probs) / float(len(log_probs) ** length_penalty)
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """One live hypothesis: what it says so far, and how likely that is."""
+
+    tokens: list[int]
+    log_probs: list[float]
+    total: float
+
+    def extend(self, token: int, total: float) -> "Beam":
+        """This and one more token, which brings the sum of log-probabilities to `total`."""
+        return Beam([*self.tokens, token], [*self.log_probs, total - self.total], total)
+
+
+class BeamSearch:
+    """Keeps the beam_size best unfinished hypotheses, and the best finished ones beside them.
+
+    It ends when as many are finished as the beam is wide and no live one can still beat the
+    worst of them at the present length.
+
+    Args:
+        options: beam_size is the number of rows.
+        eos_id: Ends a hypothesis.
+        max_tokens: Ends all.
+    """
+
+    def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
+        self.options = options
+        self.num_rows = options.beam_size
+        self.eos_id = eos_id
+        self.max_tokens = max_tokens
+        # All rows start alike; only the first may lead anywhere, or they would stay alike.
+        self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
+        self.finished: list[Hypothesis] = []
+        self.parents: list[int] | None = None
+
+    @property
+    def next_tokens(self) -> list[int]:
+        """What goes into the decoder next, one id a row."""
+        return [beam.tokens[-1] for beam in self.live]
+
+    @property
+    def length(self) -> int:
+        """Tokens of every live hypothesis."""
+        return len(self.live[0].tokens)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing better can come."""
+        if self.length >= self.max_tokens:
+            return True
+        if len(self.finished) < self.num_rows:
+            return False
+        best_live = max(beam.total for beam in self.live)
+        attainable = best_live / float(self.length**self.options.length_penalty)
+        return self._score(self.finished[-1]) >= attainable
+
+    def advance(self, log_probs: Tensor, ids: Ids) -> None:
+        """Extends every hypothesis by one token.
+
+        Args:
+            log_probs: (beam_size, U), -inf where a token is forbidden.
+            ids: The vocabulary ids of the U columns.
+        """
+        width = log_probs.shape[1]
+        totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)
+        scores = log_probs.double().cpu() + totals[:, None]  # (beam_size, U)
+        best = scores.flatten().topk(min(2 * self.num_rows, scores.numel()))
+        candidates = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        live: list[tuple[Beam, int]] = []
+        for rank, (total, index) in enumerate(candidates):
+            if total == -math.inf:
+                break
+            parent = index // width
+            beam = self.live[parent].extend(int(ids[index % width]), total)
+            if beam.tokens[-1] != self.eos_id:
+                live.append((beam, parent))
+            elif rank < self.num_rows:
+                self._finish(beam)
+        self._keep(live)
+
+    def _keep(self, live: list[tuple[Beam, int]]) -> None:
+        if not live:  # every continuation was EOS: rows go on, but nothing can come of them
+            live = [(self.live[0].extend(self.eos_id, -math.inf), 0)]
+        while len(live) < self.num_rows:
+            beam, parent = live[0]
+            live.append((Beam(beam.tokens, beam.log_probs, -math.inf), parent))
+        live = live[: self.num_rows]
+        self.live = [beam for beam, _ in live]
+        self.parents = [parent for _, parent in live]
+        if self.length >= self.max_tokens:
+            for beam in self.live:
+                if beam.total > -math.inf:
+                    self._finish(beam)
+
+    def _finish(self, beam: Beam) -> None:
+        score = normalized_score(beam.log_probs, self.options.length_penalty)
+        self.finished.append(Hypothesis(beam.tokens, beam.log_probs, score))
+        self.finished.sort(key=self._score, reverse=True)
+        del self.finished[self.num_rows :]
+
+    @staticmethod
+    def _score(hypothesis: Hypothesis) -> float:
+        return -math.inf if hypothesis.score is None else hypothesis.score
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The best num_hypotheses, best first."""
+        return self.finished[: self.options.num_hypotheses]

@@ -1,0 +1,1 @@
+"""What is captured from a pass: queries, attention maps, step-by-step traces."""

@@ -1,0 +1,35 @@
+"""The simpler simple recurrent unit."""
+
+import torch
+from torch import Tensor, nn
+
+
+class SSRU(nn.Module):
+    """The simpler simple recurrent unit: a decoder's memory in one vector a row.
+
+    f = sigmoid(Wf x + bf);  c = f * c + (1 - f) * W x;  y = relu(c)
+
+    Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.update = nn.Linear(d_model, d_model, bias=False)
+        self.forget = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, cell: Tensor) -> Tensor:
+        """Runs over x (B, T, D) and leaves the last cell (B, D) in place."""
+        return self.recur(*self.gates(x), cell)
+
+    def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What each x (B, T, D) keeps of the cell, and what it adds to it: f and (1 - f) * W x."""
+        forget = torch.sigmoid(self.forget(x))  # (B, T, D)
+        return forget, (1 - forget) * self.update(x)
+
+    def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
+        """Outputs (B, T, D) of gates (B, T, D); leaves the last cell (B, D) in place."""
+        outputs = []
+        for position in range(forget.shape[1]):
+            cell.mul_(forget[:, position]).add_(update[:, position])
+            outputs.append(cell.relu())
+        return torch.stack(outputs, dim=1)  # (B, T, D)

@@ -1,0 +1,1 @@
+"""Int8 schemes and the packing of their matrices."""

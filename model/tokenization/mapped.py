@@ -1,0 +1,103 @@
+"""SentencePiece's pieces under the ids of another vocabulary, as Hugging Face's folders have it."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
+
+
+class MappedTokenizer(Tokenizer):
+    """A SentencePiece file that cuts text up, and a vocabulary that numbers the pieces.
+
+    Args:
+        path: A `.spm` file.
+        ids: The id of each piece: whole numbers from 0, each once.
+        special: The ids of pieces that are signs to the model and not text, EOS among them.
+        eos_id: Ends every text.
+        unk_id: Stands for every piece that is not in `ids`.
+
+    Raises:
+        CheckpointFormatError: The file is damaged or has no EOS.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        ids: Mapping[str, int],
+        special: Collection[int],
+        eos_id: int,
+        unk_id: int,
+    ) -> None:
+        super().__init__(path)
+        self.ids = ids
+        self.names = sorted(ids, key=ids.__getitem__)
+        self.vocab_size = len(ids)
+        self.eos_id, self.unk_id = eos_id, unk_id
+        self.special_ids = frozenset(special)
+        self.hidden_ids = self.special_ids | {unk_id}
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece of the vocabulary."""
+        return self.ids[piece]
+
+    def encode(self, text: str) -> list[int]:
+        """The prefix and the ids of a text without EOS; none for white space alone."""
+        ids = self._number(self.processor.encode(text, out_type=str))
+        return [*self.prefix, *ids] if ids else []
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """The same ids, with pieces and code point offsets; the prefix has an empty place."""
+        found = self._segment(text)
+        if not found.ids:
+            return found
+        return Encoding(
+            [*self.prefix, *found.ids],
+            [*self.pieces(self.prefix), *found.pieces],
+            [*[(0, 0)] * len(self.prefix), *found.offsets],
+        )
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids; special and unknown tokens leave no trace."""
+        shown = [i for i in ids if i not in self.hidden_ids]
+        text: str = self.processor.decode(self._spelled(shown))
+        return _spaced(text)
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The vocabulary's own spelling of ids."""
+        return [self.names[i] for i in ids]
+
+    def _number(self, pieces: list[str]) -> list[int]:
+        return [self.ids.get(piece, self.unk_id) for piece in pieces]
+
+    def _spelled(self, ids: list[int]) -> list[str]:
+        """Pieces for SentencePiece to join, without a space at the front of the text.
+
+        It takes that away itself, but not from a piece that it does not have.
+        """
+        pieces = self.pieces(ids)
+        if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():
+            pieces[0] = pieces[0].removeprefix(WORD_START)
+        return pieces
+
+    def _segment(self, text: str) -> Encoding:
+        found = super()._segment(text)
+        return Encoding(self._number(found.pieces), found.pieces, found.offsets)
+
+    def _join(self, ids: list[int]) -> dict[str, Any]:
+        mapping: dict[str, Any] = self.processor.decode(
+            self._spelled(ids), return_type="offset_mapping"
+        )
+        return {**mapping, "text": _spaced(mapping["text"])}
+
+    def _is_special(self, token: int) -> bool:
+        return token in self.special_ids
+
+
+def _spaced(text: str) -> str:
+    """A text with spaces where SentencePiece left its sign for them.
+
+    It does so in pieces that its own file does not have: a vocabulary of two languages has those
+    of both, and each of the two files only those of one.
+    """
+    return text.replace(WORD_START, " ")

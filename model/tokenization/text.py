@@ -1,0 +1,193 @@
+"""Text to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
+
+Of a text much longer than a model takes only a beginning (or an end) is tokenised, with so much
+more behind it that the tokens in front cannot depend on what is left out (`text_settling.py`).
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer, models, normalizers
+
+from model.errors import CheckpointFormatError
+from model.tokenization.stable_prefix import LOOKAHEAD_CHARS, End, num_settled
+from model.tokenization.tokenizer import Span, TokenizedText, trim
+
+FIRST_CHARS = 8192
+"""A text up to twice as long is always tokenised whole."""
+
+CHARS_PER_TOKEN = 8
+"""Tokenised first for each token that is wanted."""
+
+GROWTH = 4
+"""How many times as much is tokenised next, where what was gave too few tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextTokens:
+    """A text as an embedding model gets it, special tokens among them.
+
+    Attributes:
+        tokenized: The tokens that are left after cutting; places are those in the text as it was
+            given, less white space around them. Special tokens and those of a prompt have an empty
+            place: before the text, or where what is left of it ends.
+        num_tokens: How many there were before cutting; at least so many where not all were counted.
+        is_exact: Whether all were.
+    """
+
+    tokenized: TokenizedText
+    num_tokens: int
+    is_exact: bool = True
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether tokens were cut off."""
+        return self.num_tokens > len(self.tokenized.ids)
+
+
+class TextTokenizer:
+    """One vocabulary, with its normaliser and its special tokens.
+
+    White space around a text, prompt included, is no part of it, as sentence-transformers has it.
+    A text may be tokenised in several threads at once.
+
+    Args:
+        path: A `tokenizer.json`.
+        max_tokens: Of a text, special tokens included; what is more is cut off at its end.
+        is_lowercase: Whether texts are made lower case, whatever the file says.
+
+    Raises:
+        CheckpointFormatError: The file is damaged, or leaves no room for text.
+    """
+
+    def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises no narrower type
+            raise CheckpointFormatError(f"{path} is not a tokenizer: {error}") from error
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        if is_lowercase:
+            self._lower()
+        self.num_special_tokens: int = self.tokenizer.num_special_tokens_to_add(False)
+        if max_tokens <= self.num_special_tokens:
+            raise CheckpointFormatError(
+                f"{path} adds {self.num_special_tokens} special tokens to a text, and the limit "
+                f"is {max_tokens}"
+            )
+        self.tokenizer.enable_truncation(max_tokens)
+        self.max_tokens = max_tokens
+        self.vocab_size = max(self.tokenizer.get_vocab().values(), default=-1) + 1
+        self.splits_words = isinstance(self.tokenizer.model, models.BPE | models.Unigram)
+
+    def _lower(self) -> None:
+        """Before the file's own normaliser; places remain those in the text as given."""
+        own = self.tokenizer.normalizer
+        steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
+        self.tokenizer.normalizer = normalizers.Sequence(steps)
+
+    def tokenize(self, text: str, prompt: str = "") -> TextTokens:
+        """The tokens of a prompt and a text.
+
+        Args:
+            text: Without lone surrogates.
+            prompt: What to put before it.
+        """
+        whole = prompt + text
+        stripped = whole.strip()
+        part, ids = self._settle(stripped, self.max_tokens - self.num_special_tokens, "right")
+        encoding = self._encode(stripped if part is None else part)
+        shift = len(whole) - len(whole.lstrip()) - len(prompt) if stripped else 0
+        special = [mask == 1 for mask in encoding.special_tokens_mask]
+        spans = places(encoding.offsets, special, shift)
+        offsets = [trim(text, span, str.isspace) for span in spans]
+        tokenized = TokenizedText(text, encoding.ids, encoding.tokens, offsets, special)
+        if part is not None:
+            return TextTokens(tokenized, len(ids) + self.num_special_tokens, is_exact=False)
+        cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
+        return TextTokens(tokenized, len(encoding.ids) + cut)
+
+    def encode(
+        self, prompt: str, text: str, wanted: int | None = None, end: End = "right"
+    ) -> tuple[list[int], bool]:
+        """The ids of a prompt and a text without special tokens, and whether they are all.
+
+        Args:
+            prompt: What is put before it.
+            text: Without lone surrogates.
+            wanted: More than so many need not be given; None for all.
+            end: Where ids may be missing if they are not all: behind more than `wanted`
+                (`right`), or in front of them (`left`).
+        """
+        stripped = (prompt + text).strip()
+        if wanted is not None:
+            part, ids = self._settle(stripped, wanted, end)
+            if part is not None:
+                return ids, False
+        parts = parted(self._encode(stripped, add_special_tokens=False))
+        return list(chain.from_iterable(part.ids for part in parts)), True
+
+    def _settle(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
+        """One end of a text and more than `wanted` of its ids, which are those of the whole text.
+
+        None where there are not so many, or the text is so short that it is no gain.
+        """
+        size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
+        while 2 * size < len(text):
+            part = text[:size].rstrip() if end == "right" else text[-size:].lstrip()
+            ids = self._settled_ids(part, end)
+            if len(ids) > wanted:
+                return part, ids
+            size *= GROWTH
+        return None, []
+
+    def _settled_ids(self, part: str, end: End) -> list[int]:
+        """The ids at one end of a text that is cut at the other, as far as they do not change."""
+        if end == "left" and part[:LOOKAHEAD_CHARS].isnumeric():
+            return []  # where digits are made words by threes, it is from the front
+        parts = parted(self._encode(part, add_special_tokens=False))
+        ids = [each for part in parts for each in part.ids]
+        words = [each for part in parts for each in part.word_ids]
+        spans = [each for part in parts for each in part.offsets]
+        if end == "right":
+            edges = [last for _, last in spans]
+            return ids[: num_settled(edges, words, len(part), self.splits_words)]
+        edges = [len(part) - first for first, _ in reversed(spans)]
+        words.reverse()
+        return ids[len(ids) - num_settled(edges, words, len(part), self.splits_words) :]
+
+    def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
+        """By the call that lets other threads run meanwhile; `Tokenizer.encode` does not."""
+        (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
+        return encoding
+
+    @property
+    def special_ids(self) -> tuple[list[int], list[int]]:
+        """What stands in front of a text, and what behind it."""
+        whole = self.tokenizer.encode("a")
+        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
+        first = next(
+            place for place, mask in enumerate([*whole.special_tokens_mask, 0]) if not mask
+        )
+        return whole.ids[:first], whole.ids[first + len(bare) :]
+
+    def count(self, text: str, prompt: str = "") -> int:
+        """How many tokens a text has before cutting, special ones included."""
+        return self.tokenize(text, prompt).num_tokens
+
+
+def parted(encoding: Encoding) -> list[Encoding]:
+    """What was cut off of a text is the rest of it."""
+    return [encoding, *encoding.overflowing]
+
+
+def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:
+    """Shifted into the text, with an empty place for what is not in it."""
+    shifted = []
+    end = 0
+    for (first, last), is_special in zip(offsets, special, strict=True):
+        span = (end, end) if is_special else (max(0, first + shift), max(0, last + shift))
+        shifted.append(span)
+        end = max(end, span[1])
+    return shifted

@@ -1,0 +1,1 @@
+"""HTTP and nothing else: one file or folder of routes and schemas for each dialect."""

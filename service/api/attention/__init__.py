@@ -1,0 +1,1 @@
+"""`POST /attention` and `POST /attention/steps`: our own dialect."""

@@ -1,0 +1,213 @@
+"""How attention is written: JSON, npz, safetensors, or what bertviz takes.
+
+Numbers are float32 in all of them. In JSON each is the shortest decimal number that is nearest to
+that float32 and to no other, so that reading it as float32 gives back its bits.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from service.errors import InvalidRequestError
+from service.tasks.attention.labels import Labels
+from service.tasks.attention.matrices import Attention, AttentionItem, ShownItem, TextItem
+
+Format = Literal["json", "npz", "safetensors", "bertviz"]
+
+MEDIA_TYPES: dict[Format, str] = {
+    "json": "application/json",
+    "npz": "application/x-npz",
+    "safetensors": "application/x-safetensors",
+    "bertviz": "application/json",
+}
+
+
+def choose_format(wanted: Format | None, accept: str) -> Format:
+    """The format that a request names or, where it names none, that its Accept header prefers.
+
+    Args:
+        wanted: From the body.
+        accept: The header; what it says of other media types is not looked at.
+    """
+    if wanted is not None:
+        return wanted
+    ranges = [_media_range(part) for part in accept.split(",")]
+    ranges.sort(key=lambda found: -found[1])  # equals stay in their order
+    binary: dict[str, Format] = {MEDIA_TYPES[name]: name for name in ("npz", "safetensors")}
+    for media_type, weight in ranges:
+        if weight > 0 and media_type in (*binary, MEDIA_TYPES["json"], "*/*"):
+            return binary.get(media_type, "json")
+    return "json"
+
+
+def _media_range(part: str) -> tuple[str, float]:
+    """A media type and its weight, 1 where it is not said and 0 where it cannot be read."""
+    media_type, *parameters = (word.strip().lower() for word in part.split(";"))
+    weights = [word[2:] for word in parameters if word.startswith("q=")]
+    try:
+        return media_type, float(weights[0]) if weights else 1.0
+    except ValueError:
+        return media_type, 0.0
+
+
+def json_body(model: str, items: Sequence[ShownItem], decimals: int | None) -> dict[str, Any]:
+    """The reply, for `json_chunks`: matrices stay arrays.
+
+    Args:
+        model: Name of the model.
+        items: Sentences.
+        decimals: To how many the weights of alignments are rounded; None leaves them.
+    """
+    return {
+        "model": model,
+        "items": [_item_body(item, decimals) for item in items],
+        "usage": {
+            "source_tokens": sum(_num_tokens(item.source) for item in items),
+            "target_tokens": sum(
+                _num_tokens(item.target) for item in items if isinstance(item, AttentionItem)
+            ),
+            "attention_values": sum(a.data.size for item in items for a in item.attentions),
+        },
+    }
+
+
+def _num_tokens(labels: Labels) -> int:
+    return sum(len(ids) if isinstance(ids, list) else 1 for ids in labels.ids)
+
+
+def _item_body(item: ShownItem, decimals: int | None) -> dict[str, Any]:
+    source = _labels_body(item.source)
+    attentions = [_attention_body(attention) for attention in item.attentions]
+    if isinstance(item, TextItem):
+        return {"source": source, "attentions": attentions}
+    alignment = item.alignment
+    pairs = alignment.pairs
+    if decimals is not None:
+        pairs = [(source, target, round(weight, decimals)) for source, target, weight in pairs]
+    return {
+        "source": source,
+        "target": _labels_body(item.target),
+        "attentions": attentions,
+        "alignment": {
+            "source_words": alignment.source_words,
+            "target_words": alignment.target_words,
+            "pairs": pairs,
+            "pharaoh": alignment.pharaoh,
+        },
+    }
+
+
+def _labels_body(labels: Labels) -> dict[str, Any]:
+    body = {
+        "text": labels.text,
+        "tokens": labels.tokens,
+        "ids": labels.ids,
+        "offsets": labels.offsets,
+        "special": labels.special,
+    }
+    return body if labels.input_tokens is None else {**body, "input_tokens": labels.input_tokens}
+
+
+def _attention_body(attention: Attention) -> dict[str, Any]:
+    body = {
+        "kind": attention.kind,
+        "layers": attention.layers,
+        "heads": attention.heads,
+        "reduce": attention.reduce,
+        "norm": attention.norm,
+        "shape": attention.data.shape,
+        "data": attention.data,
+    }
+    return body if attention.indices is None else {**body, "indices": attention.indices}
+
+
+def arrays(items: Sequence[ShownItem]) -> dict[str, NDArray[Any]]:
+    """The matrices by name: `item0.cross`, and `item0.cross.indices` where `top_k` cut them."""
+    named: dict[str, NDArray[Any]] = {}
+    for number, item in enumerate(items):
+        for attention in item.attentions:
+            name = f"item{number}.{attention.kind}"
+            named[name] = attention.data
+            if attention.indices is not None:
+                named[f"{name}.indices"] = attention.indices
+    return named
+
+
+def metadata(body: Mapping[str, Any]) -> bytes:
+    """JSON of a body without its matrices."""
+    items = [
+        {
+            **item,
+            "attentions": [
+                {name: a[name] for name in a if name not in ("data", "indices")}
+                for a in item["attentions"]
+            ],
+        }
+        for item in body["items"]
+    ]
+    return orjson.dumps({**body, "items": items})
+
+
+def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
+    """What `numpy.load` reads without pickles: `arrays`, and `metadata` as bytes.
+
+    Args:
+        body: From `json_body`, of these items.
+        items: Sentences.
+    """
+    file = io.BytesIO()
+    labels = np.frombuffer(metadata(body), dtype=np.uint8)
+    np.savez(file, allow_pickle=False, metadata=labels, **arrays(items))
+    return file.getvalue()
+
+
+def safetensors_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
+    """What `safetensors` reads: `arrays`, and `metadata` under `regard` in the header."""
+    header = {"regard": metadata(body).decode()}
+    return safetensors.numpy.save(arrays(items), metadata=header)
+
+
+def bertviz_body(items: Sequence[ShownItem]) -> dict[str, Any]:
+    """For each sentence the keyword arguments of bertviz' `head_view` and `model_view`.
+
+    They take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`. bertviz
+    has one list of labels for the decoder. It is what is put in where self-attention of the decoder
+    is shown, for that is what it attends to, else what is predicted.
+    """
+    return {"items": [_bertviz_item(item) for item in items]}
+
+
+def _bertviz_item(item: ShownItem) -> dict[str, Any]:
+    data = {attention.kind: attention.data[:, None] for attention in item.attentions}
+    written = None
+    if isinstance(item, AttentionItem):
+        written = item.target.input_tokens if "decoder" in data else item.target.tokens
+    return {
+        "encoder_attention": data.get("encoder"),
+        "decoder_attention": data.get("decoder"),
+        "cross_attention": data.get("cross"),
+        "encoder_tokens": item.source.tokens,
+        "decoder_tokens": written,
+    }
+
+
+def check_bertviz(num_layers: Mapping[str, int]) -> None:
+    """Refuses what bertviz fails at: different numbers of layers of several kinds.
+
+    Args:
+        num_layers: How many layers of each kind are asked for.
+
+    Raises:
+        InvalidRequestError: They differ.
+    """
+    if len(set(num_layers.values())) > 1:
+        counts = ", ".join(f"{count} of {kind}" for kind, count in num_layers.items())
+        raise InvalidRequestError(
+            f"Invalid request: bertviz shows equally many layers of every kind, not {counts}; "
+            f"ask for one kind, or name layers that all have, 0 to {min(num_layers.values()) - 1}"
+        )

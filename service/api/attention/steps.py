@@ -1,0 +1,102 @@
+"""How one token's attention is written, number by number."""
+
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.inspection.query import AttentionKind
+from model.inspection.steps import AttentionSteps
+from service.api.attention.schemas import Include
+from service.tasks.attention.labels import Labels, token_labels
+from service.tasks.attention.results import SteppedThrough
+
+SHOWN_VALUES = 8
+"""Numbers of each weight × v in the table."""
+
+
+def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str, Any]:
+    """The reply, for `json_chunks`: matrices stay arrays.
+
+    Args:
+        found: All numbers.
+        include: Which of them are wanted beside the table.
+    """
+    source = token_labels(found.source)
+    target = None if found.target is None else token_labels(found.target, found.start)
+    query, steps = found.query, found.steps
+    body: dict[str, Any] = {
+        "model": found.model,
+        "kind": query.kind.value,
+        "layer": query.layer,
+        "head": query.head,
+        "head_dim": len(steps.query),
+        "scale": steps.scale,
+        "source": side_body(source),
+        **({} if target is None else {"target": side_body(target)}),
+        "query": query_body(found, source, target),
+        "rows": rows_body(steps, keys_of(query.kind, source, target)),
+        "z": steps.z,
+    }
+    if "vectors" in include:
+        body["vectors"] = {"q": steps.query, "k": steps.key, "v": steps.value}
+    if "output" in include or "output_weight" in include:
+        body["output"] = output_body(steps, "output_weight" in include)
+    return body
+
+
+def side_body(labels: Labels) -> dict[str, Any]:
+    """A side as in /attention."""
+    return {name: value for name, value in asdict(labels).items() if value is not None}
+
+
+def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[str]:
+    """What is attended to."""
+    if kind is AttentionKind.DECODER and target is not None:
+        return target.input_tokens or []
+    return source.tokens
+
+
+def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> dict[str, Any]:
+    """The token that attends; a decoder's has two names."""
+    index = found.query.query
+    if found.query.kind is AttentionKind.ENCODER or target is None:
+        return {"index": index, "token": source.tokens[index], "predicted": None}
+    inputs = target.input_tokens or []
+    return {"index": index, "token": inputs[index], "predicted": target.tokens[index]}
+
+
+def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
+    """The table; numbers are the shortest that are these float32."""
+    norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
+    columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
+    return [
+        {
+            "key": key,
+            "token": tokens[key],
+            "score": shortest(score),
+            "scaled": shortest(scaled),
+            **({} if steps.bias is None else {"bias": shortest(steps.bias[key])}),
+            "weight": shortest(weight),
+            "value_norm": shortest(norm),
+            "value": weighted[:SHOWN_VALUES],
+        }
+        for key, (score, scaled, weight, norm, weighted) in enumerate(columns)
+    ]
+
+
+def output_body(steps: AttentionSteps, with_weight: bool) -> dict[str, NDArray[np.float32]]:
+    """What becomes of all heads."""
+    body = {
+        "concatenated": steps.concatenated,
+        "bias": steps.output_bias,
+        "result": steps.result,
+    }
+    return {**body, "weight": steps.output_weight} if with_weight else body
+
+
+def shortest(value: np.float32) -> float:
+    """The shortest decimal number that is nearest to a float32 and to no other."""
+    return float(str(value))

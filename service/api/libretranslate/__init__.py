@@ -1,0 +1,1 @@
+"""LibreTranslate's dialect: `/translate`, `/detect`, `/languages`, `/frontend/settings`."""

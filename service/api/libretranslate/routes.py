@@ -1,0 +1,176 @@
+"""POST /translate and POST /detect."""
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from model.sequence import DecodingOptions
+from service.api.disconnect import unless_disconnected
+from service.api.libretranslate.schemas import (
+    DetectedLanguage,
+    DetectRequest,
+    TranslateRequest,
+    TranslateResponse,
+)
+from service.api.parameters import FORM, JSON, check_number, read_parameters
+from service.api.responses import ERRORS, JSONReply
+from service.api.services import (
+    ContextDep,
+    Services,
+    ServicesDep,
+    get_context,
+    get_services,
+)
+from service.errors import InvalidRequestError
+from service.settings import Settings
+from service.tasks.attention.alignment import Alignment
+from service.tasks.context import RequestContext
+from service.tasks.translation import TranslatedText, TranslationRequest, run_sized
+from service.text.detection import Detection
+
+router = APIRouter(tags=["translation"])
+
+
+def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
+    """How a route that reads its own body tells OpenAPI of it."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {JSON: schema, FORM: schema}}}
+
+
+@router.post(
+    "/translate",
+    response_model=TranslateResponse,
+    responses=ERRORS,
+    openapi_extra=body_of(TranslateRequest),
+)
+async def translate(request: Request) -> Response:
+    """Translates a text or a list of texts; LibreTranslate's request, with optional extras."""
+    services, context = await get_services(request), await get_context(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
+        texts = as_texts(body.q, services.settings, context)
+        wanted = resolve(body, texts, services)
+    if body.return_alignment:
+        work = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work)
+    else:
+        translation = services.translator.translate(wanted, context)
+        results, alignments = await unless_disconnected(request, translation), []
+    start = time.perf_counter()
+    response = JSONReply(translate_body(body, results, alignments))
+    context.add("serialize", time.perf_counter() - start)
+    return response
+
+
+async def aligned(
+    services: Services, wanted: TranslationRequest, context: RequestContext
+) -> tuple[list[TranslatedText], list[list[Alignment]]]:
+    """Translations with their alignments."""
+    results = await services.translator.translate(wanted, context)
+    return results, await services.inspector.align(results, context)
+
+
+@router.post(
+    "/detect",
+    response_model=list[DetectedLanguage],
+    responses=ERRORS,
+    openapi_extra=body_of(DetectRequest),
+)
+async def detect(request: Request, services: ServicesDep, context: ContextDep) -> Response:
+    """The likeliest of the served languages of a text, best first."""
+    body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
+    texts = as_texts(body.q, services.settings, context)
+    num_chars = sum(map(len, texts))
+    detections = await run_sized(num_chars, services.translator.detect_all, texts)
+    return JSONReply([detection_body(detection) for detection in mean_detections(detections)])
+
+
+def as_texts(q: str | list[str], settings: Settings, context: RequestContext) -> list[str]:
+    """The texts of a request.
+
+    Raises:
+        InvalidRequestError: There are none.
+        RequestTooLargeError: There are too many.
+    """
+    texts = [q] if isinstance(q, str) else q
+    context.num_inputs = len(texts)
+    if not q:
+        raise InvalidRequestError("Invalid request: missing q parameter")
+    check_number(texts, settings.max_inputs)
+    return texts
+
+
+def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
+    """The request with its languages looked up and its options checked.
+
+    Raises:
+        InvalidRequestError: An option is over its limit.
+        UnsupportedLanguageError: A language or a pair is not served.
+    """
+    settings = services.settings
+    for name, value, limit in (
+        ("alternatives", body.alternatives, settings.max_alternatives),
+        ("beam_size", body.beam_size or 1, settings.max_beam_size),
+    ):
+        if value > limit:
+            raise InvalidRequestError(
+                f"Invalid request: {name} parameter must be <= {limit}, not {value}; ask for "
+                "less, or raise REGARD_MAX_BEAM_SIZE"
+            )
+    for name, code in (("source", body.source), ("target", body.target)):
+        if not code.strip():
+            raise InvalidRequestError(f"Invalid request: missing {name} parameter")
+    catalog = services.catalog
+    is_auto = body.source.strip().lower() == "auto"
+    source = None if is_auto else catalog.language(body.source)
+    target = catalog.language(body.target)
+    if source is not None:
+        catalog.route(source, target)
+    num_hypotheses = body.alternatives + 1
+    beam_size = max(body.beam_size or 1, num_hypotheses)
+    options = decoding_options(beam_size, num_hypotheses, body.return_scores)
+    return TranslationRequest(
+        texts, source, target, options, body.split_sentences, body.return_alignment
+    )
+
+
+@lru_cache(maxsize=256)
+def decoding_options(beam_size: int, num_hypotheses: int, return_scores: bool) -> DecodingOptions:
+    """How to search; one object for all that want the same, which a message then holds once."""
+    return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
+
+
+def translate_body(
+    body: TranslateRequest, results: list[TranslatedText], alignments: list[list[Alignment]]
+) -> dict[str, Any]:
+    """The reply: lists where `q` was a list, and only the keys that were asked for."""
+    items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
+    detections = [result.detected for result in results if result.detected]
+    if detections:
+        items["detectedLanguage"] = [detection_body(detection) for detection in detections]
+    if any(len(result.prepared.route) > 1 for result in results):
+        items["models"] = [[each.name for each in r.prepared.route] for r in results]
+    if body.alternatives:
+        items["alternatives"] = [r.alternatives[: body.alternatives] for r in results]
+    if body.return_scores:
+        items["scores"] = [result.scores for result in results]
+    if body.return_alignment:
+        items["alignment"] = alignments
+    return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
+
+
+def detection_body(detection: Detection) -> dict[str, Any]:
+    """One detected language."""
+    return {"confidence": detection.confidence, "language": detection.language}
+
+
+def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
+    """One list for several texts: the mean confidence of each language, best first."""
+    totals: dict[str, float] = {}
+    for detection in (d for found in detections for d in found):
+        totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence
+    means = [Detection(code, round(sum_ / len(detections), 1)) for code, sum_ in totals.items()]
+    return sorted(means, key=lambda detection: -detection.confidence)[:3]

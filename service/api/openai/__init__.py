@@ -1,0 +1,1 @@
+"""OpenAI's dialect: the routes under `/v1/`."""

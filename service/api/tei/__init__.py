@@ -1,0 +1,1 @@
+"""The dialect of text-embeddings-inference: `/embed`, `/embed_all`, `/similarity`."""

@@ -1,0 +1,1 @@
+"""Several HTTP processes in front of one core, and their protocol."""

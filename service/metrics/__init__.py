@@ -1,0 +1,1 @@
+"""Every metric, once."""

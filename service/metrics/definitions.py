@@ -1,0 +1,366 @@
+"""Every Prometheus metric, with its help text, labels and buckets, in a registry of its own.
+
+No label ever holds a text, a key, an address or anything else that a client chooses freely.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from model.sequence import BatchStats
+from service.metrics.histogram import Histogram
+from service.workers.messages import Report
+
+TASKS = ("translate", "detect", "attention", "embed")
+LANES = ("interactive", "bulk")
+OUTCOMES = (
+    "ok",
+    "invalid",
+    "too_large",
+    "rejected_queue",
+    "rejected_tokens",
+    "deadline",
+    "cancelled",
+    "unavailable",
+    "error",
+)
+PHASES = {"translate": ("encode", "decode"), "attention": ("attention",), "embed": ("embed",)}
+"""Calls of a model, by task."""
+
+STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
+NO_MODEL = "none"
+"""The model label of a request that ended before a model was chosen, or that used several."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
+POWERS = tuple(float(2**n) for n in range(11))
+TOKENS = tuple(float(2**n) for n in range(16))
+RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
+
+
+Metric = TypeVar("Metric", Counter, Gauge)
+
+
+@dataclass(slots=True)
+class Ended:
+    """A request that has been answered, as it is counted.
+
+    Attributes:
+        task: One of TASKS.
+        model: Served name, or NO_MODEL.
+        outcome: One of OUTCOMES.
+        status: HTTP status of the reply.
+        num_inputs: Texts.
+        seconds: From the first byte to the last.
+        stages: Seconds by stage.
+        num_cut: Sentences or texts longer than the model takes, by model.
+    """
+
+    task: str
+    model: str
+    outcome: str
+    status: int
+    num_inputs: int
+    seconds: float
+    stages: dict[str, float]
+    num_cut: dict[str, int]
+
+
+class WatchedLane(Protocol):
+    """A queue that knows how full it is."""
+
+    def __len__(self) -> int:
+        """How many wait."""
+
+    @property
+    def tokens(self) -> int:
+        """Of all who wait."""
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the first has waited."""
+
+
+class Metrics:
+    """All metrics of one server.
+
+    Args:
+        models: Served names of translation models; their series exist at zero from the start.
+        version: Of the server.
+        embedders: Served names of models that embed, likewise.
+    """
+
+    def __init__(
+        self, models: Iterable[str] = (), version: str = "", embedders: Iterable[str] = ()
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.found: dict[tuple[object, tuple[str, ...]], object] = {}
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._make_requests()
+        self._make_batches()
+        self._make_queue()
+        self._make_server()
+        self.build_info.labels(version).set(1)
+        self._make_series([*models], [*embedders])
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"regard_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"regard_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return Histogram(f"regard_{name}", text, labels, buckets, self.registry)
+
+    def _make_requests(self) -> None:
+        kind = ("task", "model")
+        self.requests = self._counter("requests", "HTTP requests ended.", *kind, "outcome")
+        self.inputs = self._counter("inputs", "Texts of requests ended.", *kind, "outcome")
+        self.request_duration = self._histogram(
+            "request_duration_seconds",
+            "From the first byte to the last.",
+            SECONDS,
+            *kind,
+            "outcome_class",
+        )
+        self.stage_duration = self._histogram(
+            "stage_duration_seconds",
+            "Time of a request in one stage; queue and device are the longest of its sentences.",
+            STAGE_SECONDS,
+            *kind,
+            "stage",
+        )
+        self.tokens = self._counter(
+            "tokens", "Tokens read (source), written (target), computed for nothing (padding).",
+            *kind, "kind",
+        )  # fmt: skip
+        self.source_tokens = self._histogram(
+            "source_tokens", "Source tokens of a sentence.", POWERS, *kind
+        )
+        self.target_tokens = self._histogram(
+            "target_tokens", "Target tokens of a sentence.", POWERS, *kind
+        )
+        self.cancelled = self._counter(
+            "cancelled", "Sentences nobody waited for any more.", *kind, "where"
+        )
+        self.truncated_inputs = self._counter(
+            "truncated_inputs",
+            "Texts longer than the model takes: translated in pieces, or cut and embedded.",
+            *kind,
+        )
+
+    def _make_batches(self) -> None:
+        kind = ("task", "model")
+        self.batches = self._counter("batches", "Calls of a model.", *kind, "phase")
+        self.batch_rows = self._histogram(
+            "batch_rows", "Rows of one call of a model.", POWERS, *kind, "phase"
+        )
+        self.batch_tokens = self._histogram(
+            "batch_tokens", "Tokens of one call of a model.", TOKENS, *kind, "phase"
+        )
+        self.batch_padding_ratio = self._histogram(
+            "batch_padding_ratio", "Share of padding in one call of a model.", RATIOS, *kind
+        )
+        self.decode_slots = self._gauge(
+            "decode_slots", "Rows of all workers, live (used) and free.", "model", "state"
+        )
+        self.oom = self._counter("oom", "Times that the device ran out of memory.", "model")
+        self.batch_splits = self._counter(
+            "batch_splits", "Batches split to find the sentence that fails.", "model"
+        )
+        self.engine_restarts = self._counter("engine_restarts", "Workers that died or hung.")
+        self.frontend_restarts = self._counter(
+            "frontend_restarts", "Front-end processes that died."
+        )
+
+    def _make_queue(self) -> None:
+        place = ("task", "model", "lane")
+        self.queue_depth = self._gauge("queue_depth", "Sentences that wait.", *place)
+        self.queue_tokens = self._gauge("queue_tokens", "Source tokens that wait.", *place)
+        self.queue_oldest_age = self._gauge(
+            "queue_oldest_age_seconds", "How long the oldest sentence has waited.", *place
+        )
+        self.inflight_requests = self._gauge(
+            "inflight_requests", "Requests begun and not yet answered.", "task"
+        )
+        self.admission_limit = self._gauge(
+            "admission_limit", "What may be admitted and not yet answered.", "kind"
+        )
+
+    def _make_server(self) -> None:
+        self.ready = self._gauge("ready", "1 while translations are accepted.")
+        self.draining = self._gauge("draining", "1 from SIGTERM on.")
+        self.device_memory = self._gauge(
+            "device_memory_bytes", "Memory of a worker: resident, and a GPU's.", "worker", "kind"
+        )
+        self.model_memory = self._gauge(
+            "model_memory_bytes",
+            "Memory of a model in a worker: weights, and the state of its rows.",
+            "worker", "model",
+        )  # fmt: skip
+        self.model_load = self._gauge(
+            "model_load_seconds", "From disk to ready, in the slowest worker.", "model"
+        )
+        self.build_info = self._gauge("build_info", "Always 1.", "version")
+        self.model_info = self._gauge(
+            "model_info", "1 for each resident model.",
+            "model", "source", "target", "device", "dtype", "revision",
+        )  # fmt: skip
+
+    def add_model(self, name: str, translates: bool) -> None:
+        """Its series exist at zero from now on; each model embeds."""
+        self._make_series([name] if translates else [], [name])
+
+    def forget_model(self, name: str) -> None:
+        """It has no series any more of what is; of what was they stay."""
+        for metric in (
+            self.model_info,
+            self.model_load,
+            self.model_memory,
+            self.decode_slots,
+            self.queue_depth,
+            self.queue_tokens,
+            self.queue_oldest_age,
+        ):
+            metric.remove_by_labels({"model": name})
+
+    def _make_series(self, models: list[str], embedders: list[str]) -> None:
+        shown = [*dict.fromkeys([*models, *embedders])]
+        served = {"translate": models, "attention": shown, "embed": embedders, "detect": []}
+        for task in TASKS:
+            self.inflight_requests.labels(task)
+            for model in [*served[task], NO_MODEL]:
+                for outcome in OUTCOMES:
+                    self.requests.labels(task, model, outcome)
+                    self.inputs.labels(task, model, outcome)
+                self.request_duration.labels(task, model, "2xx")
+        for task, phases in PHASES.items():
+            for model in served[task]:
+                self._make_task_series(task, model, phases)
+        for model in models:
+            self._make_model_series(model)
+        for model in embedders:
+            self._make_embedder_series(model)
+
+    def _make_task_series(self, task: str, model: str, phases: Iterable[str]) -> None:
+        for stage in STAGES:
+            self.stage_duration.labels(task, model, stage)
+        for phase in phases:
+            for metric in (self.batches, self.batch_rows, self.batch_tokens):
+                metric.labels(task, model, phase)
+        for where in ("queued", "running"):
+            self.cancelled.labels(task, model, where)
+        self.tokens.labels(task, model, "padding")
+        self.batch_padding_ratio.labels(task, model)
+
+    def _make_embedder_series(self, model: str) -> None:
+        self.tokens.labels("embed", model, "source")
+        for metric in (self.truncated_inputs, self.source_tokens):
+            metric.labels("embed", model)
+        self.oom.labels(model)
+        self.batch_splits.labels(model)
+
+    def _make_model_series(self, model: str) -> None:
+        task = "translate"
+        for kind in ("source", "target"):
+            self.tokens.labels(task, model, kind)
+        for metric in (self.truncated_inputs, self.source_tokens, self.target_tokens):
+            metric.labels(task, model)
+        for state in ("used", "free"):
+            self.decode_slots.labels(model, state)
+        self.oom.labels(model)
+        self.batch_splits.labels(model)
+
+    def series(self, metric: Metric, *labels: str) -> Metric:
+        """The series of a metric with these labels, all from closed sets, and so not many.
+
+        It is remembered: the library takes longer to find one than to count in it.
+        """
+        found = self.found.get((metric, labels))
+        if found is None:
+            found = self.found[metric, labels] = metric.labels(*labels)
+        return cast("Metric", found)
+
+    def begin(self, task: str) -> None:
+        """Counts a request that has come."""
+        self.series(self.inflight_requests, task).inc()
+
+    def end(self, ended: Ended) -> None:
+        """Counts a request that has been answered."""
+        kind = (ended.task, ended.model)
+        self.series(self.inflight_requests, ended.task).dec()
+        self.series(self.requests, *kind, ended.outcome).inc()
+        self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
+        status_class = f"{ended.status // 100}xx"
+        self.request_duration.labels(*kind, status_class).observe(ended.seconds)
+        for stage, seconds in ended.stages.items():
+            self.stage_duration.labels(*kind, stage).observe(seconds)
+        for name, count in ended.num_cut.items():
+            self.series(self.truncated_inputs, ended.task, name).inc(count)
+
+    def lose(self, task: str, count: int) -> None:
+        """Counts requests that ended with the process that would have answered them."""
+        self.series(self.inflight_requests, task).dec(count)
+        self.series(self.requests, task, NO_MODEL, "error").inc(count)
+
+    def observe_sentences(self, model: str, lengths: Sequence[tuple[int, int]]) -> None:
+        """Counts sentences that have been translated, by their source and target tokens."""
+        kind = ("translate", model)
+        for metric, total, side in (
+            (self.source_tokens, "source", 0),
+            (self.target_tokens, "target", 1),
+        ):
+            tokens = [each[side] for each in lengths]
+            series = metric.labels(*kind)
+            for number in tokens:
+                series.observe(number)
+            self.series(self.tokens, *kind, total).inc(sum(tokens))
+
+    def observe_texts(self, model: str, tokens: Sequence[int]) -> None:
+        """Counts texts that have been embedded, by their tokens."""
+        series = self.source_tokens.labels("embed", model)
+        for number in tokens:
+            series.observe(number)
+        self.series(self.tokens, "embed", model, "source").inc(sum(tokens))
+
+    def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
+        """Counts calls of a model that were all alike."""
+        task = next(task for task, phases in PHASES.items() if stats.phase in phases)
+        kind = (task, model)
+        self.series(self.batches, *kind, stats.phase).inc(count)
+        self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
+        self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)
+        computed = stats.tokens + stats.padding_tokens
+        ratio = stats.padding_tokens / computed if computed else 0.0
+        self.batch_padding_ratio.labels(*kind).observe(ratio, count)
+        self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
+
+    def observe_report(self, worker: str, report: Report) -> None:
+        """Counts what a worker did."""
+        for model, batches in report.batches.items():
+            for batch, count in batches.items():
+                self.observe_batches(model, batch, count)
+        for model, count in report.splits.items():
+            self.batch_splits.labels(model).inc(count)
+        for model, count in report.out_of_memory.items():
+            self.oom.labels(model).inc(count)
+        for kind, size in report.memory_bytes.items():
+            self.device_memory.labels(worker, kind).set(size)
+
+    def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
+        """Has the gauges of a lane ask it for their values when they are scraped."""
+        labels = (task, model, name)
+        self.queue_depth.labels(*labels).set_function(lambda: len(lane))
+        self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)
+        self.queue_oldest_age.labels(*labels).set_function(lambda: lane.oldest_age)

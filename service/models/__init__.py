@@ -1,0 +1,1 @@
+"""The served models: catalog, loading and unloading while running, registry."""

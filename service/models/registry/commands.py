@@ -1,0 +1,250 @@
+"""`regard models`: what is served, fetch it, check it, describe it."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Column, Table
+
+from model.errors import ModelError
+from service.console import console, read_settings, stop
+from service.models.registry.cache import ModelCache, Record, differing
+from service.models.registry.describe import describe, files_of
+from service.models.registry.errors import CacheError, OfflineError, RegistryError
+from service.models.registry.firefox import read_index
+from service.models.registry.http_client import HttpClient
+from service.models.registry.locate import (
+    LocatedModel,
+    broken_pins,
+    installed_sums,
+    missing_files,
+    place_of,
+    root_of,
+)
+from service.models.registry.manifest import ModelEntry, read_entries
+from service.models.registry.progress import Bars
+from service.models.registry.pull import Puller, Registries
+from service.models.registry.references import Source
+from service.settings import Settings
+
+HF_TOKEN = "HF_TOKEN"
+INTERRUPTED = 130
+COLUMNS = ("model", "state", "size", "revision", "folder")
+
+app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True)
+output = Console()
+
+_MODELS = typer.Argument(
+    help="references or manifests; those of REGARD_MODELS where none is named", show_default=False
+)
+_CACHE = typer.Option(help="REGARD_MODEL_CACHE")
+Models = Annotated[list[str] | None, _MODELS]
+Cache = Annotated[str | None, _CACHE]
+
+
+class _Choice:
+    """What a command is about: settings, the cache, and the models that were named."""
+
+    def __init__(self, models: list[str] | None, cache: str | None) -> None:
+        flags = {} if cache is None else {"model_cache": cache}
+        self.settings = read_settings(flags)
+        self.cache = ModelCache.at(self.settings.model_cache)
+        self.entries = read_entries(models or self.settings.models)
+
+
+@contextmanager
+def _errors_shown() -> Iterator[None]:
+    try:
+        yield
+    except (RegistryError, ModelError) as error:
+        raise stop(str(error)) from error
+    except KeyboardInterrupt as error:
+        raise stop(
+            "interrupted; what was downloaded is kept, the same command goes on", INTERRUPTED
+        ) from error
+
+
+@app.command("list")
+def list_models(
+    cache: Cache = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="list the pairs that Mozilla has published instead")
+    ] = False,
+) -> None:
+    """List the models of REGARD_MODELS and of the cache, and whether their files are there."""
+    with _errors_shown():
+        choice = _Choice(None, cache)
+        if published:
+            _list_published(choice.settings)
+            return
+        columns = [Column(name, overflow="fold") for name in COLUMNS]
+        table = Table(*columns, box=box.SIMPLE)
+        named = {str(entry.reference) for entry in choice.entries}
+        for entry in choice.entries:
+            table.add_row(*_row(entry, choice.cache), style="bold")
+        for record in (r for r in choice.cache.records() if r.reference not in named):
+            state = "incomplete" if choice.cache.missing(record) else "not served"
+            table.add_row(record.reference, state, *_columns(record, choice.cache))
+        output.print(table)
+
+
+def _list_published(settings: Settings) -> None:
+    if settings.offline:
+        raise OfflineError("REGARD_OFFLINE forbids to ask what is published")
+    models = read_index(HttpClient(), settings.firefox_registry)
+    for pair, entries in sorted(models.items()):
+        kinds = (f"{e.get('architecture')} ({e.get('releaseStatus') or 'no'})" for e in entries)
+        typer.echo(f"{Source.FIREFOX.value}{pair}: {', '.join(kinds)}")
+
+
+def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
+    name = str(entry.reference)
+    if not entry.reference.is_remote:
+        return name, "on disk" if _is_there(name) else "not there", "", "", name
+    record = cache.record(entry.reference)
+    if record is None:
+        return name, "not pulled", "", "", ""
+    state = "incomplete" if cache.missing(record) else "pulled"
+    return name, state, *_columns(record, cache)
+
+
+def _is_there(place: str) -> bool:
+    try:
+        return root_of(place).is_dir()
+    except CacheError:  # a package that is not installed
+        return False
+
+
+def _columns(record: Record, cache: ModelCache) -> tuple[str, str, str]:
+    return f"{record.num_bytes / 1e6:.1f} MB", record.revision[:12], str(cache.folder(record))
+
+
+@app.command()
+def pull(models: Models = None, cache: Cache = None) -> None:
+    """Fetch models into the cache: resumed, checked, and complete or not there at all."""
+    with _errors_shown():
+        choice = _Choice(models, cache)
+        pull_models(choice.entries, choice.cache, choice.settings)
+
+
+def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings) -> None:
+    """Fetches what is not there yet, and sees whether it can be served.
+
+    Raises:
+        RegistryError: A model cannot be had.
+        CheckpointError: It is not one that can be served.
+    """
+    registries = Registries(
+        settings.hf_endpoint,
+        settings.firefox_registry,
+        settings.offline,
+        os.environ.get(HF_TOKEN, ""),
+    )
+    puller = Puller(cache, registries, HttpClient(), Bars(console).open)
+    for entry in (entry for entry in entries if entry.reference.is_remote):
+        _say(f"{entry.reference}:")
+        record = puller.pull(entry)
+        _say(
+            f"{entry.reference} is in {cache.folder(record)}: {describe(str(cache.folder(record)))}"
+        )
+
+
+@app.command()
+def verify(models: Models = None, cache: Cache = None) -> None:
+    """Read every file and compare it with what was published, pinned and remembered."""
+    with _errors_shown():
+        choice = _Choice(models, cache)
+        faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
+    if faults:
+        raise stop("; ".join(faults))
+
+
+def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
+    """What is wrong with a model, a sentence each."""
+    faults = missing_files(entry, cache)
+    if faults:
+        return faults
+    located = place_of(entry, cache)
+    does = describe(located.place)
+    if located.record is not None:
+        faults = cache.damaged(located.record)
+    elif located.place.startswith(Source.PACKAGE):
+        sums = installed_sums(entry.reference.name)
+        files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
+        faults = differing(root_of(located.place), files)
+    elif not entry.pins:
+        does += "; there is no sum to compare its files with: `regard models info --toml` writes a "
+        does += "manifest that pins them"
+    faults += broken_pins(entry, cache)
+    if not faults:
+        _say(f"{entry.reference}: good, {does}")
+    return [f"{entry.reference}: {fault}" for fault in faults]
+
+
+def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:
+    """What an action finds wrong with any of the models; one does not hide the others."""
+    faults = []
+    for entry in entries:
+        try:
+            faults += action(entry)
+        except (RegistryError, ModelError) as error:
+            faults.append(f"{entry.reference}: {error}")
+    return faults
+
+
+@app.command()
+def info(
+    models: Models = None,
+    cache: Cache = None,
+    as_toml: Annotated[bool, typer.Option("--toml", help="print a manifest with sums")] = False,
+) -> None:
+    """Describe models on disk: what they do, and each file with its size and sha256 sum."""
+    with _errors_shown():
+        choice = _Choice(models, cache)
+        for entry in choice.entries:
+            _describe(entry, choice.cache, as_toml)
+
+
+def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
+    faults = missing_files(entry, cache)
+    if faults:
+        raise RegistryError("; ".join(faults))
+    located = place_of(entry, cache)
+    files = files_of(located)
+    if as_toml:
+        typer.echo(_to_toml(_fixed(located), {file.name: file.sha256 for file in files}))
+        return
+    revision = "" if located.record is None else f" @ {located.record.revision[:12]}"
+    typer.echo(f"{entry.reference}{revision}: {describe(located.place)}, in {located.place}")
+    for file in files:
+        typer.echo(f"{file.sha256} {file.size:>12} {file.name}")
+
+
+def _fixed(located: LocatedModel) -> ModelEntry:
+    """What was asked for; of a repository the commit that a branch was when it was pulled."""
+    entry, record = located.entry, located.record
+    if record is None or entry.reference.source is not Source.HUB:
+        return entry
+    return replace(entry, reference=replace(entry.reference, revision=record.revision))
+
+
+def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
+    """One model of a manifest; JSON's strings are TOML's too."""
+    options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
+    lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
+    pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]
+    return "\n".join(["[[model]]", *lines, "", "[model.sha256]", *pins, ""])
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,77 @@
+"""What a model on disk is, and which files it has."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from model.checkpoints.families.sentence_transformers import MODULES, find_embedding_models
+from model.checkpoints.load import find_models
+from model.errors import CheckpointError, CheckpointNotFoundError
+from service.models.catalog import NAMES
+from service.models.registry.download import PART, StoredFile, measure
+from service.models.registry.locate import LocatedModel, root_of
+from service.models.registry.references import Source
+
+
+def describe(place: str) -> str:
+    """What the models at a place do, in a few words.
+
+    Args:
+        place: A folder or `package:NAME`.
+
+    Raises:
+        CheckpointError: There is none that can be served.
+    """
+    try:
+        return "translates " + ", ".join(files.name for files in find_models(place))
+    except CheckpointError as translation:
+        try:
+            names = [files.name for files in find_embedding_models(place)]
+            return "embeds as " + ", ".join(NAMES.get(name, name) for name in names)
+        except CheckpointError as embedding:
+            is_embedding = any(Path(place).rglob(MODULES))
+            raise (embedding if is_embedding else translation) from embedding
+
+
+def folders_of(place: str) -> list[Path]:
+    """The folders of the models at a place, each of one model.
+
+    Raises:
+        CheckpointError: There is none that can be served.
+    """
+    try:
+        return [files.weights.parent for files in find_models(place)]
+    except CheckpointNotFoundError:
+        return [files.folder for files in find_embedding_models(place)]
+
+
+def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
+    """Device and dtype that a manifest gives single models, by folder; empty where it gives none.
+
+    Raises:
+        CheckpointError: What is there cannot be served.
+    """
+    return {
+        str(folder): (model.entry.device, model.entry.dtype)
+        for model in located
+        if model.entry.device or model.entry.dtype
+        for folder in folders_of(model.place)
+    }
+
+
+def files_of(located: LocatedModel) -> list[StoredFile]:
+    """The files of a model, read; in a folder of one's own these are all that are there."""
+    root = root_of(located.place)
+    if located.record is not None:
+        names = [file.name for file in located.record.files]
+    elif located.place.startswith(Source.PACKAGE):
+        names = _package_files(located.place, root)
+    else:
+        paths = (path for path in sorted(root.rglob("*")) if path.is_file())
+        names = [path.relative_to(root).as_posix() for path in paths if path.suffix != PART]
+    return [measure(name, root / name) for name in names]
+
+
+def _package_files(place: str, root: Path) -> list[str]:
+    """What lies in the folders of a package's models."""
+    paths = sorted(p for folder in folders_of(place) for p in folder.rglob("*") if p.is_file())
+    return list(dict.fromkeys(path.relative_to(root).as_posix() for path in paths))

@@ -1,0 +1,126 @@
+"""A manifest: the models to serve, with pinned sums, device and dtype each.
+
+TOML, as Python reads it without any package, and people comment in it:
+
+    [[model]]
+    reference = "firefox:en-de"
+    dtype = "int8"
+
+    [model.sha256]
+    "model.ende.intgemm.alphas.bin" = "9c1…"
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from service.models.registry.errors import ManifestError, UnknownReferenceError
+from service.models.registry.references import Reference, Source, parse_reference
+from service.models.registry.remote import is_sha256
+
+SUFFIX = ".toml"
+DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
+DTYPES = ("auto", "float32", "bfloat16", "int8")
+KEYS = ("reference", "device", "dtype", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model that is to be served.
+
+    Attributes:
+        reference: Which.
+        device: Where it computes; empty for the server's own setting.
+        dtype: In which precision; likewise.
+        pins: The sha256 sum that a file must have, by its path inside the model's folder.
+    """
+
+    reference: Reference
+    device: str = ""
+    dtype: str = ""
+    pins: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
+    """The models behind a list of references and manifests.
+
+    Raises:
+        UnknownReferenceError: One begins like a reference, and is none.
+        ManifestError: A manifest cannot be read.
+    """
+    entries: list[ModelEntry] = []
+    for text in texts:
+        if text.endswith(SUFFIX):
+            entries += read_manifest(Path(text))
+        else:
+            entries.append(ModelEntry(parse_reference(text)))
+    return entries
+
+
+def read_manifest(path: Path) -> list[ModelEntry]:
+    """The models of a manifest; folders in it are relative to its own.
+
+    Raises:
+        ManifestError: With every fault in it.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
+    faults = [f"{key!r} is not known, only [[model]] is" for key in content if key != "model"]
+    tables = content.get("model")
+    if not isinstance(tables, list) or not tables:
+        raise ManifestError(str(path), [*faults, "it has no [[model]]"])
+    entries = [_read_model(table, n, path.parent, faults) for n, table in enumerate(tables, 1)]
+    if faults:
+        raise ManifestError(str(path), faults)
+    return entries
+
+
+def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> ModelEntry:
+    """One model; what is wrong with it is added to the faults."""
+    if not isinstance(table, dict):
+        faults.append(f"model {number} is no table")
+        table = {}
+    name = f"model {number}"
+    faults += [f"{name}: {key!r} is none of {', '.join(KEYS)}" for key in table if key not in KEYS]
+    reference = _read_reference(table.get("reference"), name, folder, faults)
+    device, dtype = table.get("device", ""), table.get("dtype", "")
+    if device != "" and not (isinstance(device, str) and DEVICE.fullmatch(device)):
+        faults.append(f"{name}: device is {device!r}, must be auto, cpu, cuda or cuda:N")
+    if dtype != "" and dtype not in DTYPES:
+        faults.append(f"{name}: dtype is {dtype!r}, must be one of {', '.join(DTYPES)}")
+    return ModelEntry(reference, device, dtype, _read_pins(table, name, faults))
+
+
+def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Reference:
+    reference = Reference(Source.FOLDER, "")
+    if not isinstance(text, str) or not text:
+        faults.append(f"{name} has no reference")
+        return reference
+    try:
+        reference = parse_reference(text)
+    except UnknownReferenceError as error:
+        faults.append(f"{name}: {error}")
+    if reference.source is Source.FOLDER:
+        return Reference(Source.FOLDER, str(folder / reference.name))
+    return reference
+
+
+def _read_pins(table: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, str]:
+    pins = table.get("sha256", {})
+    if not isinstance(pins, dict):
+        faults.append(f"{name}: sha256 is no table of files")
+        return {}
+    for file, value in pins.items():
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or str(path) != file:
+            faults.append(f"{name}: {file!r} is no path inside the model's folder")
+        if not is_sha256(value):
+            faults.append(f"{name}: the sha256 of {file} is {value!r}, must be 64 hex digits")
+    return pins

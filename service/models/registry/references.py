@@ -1,0 +1,75 @@
+"""How a model is named: where it comes from, what it is called there, and in which version."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from service.models.registry.errors import UnknownReferenceError
+
+HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
+REVISION = re.compile(r"[A-Za-z0-9][\w./-]*", re.ASCII)
+PAIR = re.compile(r"[a-z]{2,3}(?:_[a-z]{2,4})?-[a-z]{2,3}(?:_[a-z]{2,4})?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class Source(StrEnum):
+    """Where a model comes from; the value is the prefix of its references."""
+
+    FOLDER = ""
+    PACKAGE = "package:"
+    HUB = "hf:"
+    FIREFOX = "firefox:"
+
+
+REMOTE = (Source.HUB, Source.FIREFOX)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The name of a model.
+
+    Attributes:
+        source: Where it comes from.
+        name: A folder, a package, `owner/name`, or a pair of languages.
+        revision: A branch, tag or commit at Hugging Face, an architecture at Mozilla; empty where
+            the registry chooses.
+    """
+
+    source: Source
+    name: str
+    revision: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files are pulled into the cache."""
+        return self.source in REMOTE
+
+    def __str__(self) -> str:
+        return f"{self.source.value}{self.name}" + f"@{self.revision}" * bool(self.revision)
+
+
+def parse_reference(text: str) -> Reference:
+    """The reference that a text spells.
+
+    Raises:
+        UnknownReferenceError: It begins like one, and is none.
+    """
+    for source in (Source.HUB, Source.FIREFOX):
+        if text.startswith(source):
+            return _parse_remote(source, text)
+    if text.startswith(Source.PACKAGE):
+        return Reference(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
+    return Reference(Source.FOLDER, text)
+
+
+def _parse_remote(source: Source, text: str) -> Reference:
+    name, at, revision = text.removeprefix(source).partition("@")
+    pattern, shape = (
+        (HUB_NAME, "hf:owner/name or hf:owner/name@revision")
+        if source is Source.HUB
+        else (PAIR, "firefox:en-de or firefox:en-de@architecture")
+    )
+    is_revision = REVISION.fullmatch(revision) and ".." not in revision if at else True
+    if not pattern.fullmatch(name) or ".." in name or not is_revision:
+        raise UnknownReferenceError(f"{text!r} is no reference; write {shape}")
+    return Reference(source, name, revision)

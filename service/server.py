@@ -1,0 +1,46 @@
+"""Builds the whole server as one application in one process."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from copy import copy
+
+from fastapi import FastAPI
+
+from service.api.app import build_services, create_web
+from service.core import build_core
+from service.models.catalog import Catalog
+from service.settings import Settings
+from service.workers.supervisor import StartWorker, start_process
+
+
+def create_app(
+    settings: Settings,
+    start_worker: StartWorker = start_process,
+    on_failure: Callable[[str], None] | None = None,
+) -> FastAPI:
+    """The whole server as one application, in one process but for the device workers.
+
+    Args:
+        settings: How it runs.
+        start_worker: How device workers come to be.
+        on_failure: Called when a model turns out not to be loadable.
+
+    Raises:
+        CheckpointError: A model's files are not there or are damaged.
+    """
+    catalog = Catalog.load(settings.models, settings.offered)
+    core = build_core(settings, catalog, start_worker, on_failure)
+    # One of its own: the core's changes earlier or later, while requests go by the other.
+    services = build_services(settings, copy(catalog), core, int(time.time()))
+    core.changes.announce = services.offer.change
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        core.start()
+        yield
+        await core.stop()
+
+    app = create_web(services, lifespan)
+    app.state.core = core
+    return app

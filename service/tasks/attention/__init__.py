@@ -1,0 +1,1 @@
+"""The attention tasks: queries, matrices, words, alignment."""

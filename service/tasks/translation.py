@@ -1,0 +1,274 @@
+"""Text in, text out: detect, split, tokenise, schedule, detokenise, put together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+from model.sequence import DecodingOptions, Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.errors import InvalidRequestError
+from service.items.orders import Sentence
+from service.metrics.definitions import NO_MODEL
+from service.models.catalog import PIVOT, Catalog, Direction
+from service.scheduling.lanes import EmbeddedText, Shown, Translated
+from service.settings import Settings
+from service.tasks.backend import Backend
+from service.tasks.context import RequestContext
+from service.text.chunking import fit_sentences
+from service.text.detection import Detection, LanguageDetector
+from service.text.segmentation import Segments, one_sentence, split_sentences
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+INLINE_CHARS = 4096
+"""Texts up to this length are tokenised where they are: 4 µs a sentence is less than the 50 to
+100 µs of a trip to a thread."""
+
+CHARS_PER_TOKEN = 3
+"""For the estimate with which a request is admitted before it is tokenised."""
+
+UNDETECTED = Detection("en", 0.0)
+"""What LibreTranslate answers for a text in which nothing can be detected."""
+
+
+@dataclass(slots=True)
+class TranslationRequest:
+    """What a client asked for, with its language codes already resolved.
+
+    Attributes:
+        texts: One or more.
+        source: A served language, or None to detect one for each text.
+        target: A served language.
+        options: How to search.
+        split_sentences: False takes each text as one sentence.
+        is_aligned: Whether words are to be aligned afterwards, which takes one model.
+    """
+
+    texts: Sequence[str]
+    source: str | None
+    target: str
+    options: DecodingOptions
+    split_sentences: bool = True
+    is_aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """One target token and the natural logarithm of its probability."""
+
+    token: str
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """The normalised log-probability of a sentence, and its tokens'."""
+
+    score: float
+    tokens: list[TokenScore]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A text taken apart: which model it goes to, and its sentences as ids.
+
+    Attributes:
+        route: The models that it goes through, in order; none where nothing is to be translated.
+        segments: Its sentences, and what stands between them.
+        sources: Ids of each sentence, EOS included.
+        detected: What the source was taken for; None where the client said it.
+        num_cut: Sentences that were longer than the model takes.
+    """
+
+    route: tuple[Direction, ...]
+    segments: Segments
+    sources: list[list[int]]
+    detected: Detection | None
+    num_cut: int = 0
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Of what goes in, and of what comes out; there is a route."""
+        return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    def sentences(self, options: DecodingOptions) -> list[Sentence]:
+        """What is to be translated."""
+        if not self.route:
+            return []
+        first, last = self.route[0], self.route[-1]
+        pair = (first.source, last.target) if len(self.route) > 1 else None
+        second = last.name if len(self.route) > 1 else ""
+        first_id = first.vocabularies.first_id
+        return [Sentence(first.name, ids, options, first_id, pair, second) for ids in self.sources]
+
+
+@dataclass(slots=True)
+class TranslatedText:
+    """The translation of one text.
+
+    Attributes:
+        text: The best.
+        alternatives: Others, best first, none equal to it or to each other.
+        detected: What the source was taken for; None where the client said it.
+        scores: One for each sentence; empty where they were not asked for.
+        prepared: What it was made from.
+        targets: Ids of each sentence of `text`.
+    """
+
+    text: str
+    alternatives: list[str]
+    detected: Detection | None
+    scores: list[SentenceScore]
+    prepared: Prepared
+    targets: list[list[int]]
+
+
+class Translator:
+    """The way of a request through everything that is not HTTP.
+
+    Args:
+        catalog: What is served.
+        backend: Who lets it in and has it translated.
+        detector: For texts of unknown language.
+        settings: Limits.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        backend: Backend,
+        detector: LanguageDetector,
+        settings: Settings,
+    ) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.detector = detector
+        self.settings = settings
+
+    async def translate(
+        self, request: TranslationRequest, context: RequestContext
+    ) -> list[TranslatedText]:
+        """Translates every text of a request.
+
+        Raises:
+            ServiceError: The request is refused, late, or failed.
+        """
+        deadline = context.started + self.settings.request_timeout_seconds
+        num_chars = sum(map(len, request.texts))
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
+            with context.stage("tokenize"):
+                prepared = await self._prepare_all(request, num_chars)
+            describe(prepared, context)
+            sentences = [one for text in prepared for one in text.sentences(request.options)]
+            is_bulk = len(sentences) > self.settings.bulk_sentences
+            results = await place.run(sentences, is_bulk, deadline)
+            add_times(results, context)
+            with context.stage("detokenize"):
+                return await run_sized(num_chars, self._assemble_all, prepared, results)
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+        """The likeliest languages of a text, best first; `en` with confidence 0 for none."""
+        return self.detector.detect(text, among) or [UNDETECTED]
+
+    def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
+        """The likeliest languages of each text."""
+        return [self.detect(text) for text in texts]
+
+    async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
+        catalog = self.catalog
+        if num_chars > INLINE_CHARS:  # in a thread, and something may be unloaded meanwhile
+            catalog = copy(catalog)
+
+        def prepare() -> list[Prepared]:
+            return [self._prepare(text, request, catalog) for text in request.texts]
+
+        return await run_sized(num_chars, prepare)
+
+    def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
+        detected = None
+        source = request.source
+        if source is None:
+            detected = self.detect(text, catalog.sources(request.target))[0]
+            source = detected.language if detected.confidence else request.target
+        route = catalog.route(source, request.target)
+        if not route:
+            return Prepared((), Segments((text,), ()), [], detected)
+        if request.is_aligned and len(route) > 1:
+            raise InvalidRequestError(
+                f"Invalid request: no one model translates from {source} to {request.target}, and "
+                f"words are not aligned through {PIVOT}; leave return_alignment out, or translate "
+                f"to {PIVOT} and from it in two requests"
+            )
+        tokenizer = route[0].vocabularies.source
+        whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
+        limit = self.settings.max_source_tokens - 1  # one is for EOS
+        fitted = fit_sentences(whole, tokenizer, limit)
+        sources = [[*ids, tokenizer.eos_id] for ids in fitted.sources]
+        return Prepared(route, fitted.segments, sources, detected, fitted.num_cut)
+
+    def _assemble_all(
+        self, prepared: list[Prepared], results: list[Translated]
+    ) -> list[TranslatedText]:
+        remaining = iter(results)
+        return [
+            self._assemble(text, [next(remaining).hypotheses for _ in text.sources])
+            for text in prepared
+        ]
+
+    def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
+        if not text.route:
+            return TranslatedText(text.segments.separators[0], [], text.detected, [], text, [])
+        _, tokenizer = text.tokenizers
+        depth = max((len(hypotheses) for hypotheses in sentences), default=1)
+        versions = []
+        for rank in range(depth):
+            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in sentences]
+            decoded = [tokenizer.decode(hypothesis.tokens) for hypothesis in chosen]
+            versions.append(text.segments.join(decoded))
+        best, *others = dict.fromkeys(versions)
+        scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
+        targets = [hypotheses[0].tokens for hypotheses in sentences]
+        return TranslatedText(
+            best, others, text.detected, list(filter(None, scores)), text, targets
+        )
+
+
+def add_times(
+    results: Sequence[Translated] | Sequence[Shown] | Sequence[EmbeddedText],
+    context: RequestContext,
+) -> None:
+    """Tells a request's context of the longest wait and the longest computation of its parts."""
+    context.add("queue", max((result.queue_seconds for result in results), default=0.0))
+    context.add("device", max((result.device_seconds for result in results), default=0.0))
+
+
+def describe(prepared: list[Prepared], context: RequestContext) -> None:
+    """Tells a request's context which models it goes to, and what had to be cut."""
+    models = {direction.name for text in prepared for direction in text.route}
+    context.model = models.pop() if len(models) == 1 else NO_MODEL
+    for text in prepared:
+        if text.num_cut:
+            name = text.route[0].name
+            context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
+
+
+def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
+    """The score and its parts; None where none was computed."""
+    if hypothesis.score is None:
+        return None
+    pieces = tokenizer.pieces(hypothesis.tokens)
+    tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
+    return SentenceScore(hypothesis.score, tokens)
+
+
+async def run_sized(
+    num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Calls a function here for a short text, in a thread for a long one."""
+    if num_chars <= INLINE_CHARS:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)

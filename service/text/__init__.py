@@ -1,0 +1,1 @@
+"""Language detection, sentence splitting, chunking, language codes."""

@@ -1,0 +1,1 @@
+"""The device worker process, the supervisor that keeps workers alive, their protocol."""

@@ -1,0 +1,1 @@
+"""One executor for each task kind."""
