@@ -1,24 +1,24 @@
-"""The part of the server that there is once: metrics, admission, queues, and device workers."""
+"""The part of the server that exists once: metrics, admission, queues, and device workers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Self
 
 from prometheus_client import generate_latest
 
 from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, device_workers
-from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.items.base import WorkItem
+from service.items.result import ResultStream
 from service.metrics.definitions import Ended, Metrics
 from service.models.catalog import Catalog
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
 from service.scheduling.scheduler import Scheduler
+from service.scheduling.submission import Submission
 from service.settings import Settings
 from service.tasks.backend import Status
-from service.tasks.pivoting import Relay
+from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import WorkerConfig
 from service.workers.supervisor import StartWorker, Supervisor, start_process
 
@@ -31,7 +31,6 @@ class Core:
     admission: Admission
     scheduler: Scheduler
     supervisor: Supervisor
-    relay: Relay
     changes: ModelChanges
 
     def start(self) -> None:
@@ -39,40 +38,46 @@ class Core:
         self.supervisor.start()
 
     async def stop(self) -> None:
-        """Fails what is left, and ends the workers."""
+        """Fails the items that are left, and ends the workers."""
         self.scheduler.close()
         self.changes.cancel()
         await self.supervisor.stop()
         await self.changes.wait()
 
     def begin(self, task: str) -> None:
-        """A request has come."""
+        """Counts a request that has arrived."""
         self.metrics.begin(task)
 
     def end(self, ended: Ended) -> None:
-        """It has been answered."""
+        """Counts a request that has been answered."""
         self.metrics.end(ended)
 
-    def admit(self, tokens: int, at_once: bool = True) -> "AdmittedPlace":
-        """A place for a request of about so many tokens, to be held by `async with`.
+    async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
+        """Admits a request of about so many tokens; here always at once.
 
         Raises:
-            RequestTooLargeError: The request alone is over the limit; here it is known at once.
-            OverloadedError: There is no room now.
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
         """
-        return AdmittedPlace(self, self.admission.reserve(tokens))
+        return self.reserve(tokens)
+
+    def reserve(self, tokens: int) -> "CoreLease":
+        """Admits a request of about so many tokens, in this turn of the event loop.
+
+        Raises:
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
+        """
+        return CoreLease(self, self.admission.reserve(tokens))
 
     async def status(self) -> Status:
-        """How the server is now."""
+        """Returns the state of the server."""
         supervisor = self.supervisor
-        models = {m.name: m for ready in supervisor.ready.values() for m in ready.models}
-        embedders = {m.name: m for ready in supervisor.ready.values() for m in ready.embedders}
         return Status(
             supervisor.failure,
             supervisor.is_ready,
             supervisor.is_stopping,
-            models,
-            embedders,
+            {name: m for models in supervisor.ready.values() for name, m in models.items()},
             dict(self.changes.states),
             dict(self.changes.failures),
         )
@@ -81,7 +86,7 @@ class Core:
         """Loads a model.
 
         Raises:
-            ServiceError: It cannot be loaded.
+            ServiceError: The model cannot be loaded.
         """
         return await self.changes.load(name, source)
 
@@ -89,62 +94,47 @@ class Core:
         """Unloads a model.
 
         Raises:
-            ServiceError: It is not loaded, or just being loaded.
+            ServiceError: The model is not loaded, or is being loaded.
         """
         return await self.changes.unload(name)
 
     async def metrics_text(self) -> bytes:
-        """All figures, in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         return generate_latest(self.metrics.registry)
 
 
 @dataclass(slots=True)
-class AdmittedPlace:
-    """A Place of a request that is admitted."""
+class CoreLease:
+    """The admission of one request in the process that owns the workers."""
 
     core: Core
     reservation: Reservation
+    submissions: list[Submission] = field(default_factory=list)
+    is_released: bool = False
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.reservation.__exit__()
-
-    async def run(
-        self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float
-    ) -> list[Translated]:
-        """Translates sentences, in order.
+    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+        """Submits items of the request.
 
         Raises:
-            ServiceError: They are refused, late, or failed.
+            ServiceError: The items are refused.
         """
-        tokens = sum(sentence.price for sentence in sentences)
-        self.core.admission.adjust(self.reservation, tokens)
-        if not sentences:
-            return []
-        return await self.core.relay.run(sentences, is_bulk, deadline)
+        tokens = sum([item.num_tokens * item.num_legs for item in items])
+        if self.submissions:
+            self.core.admission.grow(self.reservation, tokens)
+        else:
+            self.core.admission.adjust(self.reservation, tokens)
+        submission = self.core.scheduler.submit(items, deadline)
+        self.submissions.append(submission)
+        return submission
 
-    async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
-        """Shows attention, in order.
-
-        Raises:
-            ServiceError: They are refused, late, or failed.
-        """
-        tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
-        self.core.admission.adjust(self.reservation, tokens)
-        return await self.core.scheduler.inspect(inquiries, deadline)
-
-    async def embed(
-        self, texts: Sequence[TextToEmbed], is_bulk: bool, deadline: float
-    ) -> list[EmbeddedText]:
-        """Embeds texts, in order.
-
-        Raises:
-            ServiceError: They are refused, late, or failed.
-        """
-        self.core.admission.adjust(self.reservation, sum(len(text.ids) for text in texts))
-        return await self.core.scheduler.embed(texts, is_bulk, deadline)
+    def release(self) -> None:
+        """Ends the admission, and cancels the items that are left."""
+        if self.is_released:
+            return
+        self.is_released = True
+        self.reservation.release()
+        for submission in self.submissions:
+            submission.close()
 
 
 def build_core(
@@ -153,23 +143,26 @@ def build_core(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> Core:
-    """The core, not yet started.
+    """Builds the core without starting it.
 
     Args:
-        settings: How it runs.
-        catalog: What it serves.
-        start_worker: How device workers come to be.
+        settings: Settings of the server.
+        catalog: The models that it serves.
+        start_worker: Starts a device worker.
         on_failure: Called when a model turns out not to be loadable.
     """
-    embedders = [*catalog.embedders, *catalog.models]
-    metrics = Metrics(catalog.models, version("regard"), embedders)
+    metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
-    scheduler = Scheduler(catalog.models, admission, metrics, embedders)
+    scheduler = Scheduler(TASKS, admission, metrics)
+    for files in catalog.files.files:
+        metrics.add_model(files.name, kinds_of(files))
+        scheduler.add_model(files.name, kinds_of(files))
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
-        models=tuple(model.files for model in catalog.models.values()),
+        models=catalog.files.with_placements(settings.placements),
+        executors=executor_specs(settings),
         device=settings.device,
         dtype=settings.dtype,
         shortlist=settings.shortlist,
@@ -179,14 +172,10 @@ def build_core(
             max_batch_tokens=settings.max_batch_tokens,
         ),
         threads=max(1, available_cores() // count),
-        attention_share=settings.attention_share,
-        embedders=tuple(each.files for each in catalog.embedders.values()),
-        placements=settings.placements,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
-    relay = Relay(catalog, scheduler, settings.max_source_tokens)
-    changes = ModelChanges(catalog, settings, supervisor)
-    return Core(metrics, admission, scheduler, supervisor, relay, changes)
+    changes = ModelChanges(catalog, settings, supervisor, kinds_of)
+    return Core(metrics, admission, scheduler, supervisor, changes)

@@ -92,6 +92,7 @@ class RequestMiddleware:
             logger.error("request %s failed: %s", context.request_id, fault(error))
             await reply.fail(InternalError("the server failed; the log has this request's id"))
         finally:
+            context.release()
             if context.task:
                 self.requests.end(context)
                 self.recorder.end(ended(context, context.task, reply.status or CLIENT_GONE))

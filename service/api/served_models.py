@@ -4,10 +4,10 @@ import asyncio
 
 from service.metrics.definitions import NO_MODEL
 from service.models.catalog import Catalog
-from service.models.model_set import ModelSet
 from service.tasks.context import RequestContext
 from service.tasks.embedding import Embedder
 from service.text.detection import LanguageDetector
+from service.workers.model_set import ModelSet
 
 
 class OpenRequests:

@@ -1,31 +1,31 @@
-"""What a front end and the main process say to each other, in lists, over one socket pair.
+"""The messages between an HTTP worker and the main process, in lists, over one socket pair.
 
-A short request takes one message each way: a Run, Ask or EmbedRun, and an Answer or a Refusal. A
-long one asks for its place first (Reserve), so that nothing is computed for what is refused. How a
-request ended (Ended) goes along with later messages.
+A short request takes one message each way: a Submit, and a Results or a Refusal. A long one asks
+for its admission first (Admit), so that nothing is computed for a request that is refused. The end
+of a request (Release, Ended) goes along with later messages. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
-from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.items.base import WorkItem
+from service.items.result import Result
 from service.metrics.definitions import Ended
-from service.models.model_set import ModelSet
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
 from service.settings import Settings
-from service.tasks.backend import Status
+from service.workers.model_set import ModelSet
 
 
 @dataclass(frozen=True, slots=True)
-class FrontendConfig:
-    """Main process to front end, first.
+class HttpWorkerConfig:
+    """First message of the main process to an HTTP worker.
 
     Attributes:
-        settings: How the server runs, flags included.
-        started: When it was started, in Unix seconds.
-        models: What is served now.
+        settings: Settings of the server, command line included.
+        started: Start of the server, in Unix seconds.
+        models: The models that are served now.
     """
 
     settings: Settings
@@ -35,104 +35,78 @@ class FrontendConfig:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Front end to main process: it takes requests."""
+    """HTTP worker to main process: it accepts connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """Front end to main process: a request has come."""
+    """HTTP worker to main process: a request has arrived."""
 
     task: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
-    """Front end to main process: may a request of about so many tokens be worked on?
+class Admit:
+    """HTTP worker to main process: may a request of about so many tokens begin?
 
     Attributes:
-        id: Of the request, unique in the front end; a Run, an Ask, an EmbedRun or a Cancel follows.
-        tokens: An estimate.
+        id: Id of the question; Answer or Refusal answers.
+        lease: Id of the lease, unique in the HTTP worker; a Release ends it.
+        tokens: Estimated number of tokens.
     """
 
     id: int
+    lease: int
     tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Front end to main process: translate the sentences of a request.
-
-    Attributes:
-        id: Of the request.
-        tokens: The estimate with which it is admitted; for one that is, of no account.
-        sentences: All of them; there may be none.
-        is_bulk: Which lane they wait in.
-        deadline: By time.perf_counter, which all processes of a machine share.
-    """
-
-    id: int
-    tokens: int
-    sentences: Sequence[Sentence]
-    is_bulk: bool
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Front end to main process: show the attention that a request asks for.
-
-    Attributes:
-        id: Of the request.
-        tokens: As of a Run.
-        inquiries: All of them.
-        deadline: As of a Run.
-    """
-
-    id: int
-    tokens: int
-    inquiries: Sequence[Inquiry]
-    deadline: float
 
 
 @dataclass(slots=True)
-class EmbedRun:
-    """Front end to main process: embed the texts of a request; the attributes are a Run's."""
+class Submit:
+    """HTTP worker to main process: compute the items of a request.
+
+    Attributes:
+        id: Id of the submission; Results and Refusal answer.
+        lease: Id of the lease.
+        tokens: Estimate for the admission, where the lease has not been admitted yet.
+        items: At least one.
+        seconds: Time until the deadline.
+    """
 
     id: int
+    lease: int
     tokens: int
-    texts: Sequence[TextToEmbed]
-    is_bulk: bool
-    deadline: float
+    items: Sequence[WorkItem]
+    seconds: float
+
+
+@dataclass(slots=True)
+class Release:
+    """HTTP worker to main process: the request of a lease has ended."""
+
+    lease: int
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
-    """Front end to main process: nobody waits for the request any more."""
+class GetStatus:
+    """HTTP worker to main process: what is the state of the server?"""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
-class AskStatus:
-    """Front end to main process: how is the server?"""
-
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class AskMetrics:
-    """Front end to main process: what are the figures?"""
+class GetMetrics:
+    """HTTP worker to main process: what are the values of all metrics?"""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """Front end to main process: load a model.
+    """HTTP worker to main process: load a model.
 
     Attributes:
-        id: Of the question.
-        name: The model's.
+        id: Id of the question.
+        name: Name of the model.
         source: A reference to it.
     """
 
@@ -143,7 +117,7 @@ class LoadModel:
 
 @dataclass(frozen=True, slots=True)
 class UnloadModel:
-    """Front end to main process: unload a model."""
+    """HTTP worker to main process: unload a model."""
 
     id: int
     name: str
@@ -151,11 +125,11 @@ class UnloadModel:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Main process to front end: these are served from now on; Served answers.
+    """Main process to HTTP worker: serve these models from now on; Served answers.
 
     Attributes:
-        id: Of this message.
-        models: All of them.
+        id: Id of this message.
+        models: All models.
     """
 
     id: int
@@ -164,34 +138,43 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Front end to main process: it goes by a Serve, and nothing it began goes by what was before.
+    """HTTP worker to main process: it serves the models of a Serve.
+
+    The requests that it had begun for other models have ended.
 
     Attributes:
-        id: Of the Serve.
-        failure: Why it does not.
+        id: Id of the Serve.
+        failure: Reason why it cannot serve them; None where it does.
     """
 
     id: int
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Main process to front end: what was asked for under that id.
+@dataclass(slots=True)
+class Results:
+    """Main process to HTTP worker: items of a submission that have finished.
 
     Attributes:
-        id: Of the question.
-        value: Nothing for a Reserve, translations for a Run, attention for an Ask, vectors for an
-            EmbedRun, what became of a model, else a Status or a text.
+        id: Id of the submission.
+        results: Index and result of each.
     """
 
     id: int
-    value: list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | str | None
+    results: list[tuple[int, Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Main process to HTTP worker: the answer to the question with that id."""
+
+    id: int
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Main process to front end: what a request ends in other than a result."""
+    """Main process to HTTP worker: a question or a submission ends in an error."""
 
     id: int
     error: ServiceError
@@ -199,15 +182,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Main process to front end: take no more, finish, end."""
+    """Main process to HTTP worker: accept no more requests, finish, end."""
 
 
-Order = Run | Ask | EmbedRun
-"""What a request wants computed."""
+Question = GetStatus | GetMetrics | LoadModel | UnloadModel
+FromHttpWorker = Listening | Began | Ended | Question | Admit | Submit | Release | Served
+ToHttpWorker = Answer | Refusal | Results | Serve | Drain
 
-Question = Reserve | Order | AskStatus | AskMetrics | LoadModel | UnloadModel
-FromFrontend = Listening | Began | Ended | Question | Cancel | Served
-ToFrontend = Answer | Refusal | Serve | Drain
-
-for _cls in (Answer, EmbeddedText, EmbedRun, Ended, Run, Sentence, TextToEmbed, Translated):
+for _cls in (Ended, Results, Submit):
     pickle_by_fields(_cls)

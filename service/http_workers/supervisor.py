@@ -1,63 +1,63 @@
-"""Keeps the front ends alive and does what they ask for, in the main process."""
+"""The supervisor of the HTTP workers: keeps them alive, and computes their submissions."""
 
 import asyncio
 import itertools
 import logging
 import socket
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from model.errors import CheckpointError
-from service.core import Core
+from service.core import Core, CoreLease
 from service.errors import InternalError, ServiceError, fault
 from service.http_workers.messages import (
+    Admit,
     Answer,
-    Ask,
-    AskMetrics,
-    AskStatus,
     Began,
-    Cancel,
     Drain,
-    EmbedRun,
-    FromFrontend,
-    FrontendConfig,
+    FromHttpWorker,
+    GetMetrics,
+    GetStatus,
+    HttpWorkerConfig,
+    Listening,
     LoadModel,
-    Order,
     Question,
     Refusal,
-    Reserve,
+    Release,
+    Results,
     Serve,
     Served,
+    Submit,
     UnloadModel,
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import Connected, Keeper, Process, start_module
+from service.items.result import ResultStream
 from service.metrics.definitions import Ended
-from service.models.model_set import ModelSet
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
-from service.tasks.backend import Status
+from service.workers.model_set import ModelSet
 
-logger = logging.getLogger("regard.frontends")
+logger = logging.getLogger("regard.http_workers")
 
-StartFrontend = Callable[[Sequence[socket.socket]], Awaitable[Process]]
+StartHttpWorker = Callable[[Sequence[socket.socket]], Awaitable[Process]]
 
 
 async def start_process(sockets: Sequence[socket.socket]) -> Process:
-    """A front end in a new interpreter, which inherits its channel and the listening sockets."""
-    return await start_module(
-        "service.http_workers.http_worker", [each.fileno() for each in sockets]
-    )
+    """Starts an HTTP worker, which inherits its channel and the listening sockets."""
+    descriptors = [each.fileno() for each in sockets]
+    return await start_module("service.http_workers.http_worker", descriptors)
 
 
-class FrontendLink:
-    """What one front end has asked for.
+class HttpWorkerLink:
+    """The leases, submissions and questions of one HTTP worker.
 
     Args:
-        core: Who does it.
-        writer: To the front end.
-        on_listening: Called when it takes connections.
+        core: Computes the submissions.
+        writer: Stream to the HTTP worker.
+        on_listening: Called when it accepts connections.
     """
 
     def __init__(
@@ -67,39 +67,47 @@ class FrontendLink:
         self.outbox = Outbox(writer)
         self.on_listening = on_listening
         self.is_listening = False
+        self.leases: dict[int, CoreLease] = {}
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.orders: dict[int, asyncio.Future[Order]] = {}
         self.inflight: Counter[str] = Counter()
         self.served: dict[int, asyncio.Future[str | None]] = {}
         self.ids = itertools.count(1)
 
-    def receive(self, message: FromFrontend) -> None:
-        """Does what a message asks for."""
-        if isinstance(message, Order) and message.id in self.orders:
-            self.orders.pop(message.id).set_result(message)
-        elif isinstance(message, Question):
-            task = asyncio.create_task(self._answer(message))
-            self.tasks[message.id] = task
-            task.add_done_callback(lambda _: self.tasks.pop(message.id))
-        elif isinstance(message, Began):
-            self.inflight[message.task] += 1
-            self.core.begin(message.task)
-        elif isinstance(message, Ended):
-            self.inflight[message.task] -= 1
-            self.core.end(message)
-        elif isinstance(message, Cancel):
-            if message.id in self.tasks:  # else the answer is on its way
-                self.tasks[message.id].cancel()
-        elif isinstance(message, Served):
-            self.served[message.id].set_result(message.failure)
-        else:
-            self.is_listening = True
-            self.on_listening()
+    def receive(self, message: FromHttpWorker) -> None:
+        """Handles a message."""
+        match message:
+            case Submit():
+                self._submit(message)
+            case Admit():
+                self._admit(message)
+            case Release():
+                if lease := self.leases.pop(message.lease, None):
+                    lease.release()
+            case Began():
+                self.inflight[message.task] += 1
+                self.core.begin(message.task)
+            case Ended():
+                self.inflight[message.task] -= 1
+                self.core.end(message)
+            case Served():
+                self.served[message.id].set_result(message.failure)
+            case Listening():
+                self.is_listening = True
+                self.on_listening()
+            case _:
+                self._begin(message.id, self._answer(message))
+
+    def _begin(self, number: int, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self.tasks[number] = task
+        task.add_done_callback(lambda _: self.tasks.pop(number))
 
     def lose(self) -> None:
-        """Drops what the front end asked for: it is gone, and its clients with it."""
+        """Drops the work of an HTTP worker that has ended, together with its clients."""
         for task in self.tasks.values():
             task.cancel()
+        for lease in self.leases.values():
+            lease.release()
         for future in self.served.values():
             future.cancel()
         for name, count in self.inflight.items():
@@ -107,7 +115,7 @@ class FrontendLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Has it go by what is served from now on; gives the reason if it cannot."""
+        """Serves other models from now on; returns the reason if the HTTP worker cannot."""
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         self.outbox.send(Serve(number, models))
@@ -115,82 +123,96 @@ class FrontendLink:
         del self.served[number]
         return None if future.cancelled() else future.result()
 
+    def _submit(self, message: Submit) -> None:
+        """Begins a submission, before a Release of its lease can be read."""
+        deadline = time.perf_counter() + message.seconds
+        try:
+            stream = self._lease(message.lease, message.tokens).submit(message.items, deadline)
+        except Exception as error:
+            self._refuse(message.id, error)
+        else:
+            self._begin(message.id, self._send_results(message.id, stream))
+
+    async def _send_results(self, number: int, stream: ResultStream) -> None:
+        """Sends the results of a submission as they finish."""
+        try:
+            while found := await stream.batch():
+                self.outbox.send(Results(number, found))
+        except Exception as error:
+            self._refuse(number, error)
+
+    def _admit(self, message: Admit) -> None:
+        try:
+            self._lease(message.lease, message.tokens)
+        except Exception as error:
+            self._refuse(message.id, error)
+        else:
+            self.outbox.send(Answer(message.id, None))
+
+    def _lease(self, number: int, tokens: int) -> CoreLease:
+        lease = self.leases.get(number)
+        if lease is None:
+            lease = self.leases[number] = self.core.reserve(tokens)
+        return lease
+
     async def _answer(self, question: Question) -> None:
         try:
-            value = await self._value(question)
-        except ServiceError as error:
-            self.outbox.send(Refusal(question.id, error))
+            self.outbox.send(Answer(question.id, await self._value(question)))
         except Exception as error:
-            logger.error("a front end's question failed: %s", fault(error))
-            reason = InternalError("the server failed; the log of its main process says more")
-            self.outbox.send(Refusal(question.id, reason))
-        else:
-            self.outbox.send(Answer(question.id, value))
+            self._refuse(question.id, error)
 
-    async def _value(
-        self, question: Question
-    ) -> list[Translated] | list[Shown] | list[EmbeddedText] | Status | bytes | str:
-        if isinstance(question, LoadModel):
-            return await self.core.load_model(question.name, question.source)
-        if isinstance(question, UnloadModel):
-            return await self.core.unload_model(question.name)
-        if isinstance(question, AskStatus):
-            return await self.core.status()
-        if isinstance(question, AskMetrics):
-            return await self.core.metrics_text()
-        async with self.core.admit(question.tokens) as place:
-            work = await self._order_of(question) if isinstance(question, Reserve) else question
-            if isinstance(work, Ask):
-                return await place.inspect(work.inquiries, work.deadline)
-            if isinstance(work, EmbedRun):
-                return await place.embed(work.texts, work.is_bulk, work.deadline)
-            return await place.run(work.sentences, work.is_bulk, work.deadline)
+    def _refuse(self, number: int, error: Exception) -> None:
+        if not isinstance(error, ServiceError):
+            logger.error("the question of an HTTP worker failed: %s", fault(error))
+            error = InternalError("the server failed; the log of its main process says more")
+        self.outbox.send(Refusal(number, error))
 
-    async def _order_of(self, reserve: Reserve) -> Order:
-        """What a request wants that has been told that it may have it made."""
-        future: asyncio.Future[Order] = asyncio.get_running_loop().create_future()
-        self.orders[reserve.id] = future
-        self.outbox.send(Answer(reserve.id, None))
-        try:
-            return await future
-        finally:
-            self.orders.pop(reserve.id, None)
+    async def _value(self, question: Question) -> Any:
+        match question:
+            case LoadModel():
+                return await self.core.load_model(question.name, question.source)
+            case UnloadModel():
+                return await self.core.unload_model(question.name)
+            case GetStatus():
+                return await self.core.status()
+            case GetMetrics():
+                return await self.core.metrics_text()
 
 
-class Frontends:
-    """Runs as many front ends as asked for, until `stop`.
+class HttpWorkers:
+    """Runs a number of HTTP workers until `stop`.
 
     Args:
-        core: Who does what they ask for.
-        config: How they run.
+        core: Computes the submissions.
+        config: First message to each HTTP worker.
         listeners: Bound sockets, from which all of them accept connections.
-        start_frontend: How a front end comes to be.
-        on_listening: Called when the first of them takes connections.
+        start_http_worker: Starts an HTTP worker.
+        on_listening: Called when the first of them accepts connections.
     """
 
     def __init__(
         self,
         core: Core,
-        config: FrontendConfig,
+        config: HttpWorkerConfig,
         listeners: Sequence[socket.socket],
-        start_frontend: StartFrontend = start_process,
+        start_http_worker: StartHttpWorker = start_process,
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.core = core
         self.config = config
         self.listeners = listeners
-        self.start_frontend = start_frontend
+        self.start_http_worker = start_http_worker
         self.on_listening = on_listening
         self.is_listening = False
         self.keeper = Keeper(self._run, core.metrics.frontend_restarts.inc)
-        self.links: dict[FrontendLink, Connected] = {}
+        self.links: dict[HttpWorkerLink, Connected] = {}
 
     def start(self, count: int) -> None:
-        """Begins to start them."""
-        self.keeper.start(f"frontend-{index}" for index in range(count))
+        """Begins to start the HTTP workers."""
+        self.keeper.start(f"http-{index}" for index in range(count))
 
     async def stop(self, seconds: float) -> None:
-        """Has them take no more connections, finish within so many seconds, and end."""
+        """Closes the listeners, and ends the HTTP workers within so many seconds."""
         self.keeper.stopping.set()
         for listener in self.listeners:
             listener.close()
@@ -202,25 +224,25 @@ class Frontends:
         await self.keeper.wait(seconds)
 
     async def announce(self, models: ModelSet) -> None:
-        """Has all of them go by what is served from now on.
+        """Serves other models from now on.
 
         Raises:
-            CheckpointError: One of them cannot.
+            CheckpointError: An HTTP worker cannot.
         """
-        self.config = replace(self.config, models=models)  # of those that are started later
+        self.config = replace(self.config, models=models)
         links = [*self.links]
         failures = await asyncio.gather(*(link.serve(models) for link in links))
         for failure in filter(None, failures):
             raise CheckpointError(failure)
 
     def kill(self) -> None:
-        """Ends them now."""
+        """Ends the HTTP workers now."""
         for started in self.links.values():
             started.process.kill()
 
     async def _run(self, name: str) -> None:
         started = await Connected.start(self._start)
-        link = FrontendLink(self.core, started.writer, self._listens)
+        link = HttpWorkerLink(self.core, started.writer, self._listens)
         self.links[link] = started
         try:
             started.writer.write(channel.pack(self.config))
@@ -241,4 +263,4 @@ class Frontends:
             self.on_listening()
 
     async def _start(self, connection: socket.socket) -> Process:
-        return await self.start_frontend([connection, *self.listeners])
+        return await self.start_http_worker([connection, *self.listeners])

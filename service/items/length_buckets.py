@@ -1,12 +1,12 @@
-"""How texts to embed are told apart by length, by the scheduler and by workers alike."""
+"""Length buckets of texts to embed; the scheduler and the executors use the same ones."""
 
-LEVEL_TOKENS = (64, 256)
-"""Texts of up to so many tokens are of one level, what is longer of the last. A batch has some 256
-tokens, so that one of the first level is about as dear whatever lengths are in it."""
+BUCKET_TOKENS = (64, 256)
+"""Largest number of tokens of each bucket but the last, which has no limit. A batch has about 256
+tokens, so that a batch of the first bucket costs about the same whatever its lengths are."""
 
-LEVELS = len(LEVEL_TOKENS) + 1
+NUM_BUCKETS = len(BUCKET_TOKENS) + 1
 
 
-def level_of(num_tokens: int) -> int:
-    """Among which a text of so many tokens waits and is computed: 0 is the shortest."""
-    return sum(num_tokens > limit for limit in LEVEL_TOKENS)
+def bucket_of(num_tokens: int) -> int:
+    """Returns the bucket of a text of `num_tokens` tokens; 0 is the shortest."""
+    return sum(num_tokens > limit for limit in BUCKET_TOKENS)

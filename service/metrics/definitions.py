@@ -3,7 +3,7 @@
 No label ever holds a text, a key, an address or anything else that a client chooses freely.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
@@ -19,8 +19,9 @@ from model.sequence import BatchStats
 from service.metrics.histogram import Histogram
 from service.workers.messages import Report
 
-TASKS = ("translate", "detect", "attention", "embed")
-LANES = ("interactive", "bulk")
+DETECT = "detect"
+"""The task that is counted but has no work items: it is computed where HTTP is answered."""
+
 OUTCOMES = (
     "ok",
     "invalid",
@@ -32,9 +33,6 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
-PHASES = {"translate": ("encode", "decode"), "attention": ("attention",), "embed": ("embed",)}
-"""Calls of a model, by task."""
-
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """The model label of a request that ended before a model was chosen, or that used several."""
@@ -74,6 +72,19 @@ class Ended:
     num_cut: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class TaskSeries:
+    """The series of one task kind.
+
+    Attributes:
+        phases: Sorts of model calls.
+        sides: Sides whose tokens are counted: source and target, source alone, or none.
+    """
+
+    phases: Sequence[str]
+    sides: Sequence[str]
+
+
 class WatchedLane(Protocol):
     """A queue that knows how full it is."""
 
@@ -93,14 +104,15 @@ class Metrics:
     """All metrics of one server.
 
     Args:
-        models: Served names of translation models; their series exist at zero from the start.
-        version: Of the server.
-        embedders: Served names of models that embed, likewise.
+        version: Version of the server.
+        series: Series of each task kind.
     """
 
-    def __init__(
-        self, models: Iterable[str] = (), version: str = "", embedders: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, version: str = "", series: Mapping[str, TaskSeries] | None = None) -> None:
+        self.task_series = dict(series or {})
+        self.tasks = {
+            phase: task for task, found in self.task_series.items() for phase in found.phases
+        }
         self.registry = CollectorRegistry()
         self.found: dict[tuple[object, tuple[str, ...]], object] = {}
         ProcessCollector(registry=self.registry)
@@ -110,7 +122,8 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        self._make_series([*models], [*embedders])
+        for task in (*self.task_series, DETECT):
+            self._make_request_series(task, NO_MODEL)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"regard_{name}", text, labels, registry=self.registry)
@@ -218,9 +231,13 @@ class Metrics:
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
 
-    def add_model(self, name: str, translates: bool) -> None:
-        """Its series exist at zero from now on; each model embeds."""
-        self._make_series([name] if translates else [], [name])
+    def add_model(self, name: str, kinds: Iterable[str]) -> None:
+        """Creates the series of a model that serves these task kinds, at zero."""
+        for task in kinds:
+            self._make_request_series(task, name)
+            self._make_task_series(task, name)
+        self.oom.labels(name)
+        self.batch_splits.labels(name)
 
     def forget_model(self, name: str) -> None:
         """It has no series any more of what is; of what was they stay."""
@@ -235,52 +252,29 @@ class Metrics:
         ):
             metric.remove_by_labels({"model": name})
 
-    def _make_series(self, models: list[str], embedders: list[str]) -> None:
-        shown = [*dict.fromkeys([*models, *embedders])]
-        served = {"translate": models, "attention": shown, "embed": embedders, "detect": []}
-        for task in TASKS:
-            self.inflight_requests.labels(task)
-            for model in [*served[task], NO_MODEL]:
-                for outcome in OUTCOMES:
-                    self.requests.labels(task, model, outcome)
-                    self.inputs.labels(task, model, outcome)
-                self.request_duration.labels(task, model, "2xx")
-        for task, phases in PHASES.items():
-            for model in served[task]:
-                self._make_task_series(task, model, phases)
-        for model in models:
-            self._make_model_series(model)
-        for model in embedders:
-            self._make_embedder_series(model)
+    def _make_request_series(self, task: str, model: str) -> None:
+        self.inflight_requests.labels(task)
+        for outcome in OUTCOMES:
+            self.requests.labels(task, model, outcome)
+            self.inputs.labels(task, model, outcome)
+        self.request_duration.labels(task, model, "2xx")
 
-    def _make_task_series(self, task: str, model: str, phases: Iterable[str]) -> None:
+    def _make_task_series(self, task: str, model: str) -> None:
         for stage in STAGES:
             self.stage_duration.labels(task, model, stage)
-        for phase in phases:
+        for phase in self.task_series[task].phases:
             for metric in (self.batches, self.batch_rows, self.batch_tokens):
                 metric.labels(task, model, phase)
         for where in ("queued", "running"):
             self.cancelled.labels(task, model, where)
         self.tokens.labels(task, model, "padding")
         self.batch_padding_ratio.labels(task, model)
-
-    def _make_embedder_series(self, model: str) -> None:
-        self.tokens.labels("embed", model, "source")
-        for metric in (self.truncated_inputs, self.source_tokens):
-            metric.labels("embed", model)
-        self.oom.labels(model)
-        self.batch_splits.labels(model)
-
-    def _make_model_series(self, model: str) -> None:
-        task = "translate"
-        for kind in ("source", "target"):
-            self.tokens.labels(task, model, kind)
-        for metric in (self.truncated_inputs, self.source_tokens, self.target_tokens):
+        sides = self.task_series[task].sides
+        for side, metric in zip(sides, (self.source_tokens, self.target_tokens), strict=False):
+            self.tokens.labels(task, model, side)
             metric.labels(task, model)
-        for state in ("used", "free"):
-            self.decode_slots.labels(model, state)
-        self.oom.labels(model)
-        self.batch_splits.labels(model)
+        if sides:
+            self.truncated_inputs.labels(task, model)
 
     def series(self, metric: Metric, *labels: str) -> Metric:
         """The series of a metric with these labels, all from closed sets, and so not many.
@@ -314,30 +308,18 @@ class Metrics:
         self.series(self.inflight_requests, task).dec(count)
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 
-    def observe_sentences(self, model: str, lengths: Sequence[tuple[int, int]]) -> None:
-        """Counts sentences that have been translated, by their source and target tokens."""
-        kind = ("translate", model)
-        for metric, total, side in (
-            (self.source_tokens, "source", 0),
-            (self.target_tokens, "target", 1),
-        ):
-            tokens = [each[side] for each in lengths]
-            series = metric.labels(*kind)
+    def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
+        """Counts finished items by their source tokens, and target tokens if there are any."""
+        for position, side in enumerate(self.task_series[task].sides):
+            tokens = [each[position] for each in lengths]
+            series = (self.source_tokens, self.target_tokens)[position].labels(task, model)
             for number in tokens:
                 series.observe(number)
-            self.series(self.tokens, *kind, total).inc(sum(tokens))
-
-    def observe_texts(self, model: str, tokens: Sequence[int]) -> None:
-        """Counts texts that have been embedded, by their tokens."""
-        series = self.source_tokens.labels("embed", model)
-        for number in tokens:
-            series.observe(number)
-        self.series(self.tokens, "embed", model, "source").inc(sum(tokens))
+            self.series(self.tokens, task, model, side).inc(sum(tokens))
 
     def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
         """Counts calls of a model that were all alike."""
-        task = next(task for task, phases in PHASES.items() if stats.phase in phases)
-        kind = (task, model)
+        kind = (self.tasks[stats.phase], model)
         self.series(self.batches, *kind, stats.phase).inc(count)
         self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
         self.batch_tokens.labels(*kind, stats.phase).observe(stats.tokens, count)

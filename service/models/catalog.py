@@ -18,10 +18,10 @@ from model.errors import CheckpointError, CheckpointNotFoundError
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
-from service.models.model_set import ModelSet
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
+from service.workers.model_set import AnyFiles, ModelSet
 
 logger = logging.getLogger("regard.catalog")
 
@@ -214,17 +214,22 @@ class Catalog:
                     raise
                 logger.warning("embeddings are not served: %s", error)
                 continue
-            models += [ServedModel(files, load_vocabularies(files)) for files in found[0]]
-            embedders += [load_embedder(files) for files in found[1]]
+            models += [
+                ServedModel(each, load_vocabularies(each))
+                for each in found
+                if isinstance(each, ModelFiles)
+            ]
+            embedders += [load_embedder(x) for x in found if isinstance(x, EmbeddingFiles)]
         return cls(models, embedders, offered)
 
     @property
     def files(self) -> ModelSet:
         """What is served."""
-        return ModelSet(
-            tuple(model.files for model in self.models.values()),
-            tuple(embedder.files for embedder in self.embedders.values()),
-        )
+        served: list[ServedModel | ServedEmbedder] = [
+            *self.models.values(),
+            *self.embedders.values(),
+        ]
+        return ModelSet(tuple(each.files for each in served))
 
     @classmethod
     def of(cls, files: ModelSet, offered: Collection[str]) -> "Catalog":
@@ -250,9 +255,14 @@ class Catalog:
         changed = Catalog(
             [
                 models.get(each) or ServedModel(each, load_vocabularies(each))
-                for each in files.models
+                for each in files.files
+                if isinstance(each, ModelFiles)
             ],
-            [embedders.get(each) or load_embedder(each) for each in files.embedders],
+            [
+                embedders.get(each) or load_embedder(each)
+                for each in files.files
+                if isinstance(each, EmbeddingFiles)
+            ],
         )
         changed.offered = self.offered
         if self.offered:
@@ -363,7 +373,7 @@ class Catalog:
         return None
 
 
-def find_all(reference: str) -> tuple[list[ModelFiles], list[EmbeddingFiles]]:
+def find_all(reference: str) -> list[AnyFiles]:
     """The translation and the embedding models behind a reference; at least one.
 
     Raises:
@@ -385,7 +395,8 @@ def find_all(reference: str) -> tuple[list[ModelFiles], list[EmbeddingFiles]]:
                 "; ".join(dict.fromkeys([*reasons, str(error)]))
             ) from None
         found = []
-    return models, [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
+    renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
+    return [*models, *renamed]
 
 
 def load_embedder(files: EmbeddingFiles) -> ServedEmbedder:

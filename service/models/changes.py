@@ -6,11 +6,9 @@ whoever answers HTTP; it goes the other way round.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles
-from model.checkpoints.load import ModelFiles
 from model.errors import ModelError
 from service.api.parameters import SHOWN_CHARS
 from service.errors import (
@@ -22,13 +20,13 @@ from service.errors import (
     UnavailableError,
 )
 from service.models.catalog import Catalog, find_all
-from service.models.model_set import ModelSet
 from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
+from service.models.states import State
 from service.settings import Settings
-from service.tasks.backend import State
+from service.workers.model_set import AnyFiles, ModelSet
 from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 
 logger = logging.getLogger("regard.models")
@@ -47,7 +45,7 @@ class Found:
         placements: Device and dtype by folder, where a manifest gives it some of its own.
     """
 
-    files: ModelFiles | EmbeddingFiles
+    files: AnyFiles
     placements: Mapping[str, tuple[str, str]]
 
 
@@ -61,7 +59,8 @@ class ModelChanges:
     Args:
         catalog: What is served at first; it is kept to what the workers have.
         settings: Where models are looked for, and how long a request waits.
-        supervisor: Of the workers.
+        supervisor: Supervisor of the workers.
+        kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
         states: Of models that are neither served nor unknown.
@@ -69,11 +68,18 @@ class ModelChanges:
         unanswered: Models whose requests were answered before it was known what became of them.
     """
 
-    def __init__(self, catalog: Catalog, settings: Settings, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        supervisor: Supervisor,
+        kinds_of: Callable[[AnyFiles], Sequence[str]],
+    ) -> None:
         self.catalog = catalog
         self.files = catalog.files
         self.settings = settings
         self.supervisor = supervisor
+        self.kinds_of = kinds_of
         self.announce: Announce = nobody
         self.states: dict[str, State] = {}
         self.failures: dict[str, str] = {}
@@ -185,10 +191,10 @@ class ModelChanges:
             await self.supervisor.load(found.files, found.placements)
         except (LoadRefusedError, WorkerLostError) as error:
             raise refusal(name, error) from error
-        translates = isinstance(found.files, ModelFiles)
-        self.supervisor.metrics.add_model(name, translates)
-        self.supervisor.scheduler.add_model(name, translates)
-        self.files = self.files.plus(found.files)
+        kinds = self.kinds_of(found.files)
+        self.supervisor.metrics.add_model(name, kinds)
+        self.supervisor.scheduler.add_model(name, kinds)
+        self.files = self.files.with_model(found.files)
         try:
             await self._keep_to_files()
             await self.announce(self.files)
@@ -241,10 +247,10 @@ def find(name: str, source: str, settings: Settings) -> Found:
     """
     try:
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
-        found = [files for each in located for group in find_all(each.place) for files in group]
+        found = [files for each in located for files in find_all(each.place)]
         for files in found:
             if files.name == name:
-                Catalog([]).changed_to(ModelSet((), ()).plus(files))
+                Catalog([]).changed_to(ModelSet((files,)))
                 _ = files.revision  # computed here: it takes a while, and is remembered
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:

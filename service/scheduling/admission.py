@@ -1,10 +1,9 @@
-"""How much may be admitted and not yet answered, and when there will be room again."""
+"""Admission: limits on the requests and tokens in flight, and the time until there is room."""
 
 import math
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Self
 
 from service.errors import OverloadedError, RequestTooLargeError
 
@@ -13,20 +12,20 @@ WINDOW_SECONDS = 10.0
 
 
 class Throughput:
-    """Tokens a second, over the last seconds."""
+    """Measures finished tokens per second over the last WINDOW_SECONDS."""
 
     def __init__(self) -> None:
         self.events: deque[tuple[float, int]] = deque()
         self.tokens = 0
 
     def add(self, tokens: int) -> None:
-        """Counts tokens whose translation has just come."""
+        """Counts the tokens of items that have just finished."""
         self.events.append((time.monotonic(), tokens))
         self.tokens += tokens
         self._forget()
 
     def seconds_for(self, tokens: int) -> int:
-        """How long that many tokens should take: 1 to MAX_RETRY_SECONDS."""
+        """Returns the seconds that so many tokens should take, from 1 to MAX_RETRY_SECONDS."""
         self._forget()
         if not self.tokens:
             return 1
@@ -41,30 +40,28 @@ class Throughput:
 
 @dataclass(slots=True)
 class Reservation:
-    """The place that one request holds while it lasts.
+    """The share of the limits that one request holds until its reply has been written.
 
     Attributes:
-        admission: Where it is held.
-        tokens: What it is taken for: an estimate until it is tokenised.
+        admission: The limits.
+        tokens: Number of tokens counted for the request: an estimate until it is tokenised.
     """
 
     admission: "Admission"
     tokens: int
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Gives the capacity back."""
         self.admission.requests -= 1
         self.admission.tokens -= self.tokens
 
 
 class Admission:
-    """Counts requests and source tokens between admission and answer.
+    """Counts requests and tokens between admission and reply.
 
     Args:
-        max_requests: More are refused.
-        max_tokens: Likewise.
+        max_requests: Largest number of requests; more are refused.
+        max_tokens: Largest number of tokens; more are refused.
     """
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
@@ -75,14 +72,14 @@ class Admission:
         self.throughput = Throughput()
 
     def reserve(self, tokens: int) -> Reservation:
-        """Takes a place for a request of about so many tokens, to be held by `with`.
+        """Reserves capacity for a request of about so many tokens.
 
-        It is taken at once, before anything is computed, so that a burst cannot pass the limit
+        The capacity is counted before anything is computed, so that a burst cannot pass the limit
         between the check and the count.
 
         Raises:
-            RequestTooLargeError: The request alone is over the limit.
-            OverloadedError: There is no room now.
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
         """
         self._check(1, tokens)
         self.requests += 1
@@ -90,15 +87,21 @@ class Admission:
         return Reservation(self, tokens)
 
     def adjust(self, reservation: Reservation, tokens: int) -> None:
-        """Replaces the estimate by the real number.
+        """Replaces the estimate by the counted number of tokens.
 
         Raises:
-            RequestTooLargeError: The request alone is over the limit.
-            OverloadedError: There is no room now.
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
         """
         self._check(0, tokens - reservation.tokens, total=tokens)
         self.tokens += tokens - reservation.tokens
         reservation.tokens = tokens
+
+    def grow(self, reservation: Reservation, tokens: int) -> None:
+        """Counts `tokens` for an admitted request if they are more than those counted so far."""
+        more = max(0, tokens - reservation.tokens)
+        self.tokens += more
+        reservation.tokens += more
 
     def _check(self, requests: int, tokens: int, total: int | None = None) -> None:
         size = tokens if total is None else total

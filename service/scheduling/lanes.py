@@ -1,117 +1,23 @@
-"""Where sentences wait: two lanes for each model, taken from by length, the oldest always first."""
+"""Lanes in which jobs wait: an interactive and a bulk lane for each length bucket of a queue."""
 
-import asyncio
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from model.sequence import Hypothesis, Sequence
-from service.workers.messages import AttentionTask, EmbedTask
+from service.scheduling.job import Job
+
+LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""Candidates looked at for each row to fill, when sentences of like length are sought."""
+"""Number of candidates for each row to fill when jobs of similar length are sought."""
 
 BULK_SHARE = 5
-"""One row in so many goes to the bulk lane while both lanes wait."""
-
-
-@dataclass(slots=True)
-class Translated:
-    """The result of one sentence, with the time that it spent waiting and decoding."""
-
-    hypotheses: list[Hypothesis]
-    queue_seconds: float
-    device_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What was asked about the attention in one sentence, with its times.
-
-    Attributes:
-        results: An AttentionMaps or AttentionSteps for each query.
-        queue_seconds: Until a worker took it.
-        device_seconds: From then on.
-    """
-
-    results: list[Any]
-    queue_seconds: float
-    device_seconds: float
-
-
-@dataclass(slots=True)
-class EmbeddedText:
-    """The vector of one text, with its times.
-
-    Attributes:
-        vectors: Float32, as bytes; of each token one, behind one another, where those were wanted.
-        queue_seconds: Until a worker took it.
-        device_seconds: From then on.
-    """
-
-    vectors: bytes
-    queue_seconds: float
-    device_seconds: float
-
-
-@dataclass(eq=False, slots=True)
-class Job:
-    """One sentence between admission and result.
-
-    Attributes:
-        model: Served name.
-        work: What the worker gets.
-        is_bulk: Which lane it waits in.
-        future: Settled exactly once.
-        created: When it was admitted (time.perf_counter).
-        dispatched: When a worker got it.
-        attempts: How many workers have had it.
-        id: By which a worker knows it.
-        rows: That it takes in a batch; none for attention and embeddings, which are computed
-            beside it.
-        tokens: Of the source, and of a translation that comes along.
-    """
-
-    model: str
-    work: Sequence | AttentionTask | EmbedTask
-    is_bulk: bool
-    future: asyncio.Future[Any]
-    created: float = field(default_factory=time.perf_counter)
-    dispatched: float = 0.0
-    attempts: int = 0
-
-    id: int = field(init=False)
-    rows: int = field(init=False)
-    tokens: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.id = self.work.id
-        if isinstance(self.work, Sequence):
-            self.rows, self.tokens = self.work.options.beam_size, len(self.work.source)
-        elif isinstance(self.work, EmbedTask):
-            self.rows, self.tokens = 0, len(self.work.ids)
-        else:
-            job = self.work.job
-            self.rows, self.tokens = 0, len(job.source) + len(job.target)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether a worker has settled it; a deadline cancels the future that is awaited."""
-        return self.future.done() and not self.future.cancelled()
-
-    @property
-    def task(self) -> str:
-        """One of TASKS."""
-        if isinstance(self.work, EmbedTask):
-            return "embed"
-        return "translate" if isinstance(self.work, Sequence) else "attention"
+"""One row in five goes to the bulk lane while jobs wait in both lanes."""
 
 
 class Lane:
-    """Jobs in order of arrival, any of which may leave early."""
+    """Jobs in order of arrival; any of them may leave early."""
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
@@ -123,25 +29,25 @@ class Lane:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the first has waited; 0 where none waits."""
+        """Seconds that the first job has waited; 0 in an empty lane."""
         if not self.jobs:
             return 0.0
         return time.perf_counter() - next(iter(self.jobs.values())).created
 
     @property
     def next_rows(self) -> int:
-        """Rows that the first takes; 0 where none waits."""
+        """Number of rows that the first job takes; 0 in an empty lane."""
         return next(iter(self.jobs.values())).rows if self.jobs else 0
 
     def add(self, job: Job, is_first: bool = False) -> None:
-        """Puts a job last, or first again after its worker died."""
+        """Appends a job, or puts it first again after its worker died."""
         self.jobs[job.id] = job
         self.jobs.move_to_end(job.id, last=not is_first)
         self.tokens += job.tokens
         self.rows += job.rows
 
     def remove(self, job: Job) -> bool:
-        """Takes a job out; False if it is not here."""
+        """Removes a job; returns False where it does not wait here."""
         if self.jobs.pop(job.id, None) is None:
             return False
         self.tokens -= job.tokens
@@ -149,15 +55,15 @@ class Lane:
         return True
 
     def take_first(self) -> Job:
-        """The oldest; there is one."""
+        """Removes and returns the oldest job of a lane that is not empty."""
         job = next(iter(self.jobs.values()))
         self.remove(job)
         return job
 
     def take(self, rows: int) -> list[Job]:
-        """At most so many rows of jobs: the oldest, and those nearest to it in length.
+        """Removes and returns jobs of at most `rows` rows: the oldest, and those nearest in length.
 
-        A beam that is wider than what is free waits, and nobody passes it.
+        A beam that is wider than `rows` waits, and no other job passes it.
         """
         window = list(itertools.islice(self.jobs.values(), LOOK_AHEAD * rows))
         if not window:
@@ -176,58 +82,113 @@ class Lane:
         return taken
 
 
-class ModelQueue:
-    """The two lanes of one model's sentences."""
+class LanePair:
+    """The interactive and the bulk lane of one length bucket."""
 
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        self.passed = 0  # rows that went to the other lane while bulk waited
+        self.debt = 0  # rows that the interactive lane received while bulk jobs waited
 
-    @property
-    def lanes(self) -> tuple[Lane, Lane]:
-        """In the order of LANES."""
-        return self.interactive, self.bulk
+    def __len__(self) -> int:
+        return len(self.interactive) + len(self.bulk)
 
     @property
     def rows(self) -> int:
-        """Rows that all who wait would take."""
+        """Number of rows that all waiting jobs take."""
         return self.interactive.rows + self.bulk.rows
 
     @property
     def next_rows(self) -> int:
-        """Rows that the wider of the two oldest takes; with fewer it can only wait."""
+        """Number of rows that the wider of the two oldest jobs takes; with fewer it must wait."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
-    def jobs(self) -> Iterator[Job]:
-        """All who wait."""
-        for lane in self.lanes:
-            yield from lane.jobs.values()
-
     def lane(self, job: Job) -> Lane:
-        """Where a job waits."""
-        return self.bulk if job.is_bulk else self.interactive
+        """Returns the lane in which a job waits."""
+        return self.bulk if job.item.is_bulk else self.interactive
 
     def take(self, rows: int, spare: int | None = None) -> list[Job]:
-        """At most so many rows of jobs, most of them from the interactive lane.
+        """Removes and returns jobs of at most `rows` rows, most of them interactive.
 
-        Rows become free a few at a time, so that the share of the bulk lane is kept as a debt over
-        many calls. A wide beam whose turn has come has the rows that are free kept for it.
+        Rows become free a few at a time, so the share of the bulk lane is kept as a debt over many
+        calls. A wide beam whose turn has come keeps the free rows until it fits.
 
         Args:
-            rows: That are free.
-            spare: Of those, how many the bulk lane may have before its turn; all by default.
+            rows: Number of free rows.
+            spare: Number of those that the bulk lane may take before its turn; all by default.
         """
         if not len(self.bulk):
-            self.passed = 0
+            self.debt = 0
         free = rows - self.interactive.rows
-        allowed = max(self.passed // (BULK_SHARE - 1), free if spare is None else min(free, spare))
+        allowed = max(self.debt // (BULK_SHARE - 1), free if spare is None else min(free, spare))
         if allowed >= self.bulk.next_rows > rows:
             return []
         bulk = self.bulk.take(min(rows, allowed))
         bulk_rows = sum(job.rows for job in bulk)
         interactive = self.interactive.take(rows - bulk_rows)
         if len(self.bulk):
-            gone = sum(job.rows for job in interactive)
-            self.passed = max(0, self.passed + gone - (BULK_SHARE - 1) * bulk_rows)
+            taken_rows = sum(job.rows for job in interactive)
+            self.debt = max(0, self.debt + taken_rows - (BULK_SHARE - 1) * bulk_rows)
         return bulk + interactive
+
+    def take_one(self) -> Job:
+        """Removes and returns the next job of a pair that is not empty, in the same shares."""
+        if not (len(self.interactive) and len(self.bulk)):
+            self.debt = 0
+            return (self.interactive if len(self.interactive) else self.bulk).take_first()
+        if self.debt >= BULK_SHARE - 1:
+            self.debt = 0
+            return self.bulk.take_first()
+        self.debt += 1
+        return self.interactive.take_first()
+
+
+class LaneView:
+    """One lane of a queue over all of its length buckets, for the gauges of the metrics."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = lanes
+
+    def __len__(self) -> int:
+        return sum(map(len, self.lanes))
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of all waiting jobs."""
+        return sum(lane.tokens for lane in self.lanes)
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the oldest job has waited; 0 in an empty lane."""
+        return max(lane.oldest_age for lane in self.lanes)
+
+
+class Queue:
+    """The waiting jobs of one task kind and one model.
+
+    Args:
+        num_buckets: Number of length buckets.
+    """
+
+    def __init__(self, num_buckets: int = 1) -> None:
+        self.buckets = [LanePair() for _ in range(num_buckets)]
+        self.interactive = LaneView([pair.interactive for pair in self.buckets])
+        self.bulk = LaneView([pair.bulk for pair in self.buckets])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.buckets))
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the oldest job has waited."""
+        return max(self.interactive.oldest_age, self.bulk.oldest_age)
+
+    def lane(self, job: Job) -> Lane:
+        """Returns the lane in which a job waits."""
+        return self.buckets[job.bucket].lane(job)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yields all waiting jobs."""
+        for pair in self.buckets:
+            yield from pair.interactive.jobs.values()
+            yield from pair.bulk.jobs.values()

@@ -1,368 +1,235 @@
-"""Which worker gets which sentence when: queues, deadlines, cancellation, results.
+"""Which worker receives which item when: queues, deadlines, cancellation, results.
 
-It lives in the event loop of the server and is not thread-safe. Every job that is admitted is
-settled exactly once: by a result, an error, or the end of the request that asked.
+The scheduler lives in the event loop of the server and is not thread-safe. Every job is settled
+exactly once: by a result, by an error, or by the end of its request. It knows no task kind: the
+task table tells it how to count the work of each.
 """
 
-import asyncio
 import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
 
-from model.sequence import Sequence
-from service.errors import InternalError, UnavailableError, too_late
-from service.items.length_buckets import LEVELS
-from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.errors import InternalError, NotFoundError, UnavailableError
+from service.items.base import WorkItem
+from service.items.result import Done, Failed, Result
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
-from service.scheduling.lanes import EmbeddedText, Job, Shown, Translated
-from service.scheduling.queues import Queues, check_known, unloaded
-from service.scheduling.worker_state import Link, Seat, first_seats, least_asked, least_burdened
-from service.workers.messages import (
-    Abort,
-    AttentionTask,
-    Done,
-    Embed,
-    Embedded,
-    EmbedTask,
-    Failed,
-    Inspect,
-    Inspected,
-    Report,
-    Work,
-)
+from service.scheduling.job import Job
+from service.scheduling.lanes import LANES, Queue
+from service.scheduling.submission import Submission
+from service.scheduling.task_kind import TaskKind
+from service.scheduling.worker_state import Link, WorkerState
+from service.workers.messages import Abort, Compute, Report
 
 logger = logging.getLogger("regard.scheduler")
 
 MAX_ATTEMPTS = 2
-"""A sentence whose worker died is tried once more."""
-
-MAX_TASKS = 4
-"""Attention tasks that a worker has at once: enough to be computed together, and few enough that
-a second worker has some as well."""
+"""An item whose worker died is tried once more."""
 
 
 class Scheduler:
-    """Gives waiting sentences to workers as rows become free, and texts as they embed them.
+    """Gives waiting items to workers as capacity becomes free.
 
     Args:
-        models: Served names of translation models.
-        admission: Whose throughput is told of finished tokens.
-        metrics: Where everything is counted.
-        embedders: Served names of models that embed.
+        kinds: The task table, by name of the kind.
+        admission: Receives the number of finished tokens, from which it estimates waits.
+        metrics: Counts everything.
     """
 
     def __init__(
-        self,
-        models: Iterable[str],
-        admission: Admission,
-        metrics: Metrics,
-        embedders: Iterable[str] = (),
+        self, kinds: Mapping[str, TaskKind], admission: Admission, metrics: Metrics
     ) -> None:
+        self.kinds = kinds
         self.admission = admission
         self.metrics = metrics
-        self.queues = Queues(metrics)
-        self.seats: dict[Link, Seat] = {}
+        self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}
+        self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
-        for model in models:
-            self._add_queue(model)
-        for model in embedders:
-            self.queues.add_texts(model)
 
-    def add_model(self, model: str, translates: bool) -> None:
-        """Takes work for one more model; each embeds."""
-        if translates:
-            self._add_queue(model)
-        self.queues.add_texts(model)
-
-    def _add_queue(self, model: str) -> None:
-        self.queues.add(model)
-        slots = self.metrics.decode_slots
-        slots.labels(model, "used").set_function(partial(self._used_rows, model))
-        slots.labels(model, "free").set_function(partial(self._free_rows, model))
+    def add_model(self, model: str, kinds: Iterable[str]) -> None:
+        """Accepts items of these kinds for one more model."""
+        for kind in kinds:
+            policy = self.kinds[kind].policy
+            queue = self.queues[kind][model] = Queue(policy.num_buckets)
+            for name, lane in zip(LANES, (queue.interactive, queue.bulk), strict=True):
+                self.metrics.watch_lane(kind, model, name, lane)
+            if policy.counts_rows:
+                slots = self.metrics.decode_slots
+                slots.labels(model, "used").set_function(partial(self._used_rows, kind, model))
+                slots.labels(model, "free").set_function(partial(self._free_rows, kind, model))
 
     def remove_model(self, model: str) -> None:
-        """Takes no more work for a model, and fails what is left of it."""
-        left = self.queues.remove(model)
-        for seat in self.seats.values():
-            if held := seat.unload(model):
-                seat.link.send(Abort([job.id for job in held]))
+        """Accepts no more items for a model, and fails those that are left."""
+        left: list[Job] = []
+        for queues in self.queues.values():
+            queue = queues.pop(model, None)
+            if queue is not None:
+                left += queue.jobs()
+        for worker in self.workers.values():
+            if held := worker.unload(model):
+                worker.link.send(Abort([job.id for job in held]))
                 left += held
         for job in left:
-            if not job.future.done():
-                job.future.set_exception(unloaded(model))
+            job.receiver.fail(unloaded(model))
 
-    async def run(
-        self, sentences: SequenceOf[Sentence], is_bulk: bool, deadline: float
-    ) -> list[Translated]:
-        """Translates sentences, in order.
+    def submit(self, items: Sequence[WorkItem], deadline: float) -> Submission:
+        """Queues items; the submission yields their results as they finish.
 
         Args:
-            sentences: Of one request.
-            is_bulk: Which lane they wait in.
-            deadline: By time.perf_counter.
+            items: Items of one request, of any kinds.
+            deadline: Time by time.perf_counter at which the items that are left fail.
 
         Raises:
-            UnavailableError: No worker is ready, or two died over a sentence.
-            DeadlineExceededError: The deadline passed.
-            InternalError: A sentence made the engine fail.
+            UnavailableError: The server is stopping, or no worker is ready.
+            NotFoundError: The model of an item has been unloaded.
         """
-        self._check((each.model for each in sentences), self.queues.rows)
-        works = [
-            (each.model, Sequence(next(self.ids), each.source, each.options, each.first_id))
-            for each in sentences
-        ]
-        jobs = [self._enqueue(*work, is_bulk) for work in works]
-        return await self._settled(jobs, self._fill_rows, deadline)
-
-    async def inspect(self, inquiries: SequenceOf[Inquiry], deadline: float) -> list[Shown]:
-        """Shows attention, in order.
-
-        Args:
-            inquiries: Of one request.
-            deadline: By time.perf_counter.
-
-        Raises:
-            ServiceError: As for `run`.
-        """
-        self._check((each.model for each in inquiries), self.queues.attention)
-        works = [(each.model, AttentionTask(next(self.ids), each.job)) for each in inquiries]
-        jobs = [self._enqueue(*work, False) for work in works]
-        return await self._settled(jobs, self._fill_tasks, deadline)
-
-    async def embed(
-        self, texts: SequenceOf[TextToEmbed], is_bulk: bool, deadline: float
-    ) -> list[EmbeddedText]:
-        """Embeds texts, in order.
-
-        Args:
-            texts: Of one request.
-            is_bulk: Which lane they wait in.
-            deadline: By time.perf_counter.
-
-        Raises:
-            ServiceError: As for `run`.
-        """
-        self._check((each.model for each in texts), self.queues.texts)
-        works = [
-            (text.model, EmbedTask(next(self.ids), text.ids, text.is_per_token, text.is_raw))
-            for text in texts
-        ]
-        jobs = [self._enqueue(*work, is_bulk) for work in works]
-        return await self._settled(jobs, self._fill_embeddings, deadline)
-
-    def _check(self, models: Iterable[str], known: Collection[str]) -> None:
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
-        if not self.seats:
+        if not self.workers:
             raise UnavailableError("the models are loading; try again soon", 1)
-        check_known(models, known)
+        for item in items:
+            if item.model not in self.queues[item.kind]:
+                raise unloaded(item.model)
+        submission = Submission(len(items), self._cancel)
+        jobs = [self._job(item, submission, index) for index, item in enumerate(items)]
+        for job in jobs:
+            self.queues[job.kind][job.model].lane(job).add(job)
+        submission.start(jobs, deadline - time.perf_counter())
+        for kind, model in dict.fromkeys((job.kind, job.model) for job in jobs):
+            self._fill(kind, model)
+        return submission
 
-    async def _settled(
-        self, jobs: list[Job], fill: Callable[[str], None], deadline: float
-    ) -> list[Any]:
-        for model in dict.fromkeys(job.model for job in jobs):
-            fill(model)
-        seconds = max(0.0, deadline - time.perf_counter())
-        timer = asyncio.get_running_loop().call_later(seconds, self._expire, jobs)
-        try:
-            return [await job.future for job in jobs]
-        finally:
-            timer.cancel()
-            left = [job for job in jobs if not job.is_settled]
-            for job in jobs:  # an error of a second sentence has nobody to go to
-                if job.is_settled:
-                    job.future.exception()
-            if left:
-                self._cancel(left)
-
-    def _expire(self, jobs: list[Job]) -> None:
-        """Fails what is not done at the deadline, by far cheaper than asyncio.timeout."""
-        left = [job for job in jobs if not job.future.done()]
-        error = too_late(len(jobs) - len(left), len(jobs))
-        for job in left:
-            job.future.set_exception(error)
-        self._cancel(left)
-
-    def _enqueue(
-        self, model: str, work: Sequence | AttentionTask | EmbedTask, is_bulk: bool
-    ) -> Job:
-        job = Job(model, work, is_bulk, asyncio.get_running_loop().create_future())
-        self.queues.lane(job).add(job)
-        return job
+    def _job(self, item: WorkItem, submission: Submission, index: int) -> Job:
+        policy = self.kinds[item.kind].policy
+        item.id = next(self.ids)
+        return Job(item, submission, index, policy.bucket(item), policy.cost(item))
 
     def _dispatch(self) -> None:
-        """Shares what waits among the workers, where they have room again."""
-        for model in self.queues.rows:
-            self._fill_rows(model)
-        for model in self.queues.asked():
-            self._fill_tasks(model)
-        for model in self.queues.texts:
-            self._fill_embeddings(model)
+        """Assigns waiting items to workers that have capacity again."""
+        for kind, queues in self.queues.items():
+            models = [model for model, queue in queues.items() if len(queue)]
+            if self.kinds[kind].policy.shares_models and len(models) > 1:
+                models.sort(key=lambda model: queues[model].oldest_age, reverse=True)
+            for model in models:
+                self._fill(kind, model)
 
-    def _fill_rows(self, model: str) -> None:
-        """Fills free rows of all who have any, most of them first."""
-        queue = self.queues.rows[model]
-        if not queue.rows:
-            return
-        seats = first_seats(self.seats.values(), model)
-        for position, seat in enumerate(seats):
-            # Less than the oldest needs would leave it waiting beside free rows.
-            share = max(-(-queue.rows // (len(seats) - position)), queue.next_rows)
-            spare = seat.spare(model, queue.bulk.next_rows)
-            jobs = queue.take(min(share, seat.free[model]), spare) if share else []
-            if jobs:
-                seat.give(jobs)
-                sequences = [cast("Sequence", job.work) for job in jobs]
-                seat.link.send(Work({model: sequences}, [job.id for job in jobs if job.is_bulk]))
+    def _fill(self, kind: str, model: str) -> None:
+        policy, queue = self.kinds[kind].policy, self.queues[kind][model]
+        for worker, jobs in policy.assign(kind, model, queue, list(self.workers.values())):
+            worker.link.send(Compute([job.item for job in jobs]))
 
-    def _fill_tasks(self, model: str) -> None:
-        """One after the other to who has fewest, and of those to who has least to translate."""
-        lane = self.queues.attention[model]
-        while len(lane):
-            seat = least_asked(self.seats.values(), model)
-            if seat is None or seat.num_tasks >= MAX_TASKS:
-                return
-            job = lane.take_first()
-            seat.give([job])
-            seat.link.send(Inspect({model: [cast("AttentionTask", job.work)]}))
-
-    def _fill_embeddings(self, model: str) -> None:
-        """One after the other to who has least to do before it, short ones first."""
-        queue = self.queues.texts[model]
-        given: dict[Seat, list[EmbedTask]] = defaultdict(list)
-        for level in range(LEVELS):
-            while queue.count(level):
-                seat = least_burdened(self.seats.values(), model, level)
-                if seat is None:
-                    break
-                job = queue.take(level)
-                seat.give([job])
-                given[seat].append(cast("EmbedTask", job.work))
-        for seat, tasks in given.items():
-            seat.link.send(Embed({model: tasks}))
-
-    def _cancel(self, jobs: list[Job]) -> None:
+    def _cancel(self, jobs: Sequence[Job]) -> None:
+        """Removes the jobs of a submission that are not settled."""
+        running = set()
         for job in jobs:
-            job.future.cancel()
-            if self.queues.drop(job):
-                self.metrics.cancelled.labels(job.task, job.model, "queued").inc()
-        running = {id(job) for job in jobs}
-        for seat in self.seats.values():
-            held = [job for job in seat.held.values() if id(job) in running]
+            queue = self.queues[job.kind].get(job.model)
+            if queue is not None and queue.lane(job).remove(job):
+                self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
+            else:
+                running.add(job)
+        for worker in self.workers.values():
+            held = [job for job in running if worker.held.get(job.id) is job]
             for job in held:
-                seat.take_back(job)
-                self.metrics.cancelled.labels(job.task, job.model, "running").inc()
+                worker.take_back(job)
+                self.metrics.cancelled.labels(job.kind, job.model, "running").inc()
             if held:
-                seat.link.send(Abort([job.id for job in held]))
+                worker.link.send(Abort([job.id for job in held]))
         self._dispatch()
 
     def worker_ready(
-        self, link: Link, max_rows: dict[str, int], missing: Iterable[str] = ()
+        self, link: Link, max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """A worker has loaded its models and has so many rows for each; others it still lacks."""
-        self.seats[link] = Seat(link, dict(max_rows), dict(max_rows), missing={*missing})
+        """Accepts a worker that has loaded its models.
+
+        Args:
+            link: The channel to it.
+            max_rows: Number of rows of each model that has a batch.
+            missing: Models that it has yet to load.
+        """
+        self.workers[link] = WorkerState(link, dict(max_rows), missing={*missing})
         self._dispatch()
 
     def worker_loaded(self, link: Link, model: str, max_rows: int) -> None:
-        """A worker has loaded one more model; it has no rows for one that only embeds."""
-        self.seats[link].load(model, max_rows)
+        """Records one more model of a worker; `max_rows` is 0 for a model without a batch."""
+        self.workers[link].load(model, max_rows)
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """A worker is gone: what it held goes back to the front, or fails if it was there before.
-
-        What waits stays waiting for the workers that are left or come back.
-        """
-        seat = self.seats.pop(link, None)
-        if seat is None:
+        """Puts the jobs of a dead worker first in their lanes, or fails them the second time."""
+        worker = self.workers.pop(link, None)
+        if worker is None:
             return
-        for job in reversed(seat.held.values()):
+        for job in reversed(worker.held.values()):
+            if job.receiver.is_closed:  # another item of its request has failed just now
+                continue
             if job.attempts < MAX_ATTEMPTS:
-                self.queues.lane(job).add(job, is_first=True)
-            elif not job.future.done():
-                job.future.set_exception(
+                self.queues[job.kind][job.model].lane(job).add(job, is_first=True)
+            else:
+                job.receiver.fail(
                     UnavailableError("the worker died twice over this request; try again", 1)
                 )
         self._dispatch()
 
     def has_work(self, link: Link) -> bool:
-        """Whether a worker holds anything."""
-        seat = self.seats.get(link)
-        return seat is not None and bool(seat.held)
+        """Returns whether a worker holds any job."""
+        worker = self.workers.get(link)
+        return worker is not None and bool(worker.held)
 
     def report(self, link: Link, report: Report) -> None:
-        """Settles what a worker has finished and counts what it did."""
-        seat = self.seats[link]
-        lengths: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """Settles the jobs that a worker has finished, and counts its work."""
+        worker = self.workers[link]
+        lengths: dict[tuple[str, str], list[tuple[int, ...]]] = defaultdict(list)
+        now = time.perf_counter()
         for done in report.done:
-            job = self._settle(seat, done)
-            if job is not None:
-                lengths[job.model].append((job.tokens, len(done.hypotheses[0].tokens)))
-        for model, pairs in lengths.items():
-            self.metrics.observe_sentences(model, pairs)
-            self.admission.throughput.add(sum(source for source, _ in pairs))
-        for inspected in report.inspected:
-            self._settle(seat, inspected)
-        self._settle_embedded(seat, report.embedded)
+            job = self._settle(worker, done, now)
+            measure = self.kinds[job.kind].lengths if job is not None else None
+            if job is not None and measure is not None:
+                lengths[job.kind, job.model].append(measure(job.item, done.value))
+        for (kind, model), found in lengths.items():
+            self.metrics.observe_lengths(kind, model, found)
+            self.admission.throughput.add(sum(each[0] for each in found))
         for failed in report.failed:
-            self._fail(seat, failed)
+            self._fail(worker, failed)
         self.metrics.observe_report(link.name, report)
         self._dispatch()
 
-    def _settle_embedded(self, seat: Seat, embedded: SequenceOf[Embedded]) -> None:
-        lengths: dict[str, list[int]] = defaultdict(list)
-        for each in embedded:
-            job = self._settle(seat, each)
-            if job is not None:
-                lengths[job.model].append(job.tokens)
-        for model, tokens in lengths.items():
-            self.metrics.observe_texts(model, tokens)
-            self.admission.throughput.add(sum(tokens))
-
-    def _settle(self, seat: Seat, done: Done | Inspected | Embedded) -> Job | None:
-        job = seat.held.get(done.id)
+    def _settle(self, worker: WorkerState, done: Done, now: float) -> Job | None:
+        job = worker.held.get(done.id)
         if job is None:  # cancelled while the result was on its way
             return None
-        seat.take_back(job)
-        now = time.perf_counter()
-        if not job.future.done():
-            times = job.dispatched - job.created, now - job.dispatched
-            if isinstance(done, Done):
-                job.future.set_result(Translated(done.hypotheses, *times))
-            elif isinstance(done, Embedded):
-                job.future.set_result(EmbeddedText(done.vectors, *times))
-            else:
-                job.future.set_result(Shown(done.results, *times))
+        worker.take_back(job)
+        result = Result(done.value, job.dispatched - job.created, now - job.dispatched)
+        job.receiver.finish(job.index, result)
         return job
 
-    def _fail(self, seat: Seat, failed: Failed) -> None:
-        job = seat.held.get(failed.id)
+    def _fail(self, worker: WorkerState, failed: Failed) -> None:
+        job = worker.held.get(failed.id)
         if job is None:
             return
-        seat.take_back(job)
-        if not job.future.done():
-            reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
-            job.future.set_exception(InternalError(f"a sentence could not be computed: {reason}"))
+        worker.take_back(job)
+        reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
+        job.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
 
-    def _used_rows(self, model: str) -> int:
-        rows = sum(seat.max_rows.get(model, 0) for seat in self.seats.values())
-        return rows - self._free_rows(model)
+    def _used_rows(self, kind: str, model: str) -> int:
+        return sum(worker.used[kind, model, 0] for worker in self.workers.values())
 
-    def _free_rows(self, model: str) -> int:
-        return sum(seat.free.get(model, 0) for seat in self.seats.values())
+    def _free_rows(self, kind: str, model: str) -> int:
+        rows = sum(worker.max_rows.get(model, 0) for worker in self.workers.values())
+        return rows - self._used_rows(kind, model)
 
     def close(self) -> None:
-        """Fails everything that is left, and what still comes."""
+        """Fails everything that is left, and every later submission."""
         self.is_closed = True
-        error = UnavailableError("the server is stopping; try again", 1)
-        held = [job for seat in self.seats.values() for job in seat.held.values()]
-        for job in self.queues.jobs() + held:
-            if not job.future.done():
-                job.future.set_exception(error)
+        waiting = [queue.jobs() for queues in self.queues.values() for queue in queues.values()]
+        held = [worker.held.values() for worker in self.workers.values()]
+        for job in [*itertools.chain(*waiting), *itertools.chain(*held)]:
+            job.receiver.fail(UnavailableError("the server is stopping; try again", 1))
+
+
+def unloaded(model: str) -> NotFoundError:
+    """Returns the error for an item whose model was unloaded after its request had arrived."""
+    return NotFoundError(f"the model {model} has been unloaded", param="model")

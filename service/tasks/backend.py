@@ -1,134 +1,111 @@
-"""What answering HTTP needs of the part of the server that there is only once.
+"""The interface between the tasks and the core: admission, submission, status.
 
-That part (`core.py`) is in the same process, or behind a channel (`frontend.py`): whoever uses
-these interfaces cannot tell.
+The core lives in the same process (`core.py`) or behind a channel (`http_workers`); the tasks
+cannot tell which.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
-from service.items.orders import Inquiry, Sentence, TextToEmbed
+from service.items.base import WorkItem
+from service.items.result import ResultStream
 from service.metrics.definitions import Ended
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
-from service.workers.messages import ResidentEmbedder, ResidentModel
-
-State = Literal["loading", "ready", "unloading", "failed"]
-"""Of a model."""
+from service.models.states import State
+from service.workers.messages import Resident
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the server is.
+    """The state of the server.
 
     Attributes:
-        failure: Why a model can never be loaded.
-        is_ready: Whether translations are accepted.
-        is_stopping: Whether the end has begun.
-        models: What is resident, by served name; empty while it loads.
-        embedders: The same of embedding models.
-        changes: Models that are `loading` or `unloading`, or `failed` to be loaded.
-        failures: Why the latter could not, for those who may know this server's files.
+        failure: Reason why a model can never be loaded; None where there is none.
+        is_ready: Whether work is accepted.
+        is_stopping: Whether the shutdown has begun.
+        models: Resident models by served name; empty while they load.
+        changes: States of models that are neither served nor unknown.
+        failures: Reasons of the models whose state is `failed`, for administrators.
     """
 
     failure: str | None
     is_ready: bool
     is_stopping: bool
-    models: dict[str, ResidentModel]
-    embedders: dict[str, ResidentEmbedder] = field(default_factory=dict)
+    models: dict[str, Resident]
     changes: dict[str, State] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 
-class Place(Protocol):
-    """The place of one request among those admitted."""
+class Lease(Protocol):
+    """The admission of one request, which it holds until its reply has been written."""
 
-    async def run(
-        self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float
-    ) -> list[Translated]:
-        """Translates the sentences of the request, in order. Called once.
+    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+        """Submits items of the request.
 
-        Args:
-            sentences: All of them; their tokens take the place of the estimate.
-            is_bulk: Which lane they wait in.
-            deadline: By time.perf_counter, which all processes of a machine share.
-
-        Raises:
-            ServiceError: They are refused, late, or failed.
-        """
-
-    async def inspect(self, inquiries: Sequence[Inquiry], deadline: float) -> list[Shown]:
-        """Shows attention, in order. Called once, and in place of `run`.
+        The tokens of the first submission replace the estimate of the admission, and may be
+        refused. Later submissions of an admitted request are never refused.
 
         Args:
-            inquiries: All of them; their tokens take the place of the estimate.
-            deadline: As for `run`.
+            items: At least one.
+            deadline: Time by time.perf_counter at which the items that are left fail.
 
-        Raises:
-            ServiceError: They are refused, late, or failed.
+        Returns:
+            The results as they finish. Iterating raises a ServiceError where the items are
+            refused, too late, or failed.
         """
 
-    async def embed(
-        self, texts: Sequence[TextToEmbed], is_bulk: bool, deadline: float
-    ) -> list[EmbeddedText]:
-        """Embeds texts, in order. Called once, and in place of `run`.
-
-        Args:
-            texts: All of them; their tokens take the place of the estimate.
-            is_bulk: Which lane they wait in.
-            deadline: As for `run`.
-
-        Raises:
-            ServiceError: They are refused, late, or failed.
-        """
+    def release(self) -> None:
+        """Ends the admission, and cancels the items that are left."""
 
 
 class Recorder(Protocol):
     """Counts requests."""
 
     def begin(self, task: str) -> None:
-        """A request has come."""
+        """Counts a request that has arrived."""
 
     def end(self, ended: Ended) -> None:
-        """It has been answered."""
+        """Counts a request that has been answered."""
 
 
 class Backend(Recorder, Protocol):
-    """Admits, translates, counts, and knows how the server is."""
+    """Admits and computes, counts, and reports the state of the server."""
 
-    def admit(self, tokens: int, at_once: bool) -> AbstractAsyncContextManager[Place]:
-        """A place for a request, held while it lasts.
+    async def admit(self, tokens: int, at_once: bool) -> Lease:
+        """Admits a request of about so many tokens.
 
         Args:
-            tokens: An estimate.
-            at_once: Whether to know before any work is done; else `Place.run` may be what refuses.
+            tokens: Estimated number of tokens.
+            at_once: Whether to decide now; otherwise the first submission may be refused instead.
 
         Raises:
-            RequestTooLargeError: The request alone is over the limit.
-            OverloadedError: There is no room now.
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
         """
 
     async def status(self) -> Status:
-        """How the server is now."""
+        """Returns the state of the server."""
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model that is on disk; gives `ready`, or `loading` where it takes long.
+        """Loads a model that is on disk; returns `ready`, or `loading` where it takes long.
 
         Args:
-            name: Of one of the models behind the reference.
+            name: Name of one of the models behind the reference.
             source: A reference, as in REGARD_MODELS.
 
         Raises:
-            ServiceError: It cannot be loaded.
+            ServiceError: The model cannot be loaded.
         """
 
     async def unload_model(self, name: str) -> str:
-        """Unloads a model once its requests have ended; `unloaded`, or `unloading` meanwhile.
+        """Unloads a model once its requests have ended.
+
+        Returns:
+            `unloaded`, or `unloading` while requests go on.
 
         Raises:
-            ServiceError: It is not loaded, or just being loaded.
+            ServiceError: The model is not loaded, or is being loaded.
         """
 
     async def metrics_text(self) -> bytes:
-        """All figures, in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""

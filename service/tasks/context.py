@@ -1,14 +1,17 @@
-"""What one HTTP request gathers on its way: id, timings, and the labels under which it counts."""
+"""The context of one request: its id, its timings, its admission, its labels in the metrics."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
+from service.tasks.backend import Backend, Lease
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """Made by the middleware, filled by the route, read by the middleware.
+    """The middleware creates it, the route and the task fill it, the middleware reads it.
 
     Attributes:
         request_id: The client's X-Request-Id where it is a plain one, else made here.
@@ -20,6 +23,7 @@ class RequestContext:
         stages: Seconds by stage.
         num_cut: Sentences or texts longer than the model takes, by model.
         is_openai: Whether errors have OpenAI's shape.
+        lease: Admission of the request; None before.
     """
 
     request_id: str
@@ -31,6 +35,30 @@ class RequestContext:
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
     is_openai: bool = False
+    lease: Lease | None = None
+
+    async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
+        """Admits the request, which then holds its lease until its reply has been written.
+
+        Later calls return the same lease.
+
+        Raises:
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
+        """
+        if self.lease is None:
+            self.lease = await backend.admit(tokens, at_once)
+        return self.lease
+
+    def release(self) -> None:
+        """Ends the admission; items that are left are cancelled."""
+        if self.lease is not None:
+            self.lease.release()
+
+    def add_times(self, results: Sequence[Result]) -> None:
+        """Adds the longest wait and the longest computation of the results to the stages."""
+        self.add("queue", max([result.queue_seconds for result in results], default=0.0))
+        self.add("device", max([result.device_seconds for result in results], default=0.0))
 
     def stage(self, name: str) -> "Stage":
         """Adds the time spent inside to a stage."""

@@ -11,10 +11,10 @@ from service.api.tei.formats import EmbedUsage, Vectors
 from service.api.tei.schemas import EmbedParameters, Input
 from service.errors import NotFoundError
 from service.ipc.machine import uses_gpu
-from service.items.orders import TextToEmbed
+from service.items.embedding import EmbeddingItem
+from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.text_reader import ReadText, TextReader
-from service.scheduling.lanes import EmbeddedText
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
@@ -28,7 +28,7 @@ from service.tasks.embedding_limits import (
     find_long,
     find_prompt,
 )
-from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, add_times, run_sized
+from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Embedder:
             check_dimensions(wish.dimensions, reader.size)
         results, usage = await self._compute(wish, reader, context)
         start = time.perf_counter()
-        whole = np.frombuffer(b"".join([each.vectors for each in results]), dtype=np.float32)
+        whole = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         vectors: Vectors = whole.reshape(len(results), -1)
         size = check_dimensions(wish.dimensions, vectors.shape[1])
         if size < vectors.shape[1] or (wish.is_normalized and not reader.is_normalized):
@@ -120,7 +120,7 @@ class Embedder:
         reader = self._reader(wish.model)
         results, usage = await self._compute(wish, reader, context)
         vectors = [
-            np.frombuffer(each.vectors, dtype=np.float32).reshape(number, -1)
+            np.frombuffer(each.value, dtype=np.float32).reshape(number, -1)
             for each, number in zip(results, usage.num_tokens, strict=True)
         ]
         return vectors, usage
@@ -142,7 +142,7 @@ class Embedder:
 
     async def _compute(
         self, wish: EmbedWish, reader: TextReader, context: RequestContext
-    ) -> tuple[list[EmbeddedText], EmbedUsage]:
+    ) -> tuple[list[Result], EmbedUsage]:
         context.model = reader.name
         check_num_inputs(wish.inputs, self.settings.max_inputs, wish.param)
         check_ids(wish.inputs, reader.vocab_size, wish.param)
@@ -150,17 +150,20 @@ class Embedder:
         sizes = list(map(len, wish.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
-        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
-            with context.stage("tokenize"):
-                texts = await run_sized(num_chars, read_all, wish, reader, prompt)
-            usage = self._usage(wish, reader, texts, sum(sizes))
-            context.num_cut[reader.name] = len(usage.truncated)
-            is_raw = not (wish.is_normalized or wish.is_per_token)
-            wanted = [TextToEmbed(reader.name, t.ids, wish.is_per_token, is_raw) for t in texts]
-            is_bulk = len(wanted) > self.settings.bulk_sentences
-            deadline = context.started + self.settings.request_timeout_seconds
-            results = await place.embed(wanted, is_bulk, deadline)
-        add_times(results, context)
+        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            texts = await run_sized(num_chars, read_all, wish, reader, prompt)
+        usage = self._usage(wish, reader, texts, sum(sizes))
+        context.num_cut[reader.name] = len(usage.truncated)
+        is_raw = not (wish.is_normalized or wish.is_per_token)
+        is_bulk = len(texts) > self.settings.bulk_sentences
+        items = [
+            EmbeddingItem(reader.name, text.ids, wish.is_per_token, is_raw, is_bulk)
+            for text in texts
+        ]
+        deadline = context.started + self.settings.request_timeout_seconds
+        results = await lease.submit(items, deadline).in_order(len(items))
+        context.add_times(results)
         return results, usage
 
     def _usage(

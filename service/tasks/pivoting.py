@@ -1,134 +1,154 @@
-"""Sentences that two models translate, one what the other wrote.
+"""The pivot pipeline: sentences that two models translate, the second from the first's output.
 
-Each goes on by itself: its second leg waits for nothing but its first. Both have the place, the
-deadline and the lane of their request, and end with it.
+Each sentence goes on by itself: its second leg waits for nothing but its first. Both legs have the
+lease, the deadline and the lane of their request.
 """
 
 import asyncio
 import math
-from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
-from service.items.orders import Sentence
-from service.models.catalog import PIVOT, Catalog, Direction
-from service.scheduling.lanes import Translated
-from service.scheduling.queues import check_known
-from service.scheduling.scheduler import Scheduler
+from service.items.result import Result
+from service.items.translation import TranslationItem
+from service.models.catalog import Direction
+from service.tasks.backend import Lease
 from service.text.chunking import fit_sentences
 from service.text.segmentation import one_sentence
 
 
-class Relay:
-    """Sends sentences to the scheduler, those of two legs twice.
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence to translate.
+
+    Attributes:
+        source: Token ids of the first model, EOS included.
+        route: One model, or two that meet in the pivot language.
+        options: Options of the search.
+    """
+
+    source: list[int]
+    route: tuple[Direction, ...]
+    options: DecodingOptions
+
+    @property
+    def is_pivoted(self) -> bool:
+        """Whether the sentence goes through two models."""
+        return len(self.route) > 1
+
+
+class PivotPipeline:
+    """Translates the sentences of one request by one or two models each.
 
     Args:
-        catalog: Where the models of a route are looked up.
-        scheduler: Who has them translated.
-        max_source_tokens: Of one sequence; what the first model wrote may be longer.
+        lease: Admission of the request.
+        max_source_tokens: Largest length of a sequence; the first model's output may be longer.
+        is_bulk: Whether the sentences wait in the bulk lane.
+        deadline: Time by time.perf_counter at which the request fails.
+
+    Attributes:
+        num_cut: Number of first-leg outputs that were longer than the second model takes, by the
+            name of that model.
     """
 
-    def __init__(self, catalog: Catalog, scheduler: Scheduler, max_source_tokens: int) -> None:
-        self.catalog = catalog
-        self.scheduler = scheduler
+    def __init__(
+        self, lease: Lease, max_source_tokens: int, is_bulk: bool, deadline: float
+    ) -> None:
+        self.lease = lease
         self.max_source_tokens = max_source_tokens
+        self.is_bulk = is_bulk
+        self.deadline = deadline
+        self.num_cut: Counter[str] = Counter()
 
-    async def run(
-        self, sentences: Sequence[Sentence], is_bulk: bool, deadline: float
-    ) -> list[Translated]:
-        """Translates sentences, in order.
-
-        Args:
-            sentences: Of one request.
-            is_bulk: Which lane they wait in.
-            deadline: By time.perf_counter.
+    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+        """Translates sentences; returns one result each, in order.
 
         Raises:
-            ServiceError: They are refused, late, or failed.
+            ServiceError: The sentences are refused, too late, or failed.
         """
-        direct = [sentence for sentence in sentences if sentence.pair is None]
-        if len(direct) == len(sentences):
-            return await self.scheduler.run(sentences, is_bulk, deadline)
-        legs = [self._both(s, is_bulk, deadline) for s in sentences if s.pair is not None]
-        works: list[Coroutine[Any, Any, list[Translated]]] = [*legs]
-        if direct:
-            works.append(self.scheduler.run(direct, is_bulk, deadline))
-        found = await together(works, len(sentences))
-        pivoted = iter([result for results in found[: len(legs)] for result in results])
-        plain = iter(found[-1] if direct else ())
-        return [next(plain if sentence.pair is None else pivoted) for sentence in sentences]
+        if not sentences:
+            return []
+        items = [self._first_item(sentence) for sentence in sentences]
+        stream = self.lease.submit(items, self.deadline)
+        if not any(sentence.is_pivoted for sentence in sentences):
+            return await stream.in_order(len(items))
+        results: list[Any] = [None] * len(sentences)
 
-    async def _both(self, sentence: Sentence, is_bulk: bool, deadline: float) -> list[Translated]:
-        """One sentence, through two models."""
-        first, second = self._legs(sentence)
-        options = replace(sentence.options, num_hypotheses=1, return_scores=False)
-        begun = replace(sentence, options=options, pair=None, second="")
-        (half,) = await self.scheduler.run([begun], is_bulk, deadline)
-        text = first.vocabularies.target.decode(half.hypotheses[0].tokens)
+        async def finish(index: int, first: Result) -> None:
+            results[index] = await self._second_leg(sentences[index], first)
+
+        try:
+            async with asyncio.TaskGroup() as legs:
+                async for index, result in stream:
+                    if sentences[index].is_pivoted:
+                        legs.create_task(finish(index, result))
+                    else:
+                        results[index] = result
+        except ExceptionGroup as group:
+            error = group.exceptions[0]
+            if isinstance(error, DeadlineExceededError):
+                done = sum(result is not None for result in results)
+                raise too_late(done, len(sentences)) from None
+            raise error from None
+        return results
+
+    def _first_item(self, sentence: Sentence) -> TranslationItem:
+        options = sentence.options
+        if sentence.is_pivoted:
+            options = replace(options, num_hypotheses=1, return_scores=False)
+        first = sentence.route[0]
+        return TranslationItem(
+            first.name,
+            sentence.source,
+            options,
+            first.vocabularies.first_id,
+            self.is_bulk,
+            len(sentence.route),
+        )
+
+    async def _second_leg(self, sentence: Sentence, first_result: Result) -> Result:
+        """Translates the first model's output by the second model, in parts if it is long."""
+        first, second = sentence.route
+        text = first.vocabularies.target.decode(first_result.value[0].tokens)
         tokenizer = second.vocabularies.source
         fitted = fit_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
-        if fitted.num_cut:
-            self.scheduler.metrics.truncated_inputs.labels("translate", second.name).inc()
-        first_id = second.vocabularies.first_id
-        parts = [
-            Sentence(second.name, [*ids, tokenizer.eos_id], sentence.options, first_id)
+        self.num_cut[second.name] += fitted.num_cut
+        items = [
+            TranslationItem(
+                second.name,
+                [*ids, tokenizer.eos_id],
+                sentence.options,
+                second.vocabularies.first_id,
+                self.is_bulk,
+            )
             for ids in fitted.sources
         ]
-        rest = await self.scheduler.run(parts, is_bulk, deadline) if parts else []
-        return [joined(half, rest, sentence.options)]
-
-    def _legs(self, sentence: Sentence) -> tuple[Direction, Direction]:
-        """The route that was chosen when the sentence was read: by now there may be a better one.
-
-        Raises:
-            NotFoundError: One of its models has been unloaded.
-        """
-        assert sentence.pair is not None
-        (source, target), models = sentence.pair, self.catalog.models
-        check_known((sentence.model, sentence.second), models)
-        first = models[sentence.model].direction(source, PIVOT)
-        return first, models[sentence.second].direction(PIVOT, target)
+        parts: list[Result] = []
+        if items:
+            parts = await self.lease.submit(items, self.deadline).in_order(len(items))
+        return joined(first_result, parts, sentence.options)
 
 
-async def together(
-    works: Sequence[Coroutine[Any, Any, list[Translated]]], num_sentences: int
-) -> list[list[Translated]]:
-    """The results of all; where one fails or nobody waits any more, the others end too.
-
-    Raises:
-        ServiceError: Of the first that failed; of one that is late, with how many were not.
-    """
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        return await asyncio.gather(*tasks)
-    except DeadlineExceededError as error:
-        ended = [task for task in tasks if task.done() and not task.cancelled()]
-        done = sum(len(task.result()) for task in ended if task.exception() is None)
-        raise too_late(done, num_sentences) from error
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def joined(half: Translated, rest: Sequence[Translated], options: DecodingOptions) -> Translated:
-    """The translation of one sentence from both its legs, the second of which may be in parts."""
-    depth = max((len(part.hypotheses) for part in rest), default=0)
+def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
+    """Returns the result of a sentence from its first leg and the parts of its second."""
+    depth = max((len(part.value) for part in parts), default=0)
     hypotheses = [
-        in_a_row([part.hypotheses[min(rank, len(part.hypotheses) - 1)] for part in rest], options)
+        concatenated([part.value[min(rank, len(part.value) - 1)] for part in parts], options)
         for rank in range(depth)
     ]
-    return Translated(
+    return Result(
         hypotheses or [Hypothesis([])],
-        half.queue_seconds + max((part.queue_seconds for part in rest), default=0.0),
-        half.device_seconds + max((part.device_seconds for part in rest), default=0.0),
+        first.queue_seconds + max((part.queue_seconds for part in parts), default=0.0),
+        first.device_seconds + max((part.device_seconds for part in parts), default=0.0),
     )
 
 
-def in_a_row(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypothesis:
-    """One hypothesis of several, which follow each other."""
+def concatenated(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypothesis:
+    """Returns one hypothesis of several consecutive parts."""
     if len(parts) == 1:
         return parts[0]
     tokens = [token for part in parts for token in part.tokens]

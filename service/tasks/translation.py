@@ -9,13 +9,13 @@ from typing import ParamSpec, TypeVar
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
-from service.items.orders import Sentence
+from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
 from service.models.catalog import PIVOT, Catalog, Direction
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.pivoting import PivotPipeline, Sentence
 from service.text.chunking import fit_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.segmentation import Segments, one_sentence, split_sentences
@@ -95,14 +95,8 @@ class Prepared:
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
 
     def sentences(self, options: DecodingOptions) -> list[Sentence]:
-        """What is to be translated."""
-        if not self.route:
-            return []
-        first, last = self.route[0], self.route[-1]
-        pair = (first.source, last.target) if len(self.route) > 1 else None
-        second = last.name if len(self.route) > 1 else ""
-        first_id = first.vocabularies.first_id
-        return [Sentence(first.name, ids, options, first_id, pair, second) for ids in self.sources]
+        """Returns the sentences to translate."""
+        return [Sentence(ids, self.route, options) for ids in self.sources]
 
 
 @dataclass(slots=True)
@@ -159,16 +153,19 @@ class Translator:
         deadline = context.started + self.settings.request_timeout_seconds
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
-        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS) as place:
-            with context.stage("tokenize"):
-                prepared = await self._prepare_all(request, num_chars)
-            describe(prepared, context)
-            sentences = [one for text in prepared for one in text.sentences(request.options)]
-            is_bulk = len(sentences) > self.settings.bulk_sentences
-            results = await place.run(sentences, is_bulk, deadline)
-            add_times(results, context)
-            with context.stage("detokenize"):
-                return await run_sized(num_chars, self._assemble_all, prepared, results)
+        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            prepared = await self._prepare_all(request, num_chars)
+        describe(prepared, context)
+        sentences = [one for text in prepared for one in text.sentences(request.options)]
+        is_bulk = len(sentences) > self.settings.bulk_sentences
+        pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
+        results = await pipeline.run(sentences)
+        for name, count in pipeline.num_cut.items():
+            context.num_cut[name] = context.num_cut.get(name, 0) + count
+        context.add_times(results)
+        with context.stage("detokenize"):
+            return await run_sized(num_chars, self._assemble_all, prepared, results)
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
         """The likeliest languages of a text, best first; `en` with confidence 0 for none."""
@@ -211,12 +208,11 @@ class Translator:
         return Prepared(route, fitted.segments, sources, detected, fitted.num_cut)
 
     def _assemble_all(
-        self, prepared: list[Prepared], results: list[Translated]
+        self, prepared: list[Prepared], results: list[Result]
     ) -> list[TranslatedText]:
         remaining = iter(results)
         return [
-            self._assemble(text, [next(remaining).hypotheses for _ in text.sources])
-            for text in prepared
+            self._assemble(text, [next(remaining).value for _ in text.sources]) for text in prepared
         ]
 
     def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
@@ -235,15 +231,6 @@ class Translator:
         return TranslatedText(
             best, others, text.detected, list(filter(None, scores)), text, targets
         )
-
-
-def add_times(
-    results: Sequence[Translated] | Sequence[Shown] | Sequence[EmbeddedText],
-    context: RequestContext,
-) -> None:
-    """Tells a request's context of the longest wait and the longest computation of its parts."""
-    context.add("queue", max((result.queue_seconds for result in results), default=0.0))
-    context.add("device", max((result.device_seconds for result in results), default=0.0))
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from model.engine.engine import Engine
-from service.workers.loading import LoadedEmbedder
+from service.workers.loading import LoadedModel
 
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep Python to itself while another wants it. A step of the work gives it
 up and wants it again at every operation; with the usual time, each of them would wait so long."""
 
-LoadOne = Callable[[], Engine | LoadedEmbedder]
+LoadOne = Callable[[], LoadedModel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Outcome:
     """
 
     name: str
-    loaded: Engine | LoadedEmbedder | Exception
+    loaded: LoadedModel | Exception
     seconds: float
 
 
@@ -39,7 +38,7 @@ def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) 
     """Loads a model; an expected error is an outcome, too."""
     start = time.perf_counter()
     try:
-        loaded: Engine | LoadedEmbedder | Exception = load()
+        loaded: LoadedModel | Exception = load()
     except expected as error:
         loaded = error
     return Outcome(name, loaded, time.perf_counter() - start)

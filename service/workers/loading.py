@@ -1,8 +1,9 @@
-"""From files to what a device worker computes with, warm."""
+"""From a model's files to a warm model that executors compute with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -11,6 +12,7 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
+from model.config import ModelConfig
 from model.device import select_device
 from model.encoding.embedding import EmbeddingJob, EmbeddingPass, embed
 from model.encoding.teacher_forced import AttentionPass
@@ -19,66 +21,59 @@ from model.encoding.translation_encoder import EncoderPass
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
+from service.items.attention import ATTENTION
+from service.items.embedding import EMBED, EmbeddingItem
+from service.items.translation import TRANSLATE
 from service.workers.device_memory import held_bytes, is_out_of_memory
-from service.workers.executors.attention import NewInspection
-from service.workers.executors.embedding import BATCH_TOKENS, NewPass, Pass
-from service.workers.messages import (
-    EmbedTask,
-    Load,
-    LoadFailed,
-    Resident,
-    ResidentEmbedder,
-    ResidentModel,
-    WorkerConfig,
-)
+from service.workers.executors.embedding import BATCH_TOKENS, Batch
+from service.workers.messages import Load, LoadFailed, Resident, WorkerConfig
 
 WARM_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedEmbedder:
-    """What embeds.
+class LoadedModel:
+    """A model in a worker.
 
     Attributes:
-        new_pass: Begins to embed texts.
-        new_inspection: Begins to show attention.
-        device: Where that is done.
-        dtype: Such as `float32`.
-        num_bytes: Memory that it takes; none of its own where a translation model's is used.
+        executables: What the executor of each task kind computes with, by name of the kind.
+        device: Where the model computes.
+        dtype: Precision, such as `float32`.
+        num_bytes: Memory of the weights and of the state of the rows.
+        max_rows: Number of rows of its batch; 0 for a model without one.
+        config: Sizes and switches of a translation model.
     """
 
-    new_pass: NewPass
-    new_inspection: NewInspection
+    executables: Mapping[str, Any]
     device: torch.device
     dtype: str
     num_bytes: int = 0
+    max_rows: int = 0
+    config: ModelConfig | None = None
+
+    def resident(self, name: str, seconds: float) -> Resident:
+        """Returns the description of the model, which was loaded in so many seconds."""
+        return Resident(
+            name, str(self.device), self.dtype, seconds, self.num_bytes, self.max_rows, self.config
+        )
 
 
-LoadEngine = Callable[[ModelFiles, WorkerConfig], Engine]
-LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedEmbedder]
+Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
+"""The function that loads a model, by type of its files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
-    """Loads models of both kinds; calls may come from any thread."""
+def load(loaders: Loaders, message: Load) -> LoadedModel:
+    """Loads the model of a message, in any thread.
 
-    load_engine: LoadEngine
-    load_embedder: LoadEmbedder
-
-    def __call__(self, load: Load) -> Engine | LoadedEmbedder:
-        """What computes with the model.
-
-        Raises:
-            ModelError: The files or the device cannot be used.
-        """
-        torch.set_num_threads(load.config.threads)  # every thread has a number of its own
-        if isinstance(load.files, ModelFiles):
-            return self.load_engine(load.files, load.config)
-        return self.load_embedder(load.files, load.config)
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    torch.set_num_threads(message.config.threads)  # every thread has a number of its own
+    return loaders[type(message.files)](message.files, message.config)
 
 
-def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
-    """The engine of one model, warm.
+def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
+    """Loads and warms up a translation model, whose encoder embeds as well.
 
     Raises:
         ModelError: The files or the device cannot be used.
@@ -89,13 +84,30 @@ def load_from_files(files: ModelFiles, config: WorkerConfig) -> Engine:
     )
     engine = load_engine(files, device, config.dtype, config.limits, use_shortlist)
     warm_up(engine)
-    return engine
+    return loaded_engine(engine, held_bytes(engine))
+
+
+def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
+    """Returns the loaded model of an engine."""
+    model = engine.model
+
+    def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
+        return EncoderPass(model, embedding_jobs(items), BATCH_TOKENS)
+
+    executables = {
+        TRANSLATE: engine,
+        EMBED: begin_embedding,
+        ATTENTION: partial(AttentionPass, model),
+    }
+    precision = str(model.precision)
+    rows = engine.limits.max_rows
+    return LoadedModel(executables, model.device, precision, num_bytes, rows, engine.config)
 
 
 def warm_up(engine: Engine) -> None:
-    """Decodes a few tokens of the smallest and the largest batch, so that kernels exist.
+    """Decodes a few tokens of the smallest and of the largest batch, so that kernels are compiled.
 
-    Native code has its own; a large batch would only have it hold memory before there is one.
+    Native code needs the smallest alone: a large batch would only make it hold memory early.
     """
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
@@ -104,12 +116,12 @@ def warm_up(engine: Engine) -> None:
     for rows, source in batches[:1] if isinstance(engine.runtime, NativeRuntime) else batches:
         engine.admit([SourceSequence(row, source) for row in range(rows)])
         for _ in range(1 + engine.runtime.lag):
-            engine.step()  # until the outcome of the first is there
+            engine.step()  # until the outcome of the first step has arrived
         engine.clear()
 
 
-def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder:
-    """An embedding model, warm.
+def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
+    """Loads and warms up an embedding model.
 
     Raises:
         ModelError: The files or the device cannot be used.
@@ -117,41 +129,23 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder
     model = load_embedding_model(files, select_device(config.device), config.dtype)
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
 
-    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
-        return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
+    def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
+        return EmbeddingPass(model, embedding_jobs(items), BATCH_TOKENS)
 
-    new_inspection = partial(TextAttentionPass, model.encoder)
-    place = model.encoder.device, str(model.precision)
-    return LoadedEmbedder(new_pass, new_inspection, *place, held_bytes(model))
-
-
-def embedder_of(engine: Engine) -> LoadedEmbedder:
-    """A translation model, which is there already: its encoder, and attention of both sides."""
-    model = engine.model
-
-    def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
-        return EncoderPass(model, jobs_of(tasks), BATCH_TOKENS)
-
-    new_inspection = partial(AttentionPass, model)
-    return LoadedEmbedder(new_pass, new_inspection, model.device, str(model.precision))
+    executables = {EMBED: begin_embedding, ATTENTION: partial(TextAttentionPass, model.encoder)}
+    precision = str(model.precision)
+    return LoadedModel(executables, model.encoder.device, precision, held_bytes(model))
 
 
-def resident_of(name: str, loaded: Engine | LoadedEmbedder, seconds: float) -> Resident:
-    """What the server is told of a model that has been loaded in so many seconds."""
-    if isinstance(loaded, LoadedEmbedder):
-        place = str(loaded.device), loaded.dtype
-        return ResidentEmbedder(name, *place, seconds, loaded.num_bytes)
-    place = str(loaded.model.device), str(loaded.model.precision)
-    rows = loaded.limits.max_rows
-    return ResidentModel(name, *place, seconds, rows, loaded.config, held_bytes(loaded))
+def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
+    """Returns the jobs of items, for the model."""
+    return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
+
+
+LOADERS: Loaders = {ModelFiles: load_translation_model, EmbeddingFiles: load_embedder}
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:
-    """What it is told of one that cannot be loaded."""
+    """Returns the message about a model that cannot be loaded."""
     kind = "" if isinstance(error, ModelError) else type(error).__name__
     return LoadFailed(f"{name}: {error}", name, kind, is_out_of_memory(error))
-
-
-def jobs_of(tasks: Sequence[EmbedTask]) -> list[EmbeddingJob]:
-    """Tasks, for the model."""
-    return [EmbeddingJob(task.ids, task.is_per_token, is_raw=task.is_raw) for task in tasks]

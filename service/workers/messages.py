@@ -1,141 +1,72 @@
-"""What the server and a device worker say to each other, over one socket pair.
+"""The messages between the server and a device worker, over one socket pair.
 
 The server sends lists of messages, so that those of many requests are read as one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles
-from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
-from model.inspection.query import AttentionJob
-from model.sequence import BatchStats, DecodingOptions, EngineLimits, Hypothesis, Sequence
+from model.sequence import BatchStats, EngineLimits
 from service.ipc.channel import pickle_by_fields
+from service.items.base import WorkItem
+from service.items.result import Done, Failed
+from service.workers.model_set import AnyFiles, ModelSet
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpec:
+    """How a worker computes one task kind; a part of the kind's row in the task table.
+
+    Attributes:
+        kind: Name of the task kind.
+        path: Import path of the executor class, `module:Class`.
+        share: Share of the worker's time beside other work; None for the kind that runs always.
+    """
+
+    kind: str
+    path: str
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Server to worker, first: what to load and how.
+    """First message of the server to a worker: what to load, and how to run.
 
     Attributes:
-        models: Files of each translation model.
+        models: Models to load.
+        executors: How to compute each task kind, in order of precedence.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
-        limits: Of each model's batch; max_rows 0 lets the device decide.
-        threads: Intra-op threads on a CPU.
-        attention_share: Of the time, how much goes to attention while there is other work.
-        embedders: Files of each embedding model.
-        placements: Device and dtype of single models, by folder; empty for those above.
+        limits: Limits of each model's batch; max_rows 0 lets the device decide.
+        threads: Number of intra-op threads on a CPU.
     """
 
-    models: tuple[ModelFiles, ...]
+    models: ModelSet
+    executors: tuple[ExecutorSpec, ...]
     device: str
     dtype: str
     shortlist: str
     limits: EngineLimits
     threads: int
-    attention_share: float
-    embedders: tuple[EmbeddingFiles, ...] = ()
-    placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    @property
-    def names(self) -> set[str]:
-        """Of all models."""
-        return {files.name for files in self.files}
-
-    @property
-    def files(self) -> list[ModelFiles | EmbeddingFiles]:
-        """Of all models."""
-        return [*self.models, *self.embedders]
-
-    def load(self, files: ModelFiles | EmbeddingFiles) -> "Load":
-        """The message that has a worker load one of the models beside its work."""
-        folder = files.weights.parent if isinstance(files, ModelFiles) else files.folder
-        return Load(files, replace(self.of(folder), models=(), embedders=(), placements={}))
-
-    def plus(
-        self,
-        files: ModelFiles | EmbeddingFiles,
-        placements: Mapping[str, tuple[str, str]],
-    ) -> "WorkerConfig":
-        """The same with one more model, and where such models are placed."""
-        placed = replace(self, placements={**self.placements, **placements})
-        if isinstance(files, ModelFiles):
-            return replace(placed, models=(*self.models, files))
-        return replace(placed, embedders=(*self.embedders, files))
-
-    def without(self, name: str) -> "WorkerConfig":
-        """The same less one model."""
-        return replace(
-            self,
-            models=tuple(files for files in self.models if files.name != name),
-            embedders=tuple(files for files in self.embedders if files.name != name),
-        )
-
-    def of(self, folder: Path) -> "WorkerConfig":
-        """The same for the model in a folder, which may have a device and dtype of its own."""
-        device, dtype = self.placements.get(str(folder), ("", ""))
-        return replace(self, device=device or self.device, dtype=dtype or self.dtype)
+    def load(self, files: AnyFiles) -> "Load":
+        """Returns the message with which a worker loads one of the models beside its work."""
+        device, dtype = self.models.placement(files)
+        placed = replace(self, device=device or self.device, dtype=dtype or self.dtype)
+        return Load(files, replace(placed, models=ModelSet()))
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Server to worker: sequences to translate, by model, never more than it has rows free.
+class Compute:
+    """Server to worker: compute items.
 
-    A worker says once, in Ready, how many rows it has; the server counts those that it has
-    given out. Messages arrive in order, so that rows freed by an Abort are free for the Work
-    that follows it.
-
-    Attributes:
-        sequences: By model.
-        bulk: Ids of those that others may have to wait for: they are of requests with many.
+    The server never sends more than a worker has capacity for. Messages arrive in order, so that
+    the capacity freed by an Abort is free for the Compute that follows it.
     """
 
-    sequences: dict[str, list[Sequence]]
-    bulk: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionTask:
-    """A job that has an id, the server's, unique among these and sequences."""
-
-    id: int
-    job: AttentionJob
-
-
-@dataclass(frozen=True, slots=True)
-class Inspect:
-    """Server to worker: show attention, by model; a few at a time."""
-
-    tasks: dict[str, list[AttentionTask]]
-
-
-@dataclass(slots=True)
-class EmbedTask:
-    """A text whose vector is wanted.
-
-    Attributes:
-        id: The server's, unique among these, tasks of attention and sequences.
-        ids: Its tokens, as the model reads them.
-        is_per_token: Whether the vectors of the tokens are wanted in place of the text's.
-        is_raw: Whether the model's closing Normalize is left out.
-    """
-
-    id: int
-    ids: list[int]
-    is_per_token: bool = False
-    is_raw: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Embed:
-    """Server to worker: embed texts, by model; some batches at a time."""
-
-    tasks: dict[str, list[EmbedTask]]
+    items: Sequence[WorkItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +74,24 @@ class Load:
     """Server to worker: load one more model beside the work; Loaded or LoadFailed answers.
 
     Attributes:
-        files: Of a translation or of an embedding model.
-        config: Where and how.
+        files: Files of the model.
+        config: Device, precision and limits.
     """
 
-    files: ModelFiles | EmbeddingFiles
+    files: AnyFiles
     config: WorkerConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Server to worker: forget a model and whatever is asked of it; Unloaded answers."""
+    """Server to worker: forget a model and all of its items; Unloaded answers."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Server to worker: nobody waits for these sequences or tasks any more."""
+    """Server to worker: the results of these items are no longer wanted."""
 
     ids: list[int]
 
@@ -171,83 +102,49 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class ResidentModel:
-    """A model as the worker loaded it.
+class Resident:
+    """A model as a worker has loaded it.
 
     Attributes:
         name: Served name.
-        device: Such as `cpu` or `cuda:0`.
-        dtype: Such as `float32`.
-        load_seconds: From disk to ready, warm-up included.
-        max_rows: Rows of its batch.
-        config: Its sizes and switches.
-        memory_bytes: That it takes: weights, and the state of its rows.
+        device: Device, such as `cpu` or `cuda:0`.
+        dtype: Precision, such as `float32`.
+        load_seconds: Time from disk to ready, warm-up included.
+        memory_bytes: Memory of the weights and of the state of the rows.
+        max_rows: Number of rows of its batch; 0 for a model without one.
+        config: Sizes and switches of a translation model; None for any other model.
     """
 
     name: str
     device: str
     dtype: str
     load_seconds: float
-    max_rows: int
-    config: ModelConfig
     memory_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResidentEmbedder:
-    """An embedding model as the worker loaded it; the attributes are those of a ResidentModel."""
-
-    name: str
-    device: str
-    dtype: str
-    load_seconds: float
-    memory_bytes: int = 0
-
-
-Resident = ResidentModel | ResidentEmbedder
+    max_rows: int = 0
+    config: ModelConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Worker to server: every model is loaded and warm."""
+    """Worker to server: every model is loaded and warm.
 
-    models: list[ResidentModel]
-    embedders: list[ResidentEmbedder] = field(default_factory=list)
+    Attributes:
+        models: The loaded models, by served name.
+    """
 
-    @property
-    def residents(self) -> list[Resident]:
-        """All that is loaded."""
-        return [*self.models, *self.embedders]
-
-    @property
-    def names(self) -> set[str]:
-        """Of all that is."""
-        return {resident.name for resident in self.residents}
-
-    def plus(self, resident: Resident) -> "Ready":
-        """The same with one more."""
-        if isinstance(resident, ResidentModel):
-            return replace(self, models=[*self.models, resident])
-        return replace(self, embedders=[*self.embedders, resident])
-
-    def without(self, name: str) -> "Ready":
-        """The same less one."""
-        return Ready(
-            [model for model in self.models if model.name != name],
-            [embedder for embedder in self.embedders if embedder.name != name],
-        )
+    models: dict[str, Resident]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Worker to server: the model of a Load is there and warm."""
+    """Worker to server: the model of a Load is loaded and warm."""
 
     resident: Resident
 
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """Worker to server: the model of an Unload is gone, and its memory given back."""
+    """Worker to server: the model of an Unload is gone and its memory released."""
 
     name: str
 
@@ -256,13 +153,13 @@ class Unloaded:
 class LoadFailed:
     """Worker to server: a model could not be loaded.
 
-    At the start the worker ends with it; of a Load it goes on without.
+    At the start the worker ends with this message. After a Load it goes on without the model.
 
     Attributes:
-        message: Why, with the model's name.
-        name: The model's.
-        error: The class of an error other than a ModelError, which is a fault, or a lack of
-            memory; empty for files that cannot be used, and never will be.
+        message: The reason, with the model's name.
+        name: Name of the model.
+        error: Class of an error other than a ModelError: a fault, or too little memory. Empty for
+            files that cannot be used.
         is_out_of_memory: Whether the device ran out of memory.
     """
 
@@ -272,61 +169,17 @@ class LoadFailed:
     is_out_of_memory: bool = False
 
 
-@dataclass(slots=True)
-class Done:
-    """The translations of one sequence."""
-
-    id: int
-    hypotheses: list[Hypothesis]
-
-
-@dataclass(frozen=True, slots=True)
-class Inspected:
-    """What one task asked for: an AttentionMaps or AttentionSteps for each query."""
-
-    id: int
-    results: list[Any]
-
-
-@dataclass(slots=True)
-class Embedded:
-    """The vector of one text, or those of its tokens: float32, as bytes, one behind the other.
-
-    A list of 384 floats takes forty times as long to pickle.
-    """
-
-    id: int
-    vectors: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """One sequence or task could not be computed, alone in its batch.
-
-    Attributes:
-        id: Of the sequence or task.
-        error: The class of the error.
-        is_out_of_memory: Whether the device ran out of memory.
-    """
-
-    id: int
-    error: str
-    is_out_of_memory: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Worker to server: what has happened since the last one.
+    """Worker to server: what has happened since the last report.
 
     Attributes:
-        done: Finished sequences.
-        failed: Sequences and tasks that failed.
-        inspected: Finished tasks of attention.
-        embedded: Finished texts.
-        batches: How often a model was called for such a batch, by model.
-        splits: How often a failing batch was split, by model.
-        out_of_memory: How often the device ran out of memory, by model.
-        memory_bytes: By kind: resident, allocated, reserved, peak.
+        done: Items with their values.
+        failed: Items that failed.
+        batches: Number of model calls for each kind of batch, by model.
+        splits: Number of failing batches that were split, by model.
+        out_of_memory: Number of times that the device ran out of memory, by model.
+        memory_bytes: Memory by sort: resident, allocated, reserved, peak.
     """
 
     done: list[Done] = field(default_factory=list)
@@ -335,12 +188,9 @@ class Report:
     splits: dict[str, int] = field(default_factory=dict)
     out_of_memory: dict[str, int] = field(default_factory=dict)
     memory_bytes: dict[str, int] = field(default_factory=dict)
-    inspected: list[Inspected] = field(default_factory=list)
-    embedded: list[Embedded] = field(default_factory=list)
 
 
-ToWorker = WorkerConfig | Work | Inspect | Embed | Abort | Load | Unload | Stop
+ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Stop
 FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report
 
-for _cls in (BatchStats, DecodingOptions, Done, Embedded, EmbedTask, Hypothesis, Sequence):
-    pickle_by_fields(_cls)
+pickle_by_fields(BatchStats)

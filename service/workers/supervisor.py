@@ -1,50 +1,76 @@
-"""Keeps the device workers alive: starts them, listens to them, starts them again."""
+"""The supervisor keeps the device workers alive: it starts them, reads from them, restarts them."""
 
 import asyncio
 import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
 
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles
-from model.checkpoints.load import ModelFiles
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import Connected, Keeper, Process, start_module
 from service.metrics.definitions import Metrics
-from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     Loaded,
     LoadFailed,
     Ready,
     Report,
     Resident,
-    ResidentModel,
     Stop,
     ToWorker,
     Unload,
     Unloaded,
     WorkerConfig,
 )
+from service.workers.model_set import AnyFiles
 
 logger = logging.getLogger("regard.supervisor")
 
 WATCHES = 10
-"""How often a worker is looked at in the time after which it is taken to hang."""
+"""Number of checks on a worker during the timeout after which it counts as hanging."""
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
-"""Has glibc ask for transparent huge pages, 2 MiB in place of 4 KiB: a worker reads weights from
-all over its memory, and finds a page in less time. Other C libraries do not look at it."""
+"""Makes glibc request transparent huge pages, 2 MiB instead of 4 KiB: a worker reads weights from
+all over its memory, and finds a page in less time. Other C libraries ignore it."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
 async def start_process(connection: socket.socket, threads: int) -> Process:
-    """A worker in a new interpreter, which inherits its end of the socket pair."""
+    """Starts a worker in a new interpreter, which inherits its end of the socket pair."""
     tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
     environment = {"OMP_NUM_THREADS": str(threads), "GLIBC_TUNABLES": tunables}
     return await start_module("service.workers.worker", [connection.fileno()], environment)
+
+
+class WorkerEvents(Protocol):
+    """The scheduler, as the supervisor reports to it."""
+
+    def add_model(self, model: str, kinds: Iterable[str]) -> None:
+        """Accepts items of these kinds for one more model."""
+
+    def remove_model(self, model: str) -> None:
+        """Accepts no more items for a model, and fails those that are left."""
+
+    def worker_ready(
+        self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()
+    ) -> None:
+        """Accepts a worker that has loaded its models but for the missing ones."""
+
+    def worker_loaded(self, link: "WorkerLink", model: str, max_rows: int) -> None:
+        """Records one more model of a worker."""
+
+    def worker_lost(self, link: "WorkerLink") -> None:
+        """Tries the items of a dead worker again, or fails them."""
+
+    def has_work(self, link: "WorkerLink") -> bool:
+        """Returns whether a worker holds any item."""
+
+    def report(self, link: "WorkerLink", report: Report) -> None:
+        """Settles the items that a worker has finished."""
 
 
 class WorkerLostError(Exception):
@@ -55,7 +81,7 @@ class LoadRefusedError(Exception):
     """A worker cannot load a model.
 
     Args:
-        failed: What it says.
+        failed: The worker's message.
     """
 
     def __init__(self, failed: LoadFailed) -> None:
@@ -67,9 +93,9 @@ class WorkerLink:
     """The server's end of the channel to one worker.
 
     Args:
-        name: The worker's.
-        writer: To it.
-        config: With which it starts.
+        name: Name of the worker.
+        writer: Stream to the worker.
+        config: The worker's first message.
     """
 
     def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
@@ -82,11 +108,11 @@ class WorkerLink:
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
-        """Sends without waiting; a worker that is gone is noticed by who reads from it."""
+        """Sends without waiting; the reading side notices that a worker is gone."""
         self.outbox.send(message)
 
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
-        """Sends what has a worker change a model; gives what comes of it.
+        """Sends a Load or an Unload, and returns the worker's answer.
 
         Raises:
             WorkerLostError: The worker is gone.
@@ -102,13 +128,13 @@ class WorkerLink:
             self.answers.pop(model, None)
 
     def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
-        """The worker has answered."""
+        """Takes the worker's answer about a model."""
         future = self.answers.get(model)
         if future is not None and not future.done():
             future.set_result(answer)
 
     def lose(self) -> None:
-        """The worker is gone."""
+        """Fails all questions to a worker that has ended."""
         self.is_lost = True
         for future in self.answers.values():
             if not future.done():
@@ -116,25 +142,27 @@ class WorkerLink:
 
 
 class Supervisor:
-    """Runs as many workers as asked for, until `stop`.
+    """Runs a number of workers until `stop`.
 
     Args:
-        config: What each worker loads.
-        count: How many.
-        scheduler: Who gives them work.
-        metrics: Where restarts and models are counted.
-        start_worker: How a worker comes to be; a test may start a thread.
-        on_failure: Called with a message when a model cannot be loaded at all.
-        on_lost_model: Called with the name of one that was loaded while the server ran, when a
-            worker that was started again cannot load it any more.
-        timeout_seconds: One that has work and says nothing for so long is ended, and started again.
+        config: The models that each worker loads.
+        count: Number of workers.
+        scheduler: Gives them work.
+        metrics: Counts restarts and models.
+        start_worker: Starts a worker; a test may start a thread.
+        on_failure: Called with a message when a model cannot be loaded at the start.
+        timeout_seconds: A worker that holds work and is silent for so long is restarted.
+
+    Attributes:
+        on_lost_model: Called with the name of a model that was loaded while the server ran, when a
+            restarted worker cannot load it.
     """
 
     def __init__(
         self,
         config: WorkerConfig,
         count: int,
-        scheduler: Scheduler,
+        scheduler: WorkerEvents,
         metrics: Metrics,
         start_worker: StartWorker = start_process,
         on_failure: Callable[[str], None] = logger.critical,
@@ -147,55 +175,52 @@ class Supervisor:
         self.start_worker = start_worker
         self.on_failure = on_failure
         self.timeout_seconds = timeout_seconds
-        self.ready: dict[str, Ready] = {}
+        self.ready: dict[str, dict[str, Resident]] = {}  # by worker, then by model
         self.failure: str | None = None
         self.on_lost_model: Callable[[str], None] = lambda name: None
-        self.initial = config.names  # without these the server would not be what was asked for
-        self.files = {files.name: files for files in config.files}
+        self.initial = config.models.names  # without these the start has failed
+        self.files = {files.name: files for files in config.models.files}
         self.is_stopping = False
         self.keeper = Keeper(self._run, metrics.engine_restarts.inc)
         self.links: set[WorkerLink] = set()
 
     @property
     def is_ready(self) -> bool:
-        """Whether at least one worker takes work."""
+        """Whether at least one worker accepts work."""
         return bool(self.ready) and not self.is_stopping
 
     def start(self) -> None:
-        """Begins to start the workers; they load while the server answers."""
+        """Begins to start the workers; they load models while the server answers."""
         self.keeper.start(f"worker-{index}" for index in range(self.count))
 
     async def stop(self) -> None:
-        """Ends all workers; what they hold is lost, so that the server drains first."""
+        """Ends all workers. Their items are lost, so the server drains first."""
         self.is_stopping = True
         self.keeper.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
-            else:  # it would hear of it only when its models are loaded
+            else:  # it would read a Stop only after its models are loaded
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
-    async def load(
-        self,
-        files: ModelFiles | EmbeddingFiles,
-        placements: Mapping[str, tuple[str, str]],
-    ) -> None:
-        """Has all workers load one more model, one after the other: the others keep their speed.
+    async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
+        """Loads one more model in all workers, one after the other: the others keep their speed.
 
         Args:
-            files: Of the model.
-            placements: Device and dtype by folder, where it has some of its own.
+            files: Files of the model.
+            placements: Its device and dtype by folder, if it has its own.
 
         Raises:
-            LoadRefusedError: A worker cannot; none of them has it then.
-            WorkerLostError: A worker ended while it loaded; likewise.
+            LoadRefusedError: A worker cannot load it; then no worker has it.
+            WorkerLostError: A worker ended while it loaded; then no worker has it.
         """
-        config = self.config.plus(files, placements)
+        models = self.config.models.with_model(files).with_placements(placements)
+        config = replace(self.config, models=models)
         self.files[files.name] = files
         try:
-            while (link := self._lacking(files.name)) is not None:
+            while (link := self._next_to_load(files.name)) is not None:
                 answer = await link.ask(files.name, config.load(files))
                 if isinstance(answer, LoadFailed):
                     raise LoadRefusedError(answer)
@@ -207,8 +232,8 @@ class Supervisor:
         self.config = config
 
     async def unload(self, name: str) -> None:
-        """Has all workers forget a model; returns when they have."""
-        self.config = self.config.without(name)
+        """Unloads a model in all workers; returns when it is gone."""
+        self.config = replace(self.config, models=self.config.models.without(name))
         self.initial.discard(name)
         self.files.pop(name, None)
         self.scheduler.remove_model(name)
@@ -216,19 +241,19 @@ class Supervisor:
         for link in links:
             self._forget(link, name)
         asked = [link.ask(name, Unload(name)) for link in links]
-        await asyncio.gather(*asked, return_exceptions=True)  # who has ended has forgotten
+        await asyncio.gather(*asked, return_exceptions=True)  # a dead worker has no model
         self.metrics.forget_model(name)
 
-    def _lacking(self, name: str) -> WorkerLink | None:
-        """A worker that works, and has not loaded a model."""
+    def _next_to_load(self, name: str) -> WorkerLink | None:
+        """Returns a ready worker that has not loaded a model."""
         for link in self.links:
             ready = self.ready.get(link.name)
-            if ready is not None and name not in ready.names:
+            if ready is not None and name not in ready:
                 return link
         return None
 
     def _loaded(self) -> set[str]:
-        return {name for ready in self.ready.values() for name in ready.names}
+        return {name for ready in self.ready.values() for name in ready}
 
     async def _run(self, name: str) -> None:
         started = await Connected.start(self._start)
@@ -251,11 +276,11 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     async def _watch(self, link: WorkerLink, process: Process) -> None:
-        """Ends a worker that hangs: one that works sends figures several times a second.
+        """Ends a worker that hangs; a worker with work sends figures several times a second.
 
-        Looks are counted, not seconds, so that a server that was itself stopped for a while blames
-        nobody. Only a message starts the count anew: requests that time out, and so leave the
-        worker without work, must not hide that it hangs.
+        Checks are counted, not seconds, so that a server that was itself suspended blames no
+        worker. Only a message restarts the count: requests that time out leave the worker without
+        work, and must not hide that it hangs.
         """
         num_silent, num_heard = 0, 0
         while num_silent <= WATCHES:
@@ -285,65 +310,66 @@ class Supervisor:
             self._miss(link, message)
 
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
-        """A worker cannot load a model: now, or any more, or from the start.
+        """Handles a model that a worker cannot load.
 
-        One that has been unloaded meanwhile is nobody's loss: who fails at it starts again without.
+        The model may be new, or lost after a restart, or one of the start. One that has been
+        unloaded meanwhile is ignored: the worker starts again without it.
         """
+        names = self.config.models.names
         if failed.name in link.answers:
             link.hear(failed.name, failed)
-        elif failed.name in self.config.names - self.initial:
+        elif failed.name in names - self.initial:
             logger.error("%s cannot load a model any more: %s", link.name, failed.message)
             self.on_lost_model(failed.name)
-        elif failed.name in self.config.names and self.failure is None:
+        elif failed.name in names and self.failure is None:
             self.failure = failed.message
             self.keeper.stopping.set()
             self.on_failure(failed.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
-        # It was started with the models of then; one of the same name may be another now.
-        kept = {id(files) for files in self.config.files}
-        for files in link.config.files:
+        # The worker was started with the models of that time; the same name may mean another now.
+        kept = {id(files) for files in self.config.models.files}
+        models = dict(ready.models)
+        for files in link.config.models.files:
             if id(files) not in kept:
-                ready = ready.without(files.name)
+                del models[files.name]
                 link.send(Unload(files.name))
-        self.ready[link.name] = ready
-        for resident in ready.residents:
+        self.ready[link.name] = models
+        for resident in models.values():
             self._describe(link, resident)
-        rows = {model.name: model.max_rows for model in ready.models}
-        missing = [each for each in self.config.files if each.name not in ready.names]
+        rows = {name: model.max_rows for name, model in models.items() if model.max_rows}
+        missing = [each for each in self.config.models.files if each.name not in models]
         self.scheduler.worker_ready(link, rows, {files.name for files in missing})
         for files in missing:
             link.send(self.config.load(files))
         self.metrics.ready.set(self.is_ready)
 
     def _take(self, link: WorkerLink, loaded: Loaded) -> None:
-        """A worker has one more model."""
+        """Records one more model of a worker."""
         resident = loaded.resident
-        if resident.name not in self.files:  # it has been given up meanwhile
+        if resident.name not in self.files:  # it has been unloaded meanwhile
             return
-        self.ready[link.name] = self.ready[link.name].plus(resident)
+        self.ready[link.name][resident.name] = resident
         self._describe(link, resident)
-        rows = resident.max_rows if isinstance(resident, ResidentModel) else 0
-        self.scheduler.worker_loaded(link, resident.name, rows)
+        self.scheduler.worker_loaded(link, resident.name, resident.max_rows)
         link.hear(resident.name, loaded)
 
     def _forget(self, link: WorkerLink, name: str) -> None:
-        """A worker is asked nothing of a model any more."""
-        self.ready[link.name] = self.ready[link.name].without(name)
+        """Forgets a model of a worker."""
+        self.ready[link.name].pop(name, None)
 
     def _describe(self, link: WorkerLink, resident: Resident) -> None:
         metrics, name, files = self.metrics, resident.name, self.files[resident.name]
-        pair = (files.source, files.target) if isinstance(files, ModelFiles) else ("", "")
+        pair = (getattr(files, "source", ""), getattr(files, "target", ""))
         metrics.model_load.labels(name).set(self._slowest_load(name))
         metrics.model_memory.labels(link.name, name).set(resident.memory_bytes)
-        metrics.model_info.labels(name, *pair, resident.device, resident.dtype, files.revision).set(
-            1
-        )
+        labels = (name, *pair, resident.device, resident.dtype, files.revision)
+        metrics.model_info.labels(*labels).set(1)
         logger.info(
             "%s: %s on %s in %s, ready after %.1f s",
             link.name, name, resident.device, resident.dtype, resident.load_seconds,
         )  # fmt: skip
 
     def _slowest_load(self, name: str) -> float:
-        models = [model for ready in self.ready.values() for model in ready.residents]
-        return max(model.load_seconds for model in models if model.name == name)
+        found = [models[name] for models in self.ready.values() if name in models]
+        return max(model.load_seconds for model in found)

@@ -1,129 +1,79 @@
-"""Work that a worker computes slice by slice between the steps of its translations.
+"""The shares of a worker's time: one foreground kind, and kinds computed in slices beside it.
 
-Embeddings and attention each have a SideWork. While there is other work, every second of that earns
-it some time, and slices are computed while there is any left.
+While there is foreground work, every second of it earns each other kind some time, and slices of
+that kind are computed while it has any left.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import torch
-
-from model.sequence import BatchStats
+from service.items.result import Done
+from service.workers.executors.base import Executor
 
 MAX_CREDIT_SECONDS = 0.005
-"""Time that may have been saved up, so that nobody takes a long turn after a quiet while."""
+"""Largest time that a kind may save up: after an idle period it takes no long turn."""
 
-EMBEDDING_SHARE = 0.5
-"""Of the time, how much goes to embeddings while sentences are translated: half. Both are what the
-server is for, and which of them a caller waits for more urgently only the caller knows."""
-
-
-class Numbered(Protocol):
-    """What has an id."""
-
-    @property
-    def id(self) -> int:
-        """The server's."""
+OnFailure = Callable[[str, Executor[Any], Exception], None]
+"""Receives a model's name, its executor and the error of a step."""
 
 
-Task = TypeVar("Task", bound=Numbered)
-Result = TypeVar("Result", covariant=True)
-
-
-class Queue(Protocol[Task, Result]):
-    """Tasks of one model.
-
-    Attributes:
-        noun: What a task is, for the log.
-        device: Where they are computed.
-        stats: What was, since `drain_stats`.
-    """
-
-    noun: str
-    device: torch.device
-    stats: list[BatchStats]
-
-    def __len__(self) -> int:
-        """How many are not done."""
-
-    @property
-    def num_running(self) -> int:
-        """How many had the last slice."""
-
-    def add(self, tasks: Iterable[Task]) -> None:
-        """Takes more."""
-
-    def abort(self, ids: Collection[int]) -> None:
-        """Drops tasks."""
-
-    def advance(self) -> Sequence[Result]:
-        """Computes one slice; gives the results of what ends with it.
-
-        Raises:
-            Exception: It has failed; `isolate` is the way on.
-        """
-
-    def isolate(self) -> Sequence[Task]:
-        """Gives up what has failed: its tasks are computed one by one, or returned if alone."""
-
-    def drain_stats(self) -> list[BatchStats]:
-        """What was computed since the last call."""
-
-
-OnFailure = Callable[[str, Queue[Task, Result], Exception], None]
-
-
-class SideWork(Generic[Task, Result]):
-    """Queues of one kind, whose models take turns.
+class TimeShare:
+    """The executors of one task kind, whose models take turns.
 
     Args:
-        share: Of the time, how much they get beside other work, above 0 and below 1.
+        share: Share of the time beside other work, above 0 and below 1; None for the foreground
+            kind, which is stepped every time.
     """
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, share: float | None) -> None:
         self.share = share
-        self.queues: dict[str, Queue[Task, Result]] = {}
+        self.executors: dict[str, Executor[Any]] = {}
         self.credit = 0.0  # seconds
 
     def __len__(self) -> int:
-        return sum(map(len, self.queues.values()))
+        return sum(map(len, self.executors.values()))
 
-    def names(self) -> list[str]:
-        """Models that something is asked of, whose turn is next first."""
-        return [name for name, queue in self.queues.items() if len(queue)]
+    def busy(self) -> list[str]:
+        """Returns the models that have work, the next turn first."""
+        return [name for name, executor in self.executors.items() if len(executor)]
 
     def earn(self, seconds: float) -> None:
-        """Other work has taken so long."""
-        earned = seconds * self.share / (1 - self.share)
-        self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
+        """Adds this kind's share of the time that other work has taken."""
+        if self.share is not None:
+            earned = seconds * self.share / (1 - self.share)
+            self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
-    def run(self, is_beside: bool, on_failure: OnFailure[Task, Result]) -> list[Result]:
-        """Computes slices, its share beside other work, else one of each model; gives results.
+    def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
+        """Computes this kind's share of slices, or one of each model if there is no other work.
 
         Args:
             is_beside: Whether there is other work.
-            on_failure: Told of a queue of which a slice has failed, and its model.
-        """
-        results: list[Result] = []
-        if not is_beside:
-            self.credit = 0.0
-            for name in self.names():
-                results += self._advance(name, on_failure)
-            return results
-        while self.credit > 0 and (names := self.names()):
-            # Its turn ends here: credit is often for one slice, and the first would get them all.
-            self.queues[names[0]] = self.queues.pop(names[0])
-            start = time.perf_counter()
-            results += self._advance(names[0], on_failure)
-            self.credit -= time.perf_counter() - start
-        return results
+            on_failure: Called for each executor whose step failed.
 
-    def _advance(self, name: str, on_failure: OnFailure[Task, Result]) -> Sequence[Result]:
-        queue = self.queues[name]
+        Returns:
+            The items that are done.
+        """
+        done: list[Done] = []
+        if self.share is None or not is_beside:
+            self.credit = 0.0
+            for name in self.busy():
+                done += self._step(name, is_beside, on_failure)
+            return done
+        while self.credit > 0 and (names := self.busy()):
+            # The turn ends here: the credit often lasts for one slice, and the first model would
+            # receive all of them.
+            self.executors[names[0]] = self.executors.pop(names[0])
+            start = time.perf_counter()
+            done += self._step(names[0], is_beside, on_failure)
+            self.credit -= time.perf_counter() - start
+        return done
+
+    def _step(self, name: str, is_beside: bool, on_failure: OnFailure) -> Sequence[Done]:
+        executor = self.executors[name]
+        low_latency = is_beside or len(self) > len(executor)
         try:
-            return queue.advance()
+            return executor.step(low_latency)
         except Exception as error:
-            on_failure(name, queue, error)
+            on_failure(name, executor, error)
             return []

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.attention.response_schemas import AlignmentBody
 from service.api.parameters import ListOf, Parameters, Whole
-from service.tasks.backend import State
+from service.models.states import State
 
 
 class ErrorBody(BaseModel):

@@ -24,6 +24,7 @@ from service.api.responses import ADMIN_ERRORS, JSONReply
 from service.api.services import Services, ServicesDep
 from service.errors import ForbiddenError, NotFoundError, UnauthorizedError
 from service.tasks.backend import Status
+from service.workers.messages import Resident
 
 router = APIRouter(tags=["models"])
 
@@ -149,7 +150,7 @@ def model_bodies(services: Services, status: Status) -> list[ModelBody]:
             revision=served.files.revision,
             device=resident[name].device if name in resident else None,
             dtype=resident[name].dtype if name in resident else None,
-            attention=attention_body(resident[name].config) if name in resident else None,
+            attention=attention_of(resident.get(name)),
         )
         for name, served in services.catalog.models.items()
     ]
@@ -157,7 +158,7 @@ def model_bodies(services: Services, status: Status) -> list[ModelBody]:
 
 def embedder_bodies(services: Services, status: Status) -> list[EmbedderBody]:
     """The embedding models."""
-    resident = status.embedders
+    resident = status.models
     return [
         EmbedderBody(
             id=name,
@@ -173,6 +174,11 @@ def embedder_bodies(services: Services, status: Status) -> list[EmbedderBody]:
         )
         for name, served in services.catalog.embedders.items()
     ]
+
+
+def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:
+    """Returns the attention of a resident translation model."""
+    return None if resident is None or resident.config is None else attention_body(resident.config)
 
 
 def attention_body(config: InspectedConfig) -> dict[str, AttentionSizeBody]:

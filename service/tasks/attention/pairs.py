@@ -6,7 +6,7 @@ from typing import cast
 
 from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
 from model.tokenization.tokenizer import TokenizedText
-from service.scheduling.lanes import Shown
+from service.items.result import Result
 from service.tasks.attention.alignment import Alignment, align, in_text
 from service.tasks.attention.matrices import Attention, AttentionItem, View, show
 from service.tasks.attention.query import Aligner
@@ -39,15 +39,15 @@ class Pair:
         return len(self.source.ids), len(self.target.ids)
 
 
-def maps_size(shown: Shown) -> int:
+def maps_size(shown: Result) -> int:
     """How many values there are of what was asked for."""
-    maps = cast("AttentionMaps", shown.results[0])
+    maps = cast("AttentionMaps", shown.value[0])
     return sum(values.size for values in maps.values())
 
 
 def assemble(
     pairs: list[Pair],
-    shown: list[Shown],
+    shown: list[Result],
     asked: tuple[AttentionQuery, Aligner],
     start: str,
     view: View,
@@ -64,7 +64,7 @@ def assemble(
     query, aligner = asked
     items = []
     for pair, each in zip(pairs, shown, strict=True):
-        maps, cross = each.results
+        maps, cross = each.value
         alignment = aligned(pair, cross, aligner)
         found = attentions(query, maps)
         items.append(show(pair.source, pair.target, start, found, alignment, view))
@@ -111,7 +111,7 @@ def pairs_of(translation: TranslatedText) -> list[Pair]:
 
 
 def align_text(
-    translation: TranslatedText, pairs: list[Pair], shown: Iterator[Shown], aligner: Aligner | None
+    translation: TranslatedText, pairs: list[Pair], shown: Iterator[Result], aligner: Aligner | None
 ) -> list[Alignment]:
     """The alignment of each sentence, with words in code points of both texts.
 
@@ -130,6 +130,6 @@ def align_text(
         strict=True,
     )
     return [
-        in_text(aligned(pair, next(shown).results[0], aligner), pair.source, pair.target, start)
+        in_text(aligned(pair, next(shown).value[0], aligner), pair.source, pair.target, start)
         for pair, start in zip(pairs, starts, strict=True)
     ]

@@ -7,12 +7,11 @@ from model.inspection.query import StepsQuery
 from model.inspection.steps import AttentionSteps
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError
-from service.items.orders import Inquiry
-from service.scheduling.lanes import Shown
+from service.items.attention import AttentionItem
+from service.items.result import Result
 from service.tasks.attention.matrices import ShownItem
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.translation import add_times
 
 LONG_CHARS = 16
 """For each token that fits: a longer text is counted before its tokens' places are looked for."""
@@ -53,18 +52,18 @@ class SteppedThrough:
 
 
 async def compute(
-    backend: Backend, inquiries: list[Inquiry], deadline: float, context: RequestContext
-) -> list[Shown]:
-    """The answers to inquiries, in order.
+    backend: Backend, items: list[AttentionItem], deadline: float, context: RequestContext
+) -> list[Result]:
+    """Captures the attention of items; returns one result each, in order.
 
     Raises:
-        ServiceError: They are refused, late, or failed.
+        ServiceError: The items are refused, too late, or failed.
     """
-    tokens = sum(len(each.job.source) + len(each.job.target) for each in inquiries)
-    async with backend.admit(tokens, at_once=False) as place:
-        shown = await place.inspect(inquiries, deadline)
-    add_times(shown, context)
-    return shown
+    tokens = sum(item.num_tokens for item in items)
+    lease = await context.admit(backend, tokens, at_once=False)
+    results = await lease.submit(items, deadline).in_order(len(items))
+    context.add_times(results)
+    return results
 
 
 def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:

@@ -12,9 +12,9 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.api.attention.schemas import AttentionQuestion, AttentionRequest, StepsRequest
 from service.api.parameters import SHOWN_CHARS
 from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
-from service.items.orders import Inquiry
+from service.items.attention import AttentionItem
+from service.items.result import Result
 from service.models.catalog import Catalog, ServedEmbedder, ServedModel
-from service.scheduling.lanes import Shown
 from service.settings import Settings
 from service.tasks.attention.matrices import TextItem, View, show_text
 from service.tasks.attention.pairs import attentions, maps_size
@@ -97,7 +97,7 @@ class TextInspector:
         (text,) = await self._tokenize([request.text], encoder, context)
         query = steps_query(encoder.config, request, len(text.ids), 0)
         (shown,) = await self._compute(encoder, [AttentionJob(text.ids, [], (query,))], context)
-        steps = cast("AttentionSteps", shown.results[0])
+        steps = cast("AttentionSteps", shown.value[0])
         return SteppedThrough(encoder.name, query, text, None, "", steps)
 
     async def _encoder(self, question: AttentionQuestion, context: RequestContext) -> Encoder:
@@ -110,11 +110,12 @@ class TextInspector:
         """
         served = self._model(question.model)
         context.model = served.name
-        status = await self.backend.status()
-        if served.name not in (status.models | status.embedders):
+        resident = (await self.backend.status()).models.get(served.name)
+        if resident is None:
             raise UnavailableError("the models are loading; try again soon", 1)
         if isinstance(served, ServedModel):
-            config = status.models[served.name].config
+            config = resident.config
+            assert config is not None  # of a translation model
             tokenizer = opened(served, question.prompt_name)
             limit = self.settings.max_source_tokens
             return Encoder(served.name, config, limit, partial(whole, tokenizer, limit), "")
@@ -151,16 +152,16 @@ class TextInspector:
         """
         num_chars = sum(map(len, texts)) + len(texts) * len(encoder.prompt)
         estimate = num_chars // CHARS_PER_TOKEN + 1
-        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS):
-            with context.stage("tokenize"):
-                return await run_sized(num_chars, tokenize_all, texts, encoder)
+        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            return await run_sized(num_chars, tokenize_all, texts, encoder)
 
     async def _compute(
         self, encoder: Encoder, jobs: list[AttentionJob], context: RequestContext
-    ) -> list[Shown]:
+    ) -> list[Result]:
         deadline = context.started + self.settings.request_timeout_seconds
-        inquiries = [Inquiry(encoder.name, job) for job in jobs]
-        return await compute(self.backend, inquiries, deadline, context)
+        items = [AttentionItem(encoder.name, job) for job in jobs]
+        return await compute(self.backend, items, deadline, context)
 
 
 def opened(model: ServedModel, name: str | None) -> Tokenizer:
@@ -208,10 +209,10 @@ def tokenize_all(texts: list[str], encoder: Encoder) -> list[TokenizedText]:
 
 
 def assemble(
-    texts: list[TokenizedText], shown: list[Shown], query: AttentionQuery, view: View
+    texts: list[TokenizedText], shown: list[Result], query: AttentionQuery, view: View
 ) -> list[TextItem]:
     """Numbers beside the texts that they are about, as a client wants to see them."""
     return [
-        show_text(text, attentions(query, each.results[0]), view)
+        show_text(text, attentions(query, each.value[0]), view)
         for text, each in zip(texts, shown, strict=True)
     ]

@@ -21,9 +21,10 @@ from service.errors import (
     UnavailableError,
     UnsupportedLanguageError,
 )
-from service.items.orders import Inquiry, Sentence
+from service.items.attention import AttentionItem
+from service.items.result import Result
+from service.items.translation import TranslationItem
 from service.models.catalog import Catalog, Direction, ServedModel
-from service.scheduling.lanes import Shown
 from service.settings import Settings
 from service.tasks.attention.alignment import Alignment
 from service.tasks.attention.pairs import (
@@ -55,7 +56,6 @@ from service.tasks.translation import (
     CHARS_PER_TOKEN,
     INLINE_CHARS,
     TranslatedText,
-    add_times,
     run_sized,
 )
 from service.text.chunking import fit_sentences
@@ -120,14 +120,14 @@ class Inspector:
         pairs = await self._pairs(wanted, sources, targets, context)
         self._check_size(query, [pair.lengths for pair in pairs], request.top_k)
         name, queries = wanted.model.name, (query, aligner.query)
-        inquiries = [Inquiry(name, AttentionJob(*pair.ids, queries)) for pair in pairs]
-        shown = await self._compute(inquiries, context)
+        items = [AttentionItem(name, AttentionJob(*pair.ids, queries)) for pair in pairs]
+        shown = await self._compute(items, context)
         with context.stage("detokenize"):
-            items = await run_sized(
+            shown_items = await run_sized(
                 sum(maps_size(each) for each in shown),
                 assemble, pairs, shown, (query, aligner), wanted.start, request.view,
             )  # fmt: skip
-        return Inspection(name, items)
+        return Inspection(name, shown_items)
 
     async def step_through(self, request: StepsRequest, context: RequestContext) -> SteppedThrough:
         """The computation of one token's attention.
@@ -140,9 +140,9 @@ class Inspector:
         sources = await self._tokenize([request.text], wanted, False, context)
         (pair,) = await self._pairs(wanted, sources, [request.target_text], context)
         query = steps_query(wanted.config, request, *pair.lengths)
-        inquiry = Inquiry(wanted.model.name, AttentionJob(*pair.ids, (query,)))
-        (shown,) = await self._compute([inquiry], context)
-        steps = cast("AttentionSteps", shown.results[0])
+        item = AttentionItem(wanted.model.name, AttentionJob(*pair.ids, (query,)))
+        (shown,) = await self._compute([item], context)
+        steps = cast("AttentionSteps", shown.value[0])
         return SteppedThrough(
             wanted.model.name, query, pair.source, pair.target, wanted.start, steps
         )
@@ -161,14 +161,14 @@ class Inspector:
         }
         num_chars = sum(len(translation.text) for translation in translations)
         pairs = await run_sized(num_chars, lambda: list(map(pairs_of, translations)))
-        inquiries = [
-            Inquiry(name, AttentionJob(*pair.ids, (aligners[name].query,)))
+        items = [
+            AttentionItem(name, AttentionJob(*pair.ids, (aligners[name].query,)))
             for translation, found in zip(translations, pairs, strict=True)
             for name in [model_name(translation)]
             for pair in found
         ]
-        shown: list[Shown] = []
-        for some in in_parts(inquiries, self.settings.max_attention_values):
+        shown: list[Result] = []
+        for some in in_parts(items, self.settings.max_attention_values):
             shown += await self._compute(some, context)
         answers = iter(shown)
         return await run_sized(
@@ -196,7 +196,7 @@ class Inspector:
 
     async def _loaded(self, model: Direction) -> Wanted:
         resident = (await self.backend.status()).models.get(model.name)
-        if resident is None:
+        if resident is None or resident.config is None:
             raise UnavailableError("the models are loading; try again soon", 1)
         return Wanted(model, resident.config)
 
@@ -270,9 +270,9 @@ class Inspector:
         """
         num_chars = sum(map(len, texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
-        async with self.backend.admit(estimate, at_once=num_chars > INLINE_CHARS):
-            with context.stage("tokenize"):
-                return await run_sized(num_chars, self._sources, texts, wanted, is_split)
+        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            return await run_sized(num_chars, self._sources, texts, wanted, is_split)
 
     def _sources(self, texts: list[str], wanted: Wanted, is_split: bool) -> list[TokenizedText]:
         tokenizer = wanted.model.vocabularies.source
@@ -334,17 +334,19 @@ class Inspector:
         if not sources:
             return []
         name, first_id = wanted.model.name, wanted.model.vocabularies.first_id
-        sentences = [Sentence(name, s.ids, DecodingOptions(), first_id) for s in sources]
-        tokens = sum(len(source.ids) for source in sources)
-        async with self.backend.admit(tokens, at_once=False) as place:
-            is_bulk = len(sentences) > self.settings.bulk_sentences
-            results = await place.run(sentences, is_bulk, self._deadline(context))
-        add_times(results, context)
+        options, is_bulk = DecodingOptions(), len(sources) > self.settings.bulk_sentences
+        items = [
+            TranslationItem(name, source.ids, options, first_id, is_bulk) for source in sources
+        ]
+        tokens = sum(item.num_tokens for item in items)
+        lease = await context.admit(self.backend, tokens, at_once=False)
+        results = await lease.submit(items, self._deadline(context)).in_order(len(items))
+        context.add_times(results)
         tokenizer = wanted.model.vocabularies.target
-        return [tokenizer.detokenize(result.hypotheses[0].tokens) for result in results]
+        return [tokenizer.detokenize(result.value[0].tokens) for result in results]
 
-    async def _compute(self, inquiries: list[Inquiry], context: RequestContext) -> list[Shown]:
-        return await compute(self.backend, inquiries, self._deadline(context), context)
+    async def _compute(self, items: list[AttentionItem], context: RequestContext) -> list[Result]:
+        return await compute(self.backend, items, self._deadline(context), context)
 
     def _deadline(self, context: RequestContext) -> float:
         return context.started + self.settings.request_timeout_seconds
@@ -381,16 +383,16 @@ def too_long(number: int, limit: int, name: str) -> RequestTooLargeError:
     )
 
 
-def in_parts(inquiries: Sequence[Inquiry], max_values: int) -> Iterator[list[Inquiry]]:
-    """Parts of a request, each of which has so many weights of one head at most, or one inquiry."""
-    part: list[Inquiry] = []
+def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
+    """Parts of a request, each of which has so many weights of one head at most, or one item."""
+    part: list[AttentionItem] = []
     total = 0
-    for inquiry in inquiries:
-        size = len(inquiry.job.source) * len(inquiry.job.target)
+    for item in items:
+        size = len(item.job.source) * len(item.job.target)
         if part and total + size > max_values:
             yield part
             part, total = [], 0
-        part.append(inquiry)
+        part.append(item)
         total += size
     if part:
         yield part

@@ -1,6 +1,6 @@
-"""Attention beside other work: in a worker, the tasks of one model, slice by slice.
+"""Attention in a worker: the pairs and texts of one model, slice by slice.
 
-A slice takes one to five milliseconds; `side_work.py` says when its turn has come.
+A slice takes one to five milliseconds; `time_slicing.py` decides when it is computed.
 """
 
 from collections import deque
@@ -11,101 +11,83 @@ import torch
 from model.encoding.teacher_forced import RecordedPass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
-from service.workers.messages import AttentionTask, Inspected
+from service.items.attention import AttentionItem
+from service.items.result import Done
+from service.workers.executors.base import Backlog, Executor
 
-NewInspection = Callable[[Sequence[AttentionJob]], RecordedPass]
-"""Begins to show attention."""
+BeginCapture = Callable[[Sequence[AttentionJob]], RecordedPass]
+"""Begins to capture the attention of some jobs."""
 
 
-class InspectionQueue:
-    """Tasks that wait, and a pass over those whose turn it is.
+def take_all(waiting: deque[AttentionItem]) -> list[AttentionItem]:
+    """Takes all waiting items."""
+    items = list(waiting)
+    waiting.clear()
+    return items
+
+
+class AttentionExecutor(Executor[AttentionItem]):
+    """Captures the attention of all waiting items together, one slice a step.
 
     Args:
-        new_pass: Begins to show attention of the model.
-        device: Where that is done.
+        begin: Begins to capture the attention of some jobs.
+        device: Where the model computes.
     """
 
-    noun = "attention task"
+    noun = "attention item"
 
-    def __init__(self, new_pass: NewInspection, device: torch.device) -> None:
-        self.new_pass = new_pass
-        self.device = device
-        self.waiting: deque[AttentionTask] = deque()
-        self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
-        self.running: list[AttentionTask] = []
-        self.given_up: set[int] = set()  # of those
-        self.attention_pass: RecordedPass | None = None
-        self.stats: list[BatchStats] = []
+    def __init__(self, begin: BeginCapture, device: torch.device) -> None:
+        super().__init__(device)
+        self.begin = begin
+        self.backlog: Backlog[AttentionItem] = Backlog()
+        self.capture: RecordedPass | None = None
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.alone) + len(self.running)
+        return len(self.backlog)
 
     @property
     def num_running(self) -> int:
-        """Tasks of the pass that had the last slice."""
-        return len(self.running)
+        """Number of items of the batch."""
+        return len(self.backlog.running)
 
-    def add(self, tasks: Iterable[AttentionTask]) -> None:
-        """They are computed together, after the pass that is under way."""
-        self.waiting.extend(tasks)
+    def add(self, items: Iterable[AttentionItem]) -> None:
+        """Takes more items; they are computed together after the batch under way."""
+        self.backlog.waiting.extend(items)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops tasks; a pass goes on for those of it that are left."""
-        for tasks in (self.waiting, self.alone):
-            left = [task for task in tasks if task.id not in ids]
-            tasks.clear()
-            tasks.extend(left)
-        self.given_up.update(task.id for task in self.running if task.id in ids)
-        if len(self.given_up) == len(self.running):
+        """Drops items; a batch goes on for the items of it that are left."""
+        self.backlog.abort(ids)
+        if self.backlog.is_given_up:
             self._end()
 
-    def advance(self) -> list[Inspected]:
-        """Computes one slice; the results of a pass that ends with it.
+    def step(self, low_latency: bool = False) -> list[Done]:
+        """Computes one slice; returns the items of a batch that ends with it.
 
         Raises:
-            Exception: The pass has failed; `isolate` is the way on.
+            Exception: The batch failed.
         """
-        if self.attention_pass is None:
-            self._choose()
-            self.attention_pass = self.new_pass([task.job for task in self.running])
-        if self.attention_pass.advance():
+        backlog = self.backlog
+        if self.capture is None:
+            items = backlog.begin(take_all)
+            self.capture = self.begin([item.job for item in items])
+        if self.capture.advance():
             return []
-        results = self.attention_pass.results()
-        inspected = [
-            Inspected(task.id, result)
-            for task, result in zip(self.running, results, strict=True)
-            if task.id not in self.given_up
+        items = list(backlog.running.values())
+        done = [
+            Done(item.id, result)
+            for item, result in zip(items, self.capture.results(), strict=True)
+            if item.id not in backlog.given_up
         ]
-        tokens = sum(len(task.job.source) + len(task.job.target) for task in self.running)
-        self.stats.append(BatchStats("attention", len(self.running), tokens, 0))
+        tokens = sum(item.num_tokens for item in items)
+        self.stats.append(BatchStats("attention", len(items), tokens, 0))
         self._end()
-        return inspected
+        return done
 
-    def isolate(self) -> list[AttentionTask]:
-        """Gives up a pass that has failed: its tasks are computed one by one.
-
-        Returns:
-            The task that was alone in it, and so is what fails; else nothing.
-        """
-        tasks = [task for task in self.running if task.id not in self.given_up]
-        was_alone = len(self.running) == 1
-        self._end()
-        if was_alone:
-            return tasks
-        self.alone.extend(tasks)
-        return []
-
-    def drain_stats(self) -> list[BatchStats]:
-        """What was computed since the last call."""
-        stats, self.stats = self.stats, []
-        return stats
-
-    def _choose(self) -> None:
-        if self.alone:
-            self.running = [self.alone.popleft()]
-        else:
-            self.running = list(self.waiting)
-            self.waiting.clear()
+    def isolate(self) -> list[AttentionItem]:
+        """Ends a batch that failed; its items are computed again in halves."""
+        self.capture = None
+        return self.backlog.isolate()
 
     def _end(self) -> None:
-        self.running, self.given_up, self.attention_pass = [], set(), None
+        self.capture = None
+        self.backlog.end()

@@ -1,0 +1,326 @@
+"""A Backend in an HTTP worker: it asks the main process by message."""
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from service.errors import ServiceError, UnavailableError
+from service.http_workers.messages import (
+    Admit,
+    Answer,
+    Began,
+    Drain,
+    GetMetrics,
+    GetStatus,
+    Listening,
+    LoadModel,
+    Question,
+    Refusal,
+    Release,
+    Results,
+    Serve,
+    Served,
+    Submit,
+    ToHttpWorker,
+    UnloadModel,
+)
+from service.ipc import channel
+from service.ipc.channel import Outbox
+from service.items.base import WorkItem
+from service.items.result import Result, ResultStream
+from service.metrics.definitions import Ended
+from service.tasks.backend import Status
+from service.workers.model_set import ModelSet
+
+logger = logging.getLogger("regard.http_worker")
+
+FINAL_SECONDS = 1.0
+"""Time at the end in which cancelled requests are answered and counted."""
+
+ChangeModels = Callable[[ModelSet], Any]
+
+
+class RemoteBackend:
+    """A Backend that asks the main process.
+
+    Args:
+        on_end: Called when the main process asks this one to finish (False) or is gone (True).
+
+    Attributes:
+        change_models: Coroutine function that serves another set of models.
+    """
+
+    def __init__(self, on_end: Callable[[bool], None]) -> None:
+        self.on_end = on_end
+        self.change_models: ChangeModels | None = None
+        self.ids = itertools.count(1)
+        self.waiting: dict[int, asyncio.Future[Any]] = {}
+        self.streams: dict[int, RemoteResults] = {}
+        self.num_open = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.is_lost = False
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
+        """Keeps the channel to the main process open until the end of all requests is reported."""
+        reader, writer = await asyncio.open_connection(sock=connection)
+        self.outbox = Outbox(writer)
+        listening = asyncio.create_task(self._listen(reader))
+        yield
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.idle.wait(), FINAL_SECONDS)
+        self.outbox.flush()
+        listening.cancel()
+        writer.close()
+        with suppress(OSError):  # the main process is gone
+            await writer.wait_closed()
+
+    def begin(self, task: str) -> None:
+        """Counts a request that has arrived."""
+        self.num_open += 1
+        self.idle.clear()
+        self.outbox.post(Began(task))
+
+    def end(self, ended: Ended) -> None:
+        """Counts a request that has been answered."""
+        self.num_open -= 1
+        if not self.num_open:
+            self.idle.set()
+        self.outbox.post(ended)
+
+    def listen(self) -> None:
+        """Reports that connections are accepted."""
+        self.outbox.send(Listening())
+
+    async def admit(self, tokens: int, at_once: bool) -> "RemoteLease":
+        """Admits a request of about so many tokens.
+
+        A request that is tokenised in this turn of the event loop is admitted by the message that
+        brings its items.
+
+        Raises:
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
+        """
+        lease = RemoteLease(self, next(self.ids), tokens)
+        if at_once:
+            await lease.ask()
+        return lease
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
+        number = next(self.ids)
+        status: Status = await self.ask(number, GetStatus(number))
+        return status
+
+    async def metrics_text(self) -> bytes:
+        """Returns all metrics in Prometheus' text format."""
+        number = next(self.ids)
+        text: bytes = await self.ask(number, GetMetrics(number))
+        return text
+
+    async def load_model(self, name: str, source: str) -> str:
+        """Loads a model.
+
+        Raises:
+            ServiceError: The model cannot be loaded.
+        """
+        number = next(self.ids)
+        state: str = await self.ask(number, LoadModel(number, name, source))
+        return state
+
+    async def unload_model(self, name: str) -> str:
+        """Unloads a model.
+
+        Raises:
+            ServiceError: The model is not loaded, or is being loaded.
+        """
+        number = next(self.ids)
+        state: str = await self.ask(number, UnloadModel(number, name))
+        return state
+
+    async def ask(self, number: int, question: Question | Admit) -> Any:
+        """Sends a question, and returns the answer of the main process.
+
+        Raises:
+            ServiceError: The main process refuses, or is gone.
+        """
+        if self.is_lost:
+            raise stopping()
+        future = asyncio.get_running_loop().create_future()
+        self.waiting[number] = future
+        self.outbox.send(question)
+        try:
+            return await future
+        finally:
+            del self.waiting[number]
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        async for messages in channel.messages(reader):
+            for message in messages:
+                self._receive(message)
+        logger.info("the main process is gone; the HTTP worker ends")
+        self.is_lost = True
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(stopping())
+        for stream in [*self.streams.values()]:
+            stream.fail(stopping())
+        self.on_end(True)
+
+    def _receive(self, message: ToHttpWorker) -> None:
+        match message:
+            case Results():
+                if message.id in self.streams:
+                    self.streams[message.id].add(message.results)
+            case Answer():
+                future = self.waiting.get(message.id)
+                if future is not None and not future.done():
+                    future.set_result(message.value)
+            case Refusal():
+                self._refuse(message)
+            case Drain():
+                self.on_end(False)
+            case Serve():
+                task = asyncio.create_task(self._serve(message))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        future = self.waiting.get(refusal.id)
+        if refusal.id in self.streams:
+            self.streams[refusal.id].fail(refusal.error)
+        elif future is not None and not future.done():
+            future.set_exception(refusal.error)
+
+    async def _serve(self, serve: Serve) -> None:
+        assert self.change_models is not None  # it is set before messages are read
+        failure = None
+        try:
+            await self.change_models(serve.models)
+        except Exception as error:
+            logger.exception("the models cannot be changed")
+            failure = str(error)
+        self.outbox.send(Served(serve.id, failure))
+
+
+class RemoteLease:
+    """A Lease that the main process holds.
+
+    Args:
+        backend: Sends the messages.
+        number: Id of the lease.
+        tokens: Estimated number of tokens.
+    """
+
+    def __init__(self, backend: RemoteBackend, number: int, tokens: int) -> None:
+        self.backend = backend
+        self.number = number
+        self.tokens = tokens
+        self.is_held = False  # whether the main process knows of it
+        self.streams: list[int] = []
+
+    async def ask(self) -> None:
+        """Asks for the admission alone.
+
+        Raises:
+            ServiceError: It is refused.
+        """
+        number = next(self.backend.ids)
+        self.is_held = True
+        try:
+            await self.backend.ask(number, Admit(number, self.number, self.tokens))
+        except ServiceError:
+            self.is_held = False
+            raise
+        except asyncio.CancelledError:
+            self.release()
+            raise
+
+    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+        """Submits items of the request; iterating over the results may raise a ServiceError."""
+        number = next(self.backend.ids)
+        stream = RemoteResults(len(items))
+        if self.backend.is_lost:
+            stream.fail(stopping())
+            return stream
+        self.is_held = True
+        self.streams.append(number)
+        self.backend.streams[number] = stream
+        seconds = deadline - time.perf_counter()
+        self.backend.outbox.send(Submit(number, self.number, self.tokens, items, seconds))
+        return stream
+
+    def release(self) -> None:
+        """Ends the admission, and cancels the items that are left."""
+        is_over = all(self.backend.streams.pop(number).is_over for number in self.streams)
+        self.streams = []
+        if not self.is_held:
+            return
+        self.is_held = False
+        release = Release(self.number)
+        if is_over:
+            self.backend.outbox.post(release)
+        else:
+            self.backend.outbox.send(release)
+
+
+class RemoteResults(ResultStream):
+    """Results of a submission, as they arrive from the main process.
+
+    Args:
+        total: Number of items.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.left = total
+        self.finished: list[tuple[int, Result]] = []
+        self.error: ServiceError | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more results will arrive."""
+        return not self.left or self.error is not None
+
+    def add(self, results: list[tuple[int, Result]]) -> None:
+        """Takes results that have arrived."""
+        self.finished += results
+        self.left -= len(results)
+        self._wake()
+
+    def fail(self, error: ServiceError) -> None:
+        """Takes the error with which the submission ends."""
+        if not self.is_over:
+            self.error = error
+            self._wake()
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def batch(self) -> list[tuple[int, Result]]:
+        """Waits for results and returns all that have arrived; an empty list after the last.
+
+        Raises:
+            ServiceError: The items were refused, too late, or failed.
+        """
+        if self.error is None and not self.finished and self.left:
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        if self.error is not None:
+            raise self.error
+        finished, self.finished = self.finished, []
+        return finished
+
+
+def stopping() -> ServiceError:
+    """Returns the error of a request when the main process is gone."""
+    return UnavailableError("the server is stopping; try again", 1)

@@ -1,0 +1,36 @@
+"""The work item of attention: one sentence pair, or one text."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from model.inspection.query import AttentionJob
+
+ATTENTION = "attention"
+
+
+@dataclass(slots=True)
+class AttentionItem:
+    """A pair or text whose attention is captured.
+
+    The value of its result is a list with an AttentionMaps or AttentionSteps for each query.
+
+    Attributes:
+        model: Served name of the model.
+        job: Token ids and queries.
+        is_bulk: Whether the item waits in the bulk lane.
+        id: Number that the scheduler assigns.
+    """
+
+    kind: ClassVar[str] = ATTENTION
+    num_rows: ClassVar[int] = 1
+    num_legs: ClassVar[int] = 1
+
+    model: str
+    job: AttentionJob
+    is_bulk: bool = False
+    id: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of source and target tokens."""
+        return len(self.job.source) + len(self.job.target)

@@ -1,0 +1,31 @@
+"""The interface that the scheduler and the workers need of a work item."""
+
+from typing import ClassVar, Protocol
+
+
+class WorkItem(Protocol):
+    """One unit of work: it is scheduled, computed, retried and aborted by itself.
+
+    Attributes:
+        kind: Name of its task kind, a row of `service/tasks/table.py`.
+        model: Served name of the model that computes it.
+        is_bulk: Whether it waits in the bulk lane: its request has many items.
+        id: Number that the scheduler assigns, unique among all items; 0 before.
+    """
+
+    kind: ClassVar[str]
+    model: str
+    is_bulk: bool
+    id: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens that the model reads."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that the item takes in a batch, or of places in a lane."""
+
+    @property
+    def num_legs(self) -> int:
+        """Number of models that the item's input passes through; 2 on the way to a pivot."""

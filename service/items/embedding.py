@@ -1,0 +1,44 @@
+"""The work item of an embedding: one text."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from service.ipc.channel import pickle_by_fields
+
+EMBED = "embed"
+
+
+@dataclass(slots=True)
+class EmbeddingItem:
+    """A text to embed; the value of its result is its vector, or its tokens' vectors, as bytes.
+
+    The bytes are float32, one vector after the other: a list of 384 floats takes forty times as
+    long to pickle.
+
+    Attributes:
+        model: Served name of the model.
+        ids: Token ids, special tokens included.
+        is_per_token: Whether the result has a vector for each token instead of one for the text.
+        is_raw: Whether the model's final Normalize module is left out.
+        is_bulk: Whether the text waits in the bulk lane.
+        id: Number that the scheduler assigns.
+    """
+
+    kind: ClassVar[str] = EMBED
+    num_rows: ClassVar[int] = 1
+    num_legs: ClassVar[int] = 1
+
+    model: str
+    ids: list[int]
+    is_per_token: bool = False
+    is_raw: bool = False
+    is_bulk: bool = False
+    id: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of the text."""
+        return len(self.ids)
+
+
+pickle_by_fields(EmbeddingItem)

@@ -1,0 +1,65 @@
+"""A work item between admission and result."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from service.items.base import WorkItem
+from service.items.result import Result
+
+
+class Receiver(Protocol):
+    """Receives the outcome of a job."""
+
+    is_closed: bool
+
+    def finish(self, index: int, result: Result) -> None:
+        """Takes the result of the item at that index."""
+
+    def fail(self, error: Exception) -> None:
+        """Takes the error of an item; the other items of the request are cancelled."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One work item between admission and result.
+
+    Attributes:
+        item: The item, as the worker receives it.
+        receiver: The submission that the item belongs to.
+        index: Place of the item in its submission.
+        bucket: Length bucket in which it waits; 0 where its policy has only one.
+        cost: What it takes of a worker's capacity, in the unit of its policy.
+        created: When it was submitted, by time.perf_counter.
+        dispatched: When a worker received it.
+        attempts: Number of workers that have received it.
+        id: Id of the item.
+        tokens: Number of its tokens.
+        rows: Number of places that it takes in a lane.
+    """
+
+    item: WorkItem
+    receiver: Receiver
+    index: int
+    bucket: int
+    cost: int
+    created: float = field(default_factory=time.perf_counter)
+    dispatched: float = 0.0
+    attempts: int = 0
+
+    id: int = field(init=False)
+    tokens: int = field(init=False)
+    rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id, self.tokens, self.rows = self.item.id, self.item.num_tokens, self.item.num_rows
+
+    @property
+    def model(self) -> str:
+        """Served name of the model."""
+        return self.item.model
+
+    @property
+    def kind(self) -> str:
+        """Name of the task kind."""
+        return self.item.kind

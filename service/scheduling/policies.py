@@ -1,0 +1,193 @@
+"""Scheduling policies: how the work of a task kind is counted, and which worker receives it.
+
+A policy knows neither the kind nor its items beyond `WorkItem`; the task table names one for each
+kind.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from service.items.base import WorkItem
+from service.items.length_buckets import NUM_BUCKETS, bucket_of
+from service.scheduling.job import Job
+from service.scheduling.lanes import Queue
+from service.scheduling.worker_state import WorkerState
+
+KEPT_SHARE = 8
+"""One row in eight stays free of bulk work. Otherwise a single sentence would wait for the end of
+one of the hundreds of sentences of a document."""
+
+BUCKET_CAPACITY_TOKENS = 768
+"""Number of tokens of each model and length bucket that a worker holds at once. That is a few
+batches: the next one is at hand, and the scheduler still decides the order."""
+
+MAX_SLOTS = 4
+"""Number of items that a worker holds at once under SlotPolicy: enough to be computed together, and
+few enough that a second worker receives some as well."""
+
+Assignment = tuple[WorkerState, list[Job]]
+
+
+class Policy(Protocol):
+    """Counts the work of one task kind and assigns it to workers.
+
+    Attributes:
+        num_buckets: Number of length buckets of each queue.
+        shares_models: Whether the models of a worker share one capacity, so that the model whose
+            oldest job has waited longest is served first.
+        counts_rows: Whether capacity is the rows of a model's batch.
+    """
+
+    num_buckets: int
+    shares_models: bool
+    counts_rows: bool
+
+    def bucket(self, item: WorkItem) -> int:
+        """Returns the length bucket in which an item waits."""
+
+    def cost(self, item: WorkItem) -> int:
+        """Returns what an item takes of a worker's capacity."""
+
+    def assign(
+        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
+    ) -> Iterable[Assignment]:
+        """Takes jobs from a queue as far as workers have capacity, and gives them to those.
+
+        Args:
+            kind: Name of the task kind.
+            model: Served name of the model.
+            queue: Waiting jobs of both.
+            workers: All workers.
+
+        Yields:
+            Each worker that received jobs, with these jobs.
+        """
+
+
+class RowPolicy:
+    """Counts rows of a model's batch; jobs of similar length go to one worker together."""
+
+    num_buckets = 1
+    shares_models = False
+    counts_rows = True
+
+    def bucket(self, item: WorkItem) -> int:
+        """Returns 0: a batch takes all lengths."""
+        return 0
+
+    def cost(self, item: WorkItem) -> int:
+        """Returns the number of rows."""
+        return item.num_rows
+
+    def assign(
+        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
+    ) -> Iterable[Assignment]:
+        """Fills the free rows of all workers, beginning with the worker that has most."""
+        (lanes,) = queue.buckets
+        if not lanes.rows:
+            return
+        key = (kind, model, 0)
+        free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
+        ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
+        for position, worker in enumerate(ordered):
+            # A share of fewer rows than the oldest job needs would leave it waiting beside them.
+            share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
+            max_rows = worker.max_rows[model]
+            spare = free[worker] - max_rows // KEPT_SHARE
+            if free[worker] == max_rows:
+                spare = max(spare, lanes.bulk.next_rows)
+            jobs = lanes.take(min(share, free[worker]), spare) if share else []
+            if jobs:
+                worker.give(jobs)
+                yield worker, jobs
+
+
+class TokenPolicy:
+    """Counts tokens by length bucket, so that short texts never wait behind long ones.
+
+    Args:
+        foreground: Name of the task kind whose used capacity breaks ties between workers.
+    """
+
+    num_buckets = NUM_BUCKETS
+    shares_models = False
+    counts_rows = False
+
+    def __init__(self, foreground: str) -> None:
+        self.foreground = foreground
+
+    def bucket(self, item: WorkItem) -> int:
+        """Returns the length bucket of the text."""
+        return bucket_of(item.num_tokens)
+
+    def cost(self, item: WorkItem) -> int:
+        """Returns the number of tokens."""
+        return item.num_tokens
+
+    def assign(
+        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
+    ) -> Iterable[Assignment]:
+        """Gives one job after the other to the worker that computes least before it.
+
+        A worker without work in a bucket takes one text of any length.
+        """
+        loaded = [worker for worker in workers if model not in worker.missing]
+        given: dict[WorkerState, list[Job]] = {}
+
+        def load_before(worker: WorkerState, bucket: int) -> tuple[int, int]:
+            used = sum([worker.used[kind, model, each] for each in range(bucket + 1)])
+            return used, worker.total_used(self.foreground)
+
+        for bucket, lanes in enumerate(queue.buckets):
+            while len(lanes):
+                open_ = [w for w in loaded if w.used[kind, model, bucket] < BUCKET_CAPACITY_TOKENS]
+                if not open_:
+                    break
+                worker = open_[0]
+                if len(open_) > 1:
+                    worker = min(open_, key=lambda worker: load_before(worker, bucket))
+                job = lanes.take_one()
+                worker.give([job])
+                given.setdefault(worker, []).append(job)
+        yield from given.items()
+
+
+class SlotPolicy:
+    """Counts items; all models of a worker share its slots.
+
+    Args:
+        foreground: Name of the task kind whose used capacity breaks ties between workers.
+    """
+
+    num_buckets = 1
+    shares_models = True
+    counts_rows = False
+
+    def __init__(self, foreground: str) -> None:
+        self.foreground = foreground
+
+    def bucket(self, item: WorkItem) -> int:
+        """Returns 0: all items wait together."""
+        return 0
+
+    def cost(self, item: WorkItem) -> int:
+        """Returns 1 slot."""
+        return 1
+
+    def assign(
+        self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
+    ) -> Iterable[Assignment]:
+        """Gives one job after the other to the worker that holds fewest of the kind."""
+        loaded = [worker for worker in workers if model not in worker.missing]
+        (lanes,) = queue.buckets
+        while len(lanes):
+            worker = min(
+                loaded,
+                key=lambda each: (each.total_used(kind), each.total_used(self.foreground)),
+                default=None,
+            )
+            if worker is None or worker.total_used(kind) >= MAX_SLOTS:
+                return
+            job = lanes.take_one()
+            worker.give([job])
+            yield worker, [job]

@@ -1,0 +1,35 @@
+"""The description of a task kind, of which the task table has one row each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from service.metrics.definitions import TaskSeries
+from service.scheduling.policies import Policy
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """One kind of work that workers do.
+
+    Attributes:
+        name: Its name in messages, metrics and logs.
+        item: Class of its work items.
+        policy: How the scheduler counts and assigns its work.
+        executor: Import path of its executor in the worker, `module:Class`. A path, because only
+            workers may load torch.
+        share: Returns the share of a worker's time beside other work, by the settings; None for the
+            kind that runs always.
+        series: Its phases and token counts in the metrics.
+        lengths: Returns the source tokens, and target tokens if there are any, of an item and the
+            value of its result; None where they are not counted.
+    """
+
+    name: str
+    item: type
+    policy: Policy
+    executor: str
+    share: Callable[[Settings], float | None]
+    series: TaskSeries
+    lengths: Callable[[Any, Any], tuple[int, ...]] | None

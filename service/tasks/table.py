@@ -1,0 +1,75 @@
+"""The task table: one row for each kind of work that the server does.
+
+A new kind adds a row here, a class of work items, and an executor. Nothing else in the server
+names a kind.
+"""
+
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles
+from model.checkpoints.load import ModelFiles
+from service.items.attention import ATTENTION, AttentionItem
+from service.items.embedding import EMBED, EmbeddingItem
+from service.items.translation import TRANSLATE, TranslationItem
+from service.metrics.definitions import TaskSeries
+from service.scheduling.policies import RowPolicy, SlotPolicy, TokenPolicy
+from service.scheduling.task_kind import TaskKind
+from service.settings import Settings
+from service.workers.messages import ExecutorSpec
+from service.workers.model_set import AnyFiles
+
+EMBEDDING_SHARE = 0.5
+"""Half of a worker's time goes to embeddings while sentences are translated. Both are what the
+server is for, and only the caller knows which of them it waits for more urgently."""
+
+ROWS = [
+    TaskKind(
+        name=TRANSLATE,
+        item=TranslationItem,
+        policy=RowPolicy(),
+        executor="service.workers.executors.translation:TranslationExecutor",
+        share=lambda _: None,
+        series=TaskSeries(phases=("encode", "decode"), sides=("source", "target")),
+        lengths=lambda item, hypotheses: (len(item.source), len(hypotheses[0].tokens)),
+    ),
+    TaskKind(
+        name=EMBED,
+        item=EmbeddingItem,
+        policy=TokenPolicy(TRANSLATE),
+        executor="service.workers.executors.embedding:EmbeddingExecutor",
+        share=lambda _: EMBEDDING_SHARE,
+        series=TaskSeries(phases=("embed",), sides=("source",)),
+        lengths=lambda item, _: (len(item.ids),),
+    ),
+    TaskKind(
+        name=ATTENTION,
+        item=AttentionItem,
+        policy=SlotPolicy(TRANSLATE),
+        executor="service.workers.executors.attention:AttentionExecutor",
+        share=lambda settings: settings.attention_share,
+        series=TaskSeries(phases=("attention",), sides=()),
+        lengths=None,
+    ),
+]
+
+TASKS = {row.name: row for row in ROWS}
+"""The rows by name, in the order of precedence in a worker."""
+
+KINDS: dict[type, tuple[str, ...]] = {
+    ModelFiles: (TRANSLATE, EMBED, ATTENTION),
+    EmbeddingFiles: (EMBED, ATTENTION),
+}
+"""The task kinds of a model, by type of its files."""
+
+
+def kinds_of(files: AnyFiles) -> tuple[str, ...]:
+    """Returns the task kinds that a model serves."""
+    return KINDS[type(files)]
+
+
+def task_series() -> dict[str, TaskSeries]:
+    """Returns the series of each kind in the metrics."""
+    return {row.name: row.series for row in ROWS}
+
+
+def executor_specs(settings: Settings) -> tuple[ExecutorSpec, ...]:
+    """Returns how workers compute each kind, in order of precedence."""
+    return tuple(ExecutorSpec(row.name, row.executor, row.share(settings)) for row in ROWS)

@@ -1,0 +1,161 @@
+"""The interface of an executor, and the items that it has yet to compute."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from typing import Generic, TypeVar
+
+import torch
+
+from model.sequence import BatchStats
+from service.items.base import WorkItem
+from service.items.result import Done
+
+Item = TypeVar("Item", bound=WorkItem)
+
+
+class Backlog(Generic[Item]):
+    """Waiting items, the batch that is computed, and the parts of a batch that failed.
+
+    A batch that failed is computed again in halves, until the item at fault is alone.
+
+    Attributes:
+        waiting: Items in order of arrival.
+        retries: Parts of failed batches, each of which is computed by itself.
+        running: Items of the batch that is computed, by id.
+        is_retry: Whether this batch is a part of a failed one.
+        given_up: Ids of the batch whose results are no longer wanted.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Item] = deque()
+        self.retries: deque[list[Item]] = deque()
+        self.running: dict[int, Item] = {}
+        self.is_retry = False
+        self.given_up: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
+
+    @property
+    def oldest(self) -> int:
+        """Lowest id of all items; the backlog is not empty."""
+        firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
+        return min([*firsts, *self.running])
+
+    def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
+        """Begins the next batch: a part of a failed one, or items that `choose` takes."""
+        self.is_retry = bool(self.retries)
+        items = self.retries.popleft() if self.retries else choose(self.waiting)
+        self.running = {item.id: item for item in items}
+        self.given_up = set()
+        return items
+
+    def end(self) -> None:
+        """Ends the batch."""
+        self.running, self.given_up, self.is_retry = {}, set(), False
+
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops waiting items, and marks items of the batch as no longer wanted."""
+        if self.waiting:
+            self.waiting = deque(item for item in self.waiting if item.id not in ids)
+        parts = ([item for item in part if item.id not in ids] for part in self.retries)
+        self.retries = deque(part for part in parts if part)
+        self.given_up.update(item_id for item_id in ids if item_id in self.running)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether no result of the batch is wanted any more."""
+        return bool(self.running) and len(self.given_up) == len(self.running)
+
+    def isolate(self) -> list[Item]:
+        """Ends a batch that failed, and queues its halves.
+
+        Returns:
+            The item that was alone in the batch and therefore is at fault; else no item.
+        """
+        items = [item for item in self.running.values() if item.id not in self.given_up]
+        was_alone = len(self.running) == 1
+        self.end()
+        if was_alone:
+            return items
+        middle = (len(items) + 1) // 2
+        halves = [half for half in (items[:middle], items[middle:]) if half]
+        self.retries.extendleft(reversed(halves))
+        return []
+
+
+class Executor(ABC, Generic[Item]):
+    """Computes the items of one task kind for one model, a step at a time.
+
+    Subclasses take the model's executable, then the device.
+
+    Args:
+        device: Where the model computes.
+
+    Attributes:
+        noun: Word for an item in the log.
+        stats: Model calls since the last `drain_stats`.
+    """
+
+    noun = "item"
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stats: list[BatchStats] = []
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Returns the number of items that are not done."""
+
+    @property
+    @abstractmethod
+    def num_running(self) -> int:
+        """Number of items of the batch that had the last step."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of occupied rows of an in-flight batch; 0 for an executor without one."""
+        return 0
+
+    @property
+    def tokens_per_call(self) -> int:
+        """Number of tokens that one step of an in-flight batch decodes for each row."""
+        return 0
+
+    @property
+    def has_stats(self) -> bool:
+        """Whether there are model calls to report."""
+        return bool(self.stats)
+
+    @abstractmethod
+    def add(self, items: Iterable[Item]) -> None:
+        """Takes more items."""
+
+    @abstractmethod
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops items."""
+
+    @abstractmethod
+    def step(self, low_latency: bool = False) -> list[Done]:
+        """Computes for a few milliseconds, and returns the items that are done.
+
+        Args:
+            low_latency: Whether other work waits for the end of the step.
+
+        Raises:
+            Exception: The batch failed; `isolate` must be called next.
+        """
+
+    @abstractmethod
+    def isolate(self) -> list[Item]:
+        """Ends a batch that failed; it is computed again in parts.
+
+        Returns:
+            The item that was alone in the batch and therefore is at fault; else no item.
+        """
+
+    def drain_stats(self) -> list[BatchStats]:
+        """Returns the model calls since the last call of this method."""
+        stats, self.stats = self.stats, []
+        return stats

@@ -1,0 +1,125 @@
+"""Translation in a worker: the in-flight batch of one model."""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+import torch
+
+from model.engine.engine import Engine
+from model.sequence import BatchStats, Sequence
+from service.items.result import Done
+from service.items.translation import TranslationItem
+from service.workers.executors.base import Backlog, Executor
+
+HOLD_ROWS = 16
+"""A batch of fewer rows than this is stepped with low latency."""
+
+
+def take_all(waiting: deque[TranslationItem]) -> list[TranslationItem]:
+    """Takes all waiting items."""
+    items = list(waiting)
+    waiting.clear()
+    return items
+
+
+class TranslationExecutor(Executor[TranslationItem]):
+    """Steps an engine. Items join its batch at the next step and leave it one by one.
+
+    Items that arrive between two steps are encoded together: one alone costs an eighth more. A
+    part of a failed batch has the engine to itself; decoding again gives the same ids, so that
+    only time is lost.
+
+    Args:
+        engine: The engine of the model.
+        device: Where it computes.
+    """
+
+    noun = "sequence"
+
+    def __init__(self, engine: Engine, device: torch.device) -> None:
+        super().__init__(device)
+        self.engine = engine
+        self.backlog: Backlog[TranslationItem] = Backlog()
+        self.bulk: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self.backlog)
+
+    @property
+    def num_running(self) -> int:
+        """Number of items in the engine."""
+        return len(self.backlog.running)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of occupied rows of the engine."""
+        return self.engine.num_rows
+
+    @property
+    def tokens_per_call(self) -> int:
+        """Number of tokens that one step decodes for each row."""
+        return self.engine.tokens_per_step
+
+    @property
+    def has_stats(self) -> bool:
+        """Whether there are calls of the model to report."""
+        return bool(self.engine.stats)
+
+    def add(self, items: Iterable[TranslationItem]) -> None:
+        """Takes more items; the engine has rows for them."""
+        for item in items:
+            self.backlog.waiting.append(item)
+            if item.is_bulk:
+                self.bulk.add(item.id)
+
+    def abort(self, ids: Collection[int]) -> None:
+        """Drops items; the rows of those in the engine are free at once."""
+        self.backlog.abort(ids)
+        for item_id in ids:
+            if self.backlog.running.pop(item_id, None) is not None:
+                self.engine.abort(item_id)
+        self.backlog.given_up.clear()
+        self.bulk.difference_update(ids)
+
+    def step(self, low_latency: bool = False) -> list[Done]:
+        """Admits waiting items and decodes the next tokens.
+
+        Args:
+            low_latency: Whether other work waits for the end of the step.
+
+        Raises:
+            Exception: The batch failed.
+        """
+        backlog = self.backlog
+        if backlog.is_retry and not backlog.running:
+            backlog.end()
+        if backlog.retries and not backlog.running:
+            self._admit(backlog.begin(take_all))
+        elif backlog.waiting and not backlog.is_retry:
+            items = take_all(backlog.waiting)
+            backlog.running.update((item.id, item) for item in items)
+            self._admit(items)
+        is_small = self.engine.num_rows < HOLD_ROWS
+        self.engine.is_hurried = low_latency or bool(self.bulk) or is_small
+        done = []
+        for finished in self.engine.step():
+            if backlog.running.pop(finished.id, None) is not None:
+                self.bulk.discard(finished.id)
+                done.append(Done(finished.id, finished.hypotheses))
+        return done
+
+    def _admit(self, items: list[TranslationItem]) -> None:
+        self.engine.admit(
+            [Sequence(item.id, item.source, item.options, item.first_id) for item in items]
+        )
+
+    def isolate(self) -> list[TranslationItem]:
+        """Empties the engine; its items are decoded again in halves."""
+        self.engine.clear()
+        at_fault = self.backlog.isolate()
+        self.bulk.difference_update(item.id for item in at_fault)
+        return at_fault
+
+    def drain_stats(self) -> list[BatchStats]:
+        """Returns the calls of the model since the last call of this method."""
+        return self.engine.drain_stats()

@@ -1,0 +1,50 @@
+"""The set of models that are served, by their files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles
+from model.checkpoints.load import ModelFiles
+
+AnyFiles = ModelFiles | EmbeddingFiles
+"""Files of one model; a new type of files joins this union."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSet:
+    """Files of models, each under its served name.
+
+    Attributes:
+        files: Files of each model, in the order of the settings.
+        placements: Device and dtype of single models, by folder; "" stands for the server's own.
+    """
+
+    files: tuple[AnyFiles, ...] = ()
+    placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """Served names of all models."""
+        return {files.name for files in self.files}
+
+    def with_model(self, files: AnyFiles) -> "ModelSet":
+        """Returns the set with one more model."""
+        return replace(self, files=(*self.files, files))
+
+    def with_placements(self, placements: Mapping[str, tuple[str, str]]) -> "ModelSet":
+        """Returns the set with the placements of more models."""
+        return replace(self, placements={**self.placements, **placements})
+
+    def without(self, name: str) -> "ModelSet":
+        """Returns the set without one model."""
+        return replace(self, files=tuple(each for each in self.files if each.name != name))
+
+    def placement(self, files: AnyFiles) -> tuple[str, str]:
+        """Returns the device and dtype of a model, "" where it has none of its own."""
+        return self.placements.get(str(folder_of(files)), ("", ""))
+
+
+def folder_of(files: AnyFiles) -> Path:
+    """Returns the folder that names a model in a manifest's placements."""
+    return files.weights.parent if isinstance(files, ModelFiles) else files.folder
