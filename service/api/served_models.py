@@ -78,7 +78,7 @@ class Offer:
             if catalog.languages != self.catalog.languages:
                 # Their models take a while to be read, 0.4 s each.
                 await asyncio.to_thread(LanguageDetector(catalog.languages).preload)
-            self.catalog.become(catalog)
+            self.catalog.replace(catalog)
             self.detector.choose(catalog.languages)
             self.embedder.refresh()
         if gone:

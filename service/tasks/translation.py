@@ -11,7 +11,8 @@ from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
 from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
-from service.models.catalog import PIVOT, Catalog, Direction
+from service.models.catalog import PIVOT, Catalog
+from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext

@@ -85,11 +85,11 @@ def test_languages_are_named_as_the_reader_would(
 def test_language_that_is_only_a_target_is_not_listed(steady_server: Server) -> None:
     catalog = steady_server.services.catalog
     both = copy(catalog)
-    catalog.become(Catalog([catalog.models["en-pt"]]))
+    catalog.replace(Catalog([catalog.models["en-pt"]]))
     try:
         found = steady_server.get("/languages").json()
     finally:
-        catalog.become(both)
+        catalog.replace(both)
     assert [(language["code"], language["targets"]) for language in found] == [("en", ["en", "pt"])]
 
 

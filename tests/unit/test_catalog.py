@@ -12,7 +12,8 @@ from model.checkpoints.load import ModelFiles, Vocabularies
 from model.errors import CheckpointError, CheckpointNotFoundError
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
-from service.models.catalog import Catalog, ServedModel
+from service.models.catalog import Catalog
+from service.models.served import ServedModel
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from tests.hf_files import write_marian
 from tests.tiny_text import is_installed, write_encoder, write_model
@@ -154,10 +155,10 @@ def test_offers_are_found_once_for_what_is_served() -> None:
     assert first == {code: served.targets(code) for code in ("de", "en", "fr")}
     assert served.offers() is first
     before = copy(served)
-    served.become(catalog("de-en"))
+    served.replace(catalog("de-en"))
     assert served.offers() == {"de": ["de", "en"]}
     assert before.offers() is first
-    served.become(Catalog([]))
+    served.replace(Catalog([]))
     assert served.offers() == {}
 
 
@@ -166,12 +167,12 @@ def test_what_a_catalog_has_become_goes_by_the_new_models_alone() -> None:
     served = catalog("de-en", "en-fr")
     before = copy(served)
     assert len(served.route("de", "fr")) == 2
-    served.become(catalog("m2m: de en fr", "en-pt"))
+    served.replace(catalog("m2m: de en fr", "en-pt"))
     assert names(served, "de", "fr") == [("m2m", "de", "fr")]
     assert names(served, "de", "pt") == [("m2m", "de", "en"), ("en-pt", "en", "pt")]
     assert served.targets("de") == ["de", "en", "fr", "pt"]
     assert names(before, "en", "fr") == [("en-fr", "en", "fr")]
-    served.become(catalog("de-en"))
+    served.replace(catalog("de-en"))
     with pytest.raises(UnsupportedLanguageError):
         served.route("de", "fr")
 
@@ -182,7 +183,7 @@ def test_changed_catalog_offers_those_of_the_languages_that_it_has() -> None:
     assert less.languages == ["en"]
     none = less.changed_to(less.files.without("en-fr"))
     assert none.languages == []
-    none.become(Catalog.of(none.files, ["fr"]))
+    none.replace(Catalog.of(none.files, ["fr"]))
     assert (none.languages, none.offered) == ([], ("fr",))
 
 

@@ -13,7 +13,7 @@ from model.checkpoints.load import load_vocabularies
 from model.checkpoints.load import read_folder as read_translation_folder
 from model.tokenization.text import TextTokenizer
 from service.api.tei.schemas import Direction
-from service.models.catalog import ServedModel, load_embedder
+from service.models.served import ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.tiny_text import write_model
@@ -35,7 +35,7 @@ def tokenizer(folder: Path) -> TextTokenizer:
 
 @pytest.fixture(scope="module")
 def reader(folder: Path) -> TextReader:
-    return load_embedder(read_folder(folder)).reader
+    return ServedEmbedder.load(read_folder(folder)).reader
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from service.api.parameters import SHOWN_CHARS
 from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
 from service.items.attention import AttentionItem
 from service.items.result import Result
-from service.models.catalog import Catalog, ServedEmbedder, ServedModel
+from service.models.catalog import Catalog
+from service.models.served import ServedEmbedder, ServedModel
 from service.settings import Settings
 from service.tasks.attention.matrices import TextItem, View, show_text
 from service.tasks.attention.pairs import attentions, maps_size

@@ -24,7 +24,8 @@ from service.errors import (
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.items.translation import TranslationItem
-from service.models.catalog import Catalog, Direction, ServedModel
+from service.models.catalog import Catalog
+from service.models.served import Direction, ServedModel
 from service.settings import Settings
 from service.tasks.attention.alignment import Alignment
 from service.tasks.attention.pairs import (

@@ -1,0 +1,164 @@
+"""The served models without their weights, which are in the workers."""
+
+from dataclasses import dataclass
+
+from model.checkpoints.families.sentence_transformers import (
+    EmbeddingFiles,
+    load_tokenizer,
+    read_config,
+)
+from model.checkpoints.load import ModelFiles, Vocabularies, load_vocabularies
+from model.embedding_config import EmbeddingConfig
+from model.tokenization.text import TextTokenizer
+from model.tokenization.tokenizer import Tokenizer
+from service.errors import UnsupportedLanguageError
+from service.models.text_reader import TextReader
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A translation model.
+
+    Attributes:
+        files: Files of the model.
+        vocabularies: Tokenizers of its source and target.
+    """
+
+    files: ModelFiles
+    vocabularies: Vocabularies
+
+    @classmethod
+    def load(cls, files: ModelFiles) -> "ServedModel":
+        """Loads the vocabularies of a model.
+
+        Raises:
+            CheckpointError: A file is damaged.
+        """
+        return cls(files, load_vocabularies(files))
+
+    @property
+    def name(self) -> str:
+        """Name of the model in the API and in metrics."""
+        return self.files.name
+
+    def reader(self, max_tokens: int) -> TextReader:
+        """Returns how its encoder reads texts to embed.
+
+        The texts begin as sources do: in a model of many languages with a language token that the
+        request chooses.
+
+        Args:
+            max_tokens: Largest length, EOS and language token included; longer texts are cut.
+        """
+        tokenizer = self.vocabularies.source
+        bare = tokenizer.before("")
+        openings = {code: opened.prefix for code, opened in self.openings.items()}
+        return TextReader(
+            self.name,
+            lambda prompt, text, _room, _direction: (bare.encode(prompt + text), True),
+            [] if len(openings) > 1 else next(iter(openings.values())),
+            [tokenizer.eos_id],
+            max_tokens=max_tokens,
+            vocab_size=tokenizer.vocab_size,
+            size=None,
+            is_normalized=False,
+            prompts={},
+            default_prompt=None,
+            languages=openings if len(openings) > 1 else {},
+        )
+
+    @property
+    def openings(self) -> dict[str, Tokenizer]:
+        """Tokenizer of sources for each language token; a single-pair model has one."""
+        tokenizer, tokens = self.vocabularies.source, self.files.tokens
+        if self.files.source or tokens is None:
+            return {self.files.source: tokenizer}
+        return {code: tokenizer.before(token) for code, token in tokens.openings.items()}
+
+    def direction(self, source: str, target: str) -> "Direction":
+        """Returns the direction from one language of the model to another.
+
+        Raises:
+            UnsupportedLanguageError: The model does not have the pair.
+        """
+        files = self.files
+        if source == target or source not in files.sources or target not in files.targets:
+            raise UnsupportedLanguageError(
+                f"{self.name} does not translate from {source} to {target}"
+            )
+        if files.source or files.tokens is None:
+            return Direction(self.name, source, target, self.vocabularies)
+        vocabularies = self.vocabularies.between(files.tokens, source, target)
+        return Direction(self.name, source, target, vocabularies)
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One language pair of a model.
+
+    Attributes:
+        name: Name of the model.
+        source: Source language.
+        target: Target language.
+        vocabularies: Tokenizers that put the tokens of these languages before texts.
+    """
+
+    name: str
+    source: str
+    target: str
+    vocabularies: Vocabularies
+
+
+@dataclass(frozen=True, slots=True)
+class ServedEmbedder:
+    """An embedding model.
+
+    Attributes:
+        files: Files of the model.
+        config: Its sizes, pooling and prompts.
+        tokenizer: Its tokenizer.
+    """
+
+    files: EmbeddingFiles
+    config: EmbeddingConfig
+    tokenizer: TextTokenizer
+
+    @classmethod
+    def load(cls, files: EmbeddingFiles) -> "ServedEmbedder":
+        """Reads the config and the tokenizer of a model.
+
+        Raises:
+            CheckpointError: A file is damaged, or names a part that is not implemented.
+        """
+        config = read_config(files)
+        return cls(files, config, load_tokenizer(files, config))
+
+    @property
+    def name(self) -> str:
+        """Name of the model in the API and in metrics."""
+        return self.files.name
+
+    @property
+    def reader(self) -> TextReader:
+        """How the model reads texts."""
+        return TextReader(
+            self.name,
+            self.tokenizer.encode,
+            *self.tokenizer.special_ids,
+            max_tokens=self.config.max_tokens,
+            vocab_size=self.config.encoder.vocab_size,
+            size=self.config.output_size,
+            is_normalized=self.config.is_normalized,
+            prompts=self.config.prompts,
+            default_prompt=self.config.default_prompt,
+        )
+
+
+AnyServed = ServedModel | ServedEmbedder
+"""A served model of any type; a new type joins this union."""
+
+SERVED: dict[type, type[ServedModel] | type[ServedEmbedder]] = {
+    ModelFiles: ServedModel,
+    EmbeddingFiles: ServedEmbedder,
+}
+"""The class that serves a model, by type of its files."""
