@@ -11,7 +11,6 @@ from service.ipc.machine import available_cores, device_workers
 from service.items.base import WorkItem
 from service.items.result import ResultStream
 from service.metrics.definitions import Ended, Metrics
-from service.models.catalog import Catalog
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation
 from service.scheduling.scheduler import Scheduler
@@ -20,6 +19,7 @@ from service.settings import Settings
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import WorkerConfig
+from service.workers.model_set import ModelSet
 from service.workers.supervisor import StartWorker, Supervisor, start_process
 
 
@@ -139,7 +139,7 @@ class CoreLease:
 
 def build_core(
     settings: Settings,
-    catalog: Catalog,
+    files: ModelSet,
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> Core:
@@ -147,7 +147,7 @@ def build_core(
 
     Args:
         settings: Settings of the server.
-        catalog: The models that it serves.
+        files: The models that it serves at the start.
         start_worker: Starts a device worker.
         on_failure: Called when a model turns out not to be loadable.
     """
@@ -156,12 +156,12 @@ def build_core(
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
     scheduler = Scheduler(TASKS, admission, metrics)
-    for files in catalog.files.files:
-        metrics.add_model(files.name, kinds_of(files))
-        scheduler.add_model(files.name, kinds_of(files))
+    for each in files.files:
+        metrics.add_model(each.name, kinds_of(each))
+        scheduler.add_model(each.name, kinds_of(each))
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
-        models=catalog.files.with_placements(settings.placements),
+        models=files.with_placements(settings.placements),
         executors=executor_specs(settings),
         device=settings.device,
         dtype=settings.dtype,
@@ -177,5 +177,5 @@ def build_core(
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
-    changes = ModelChanges(catalog, settings, supervisor, kinds_of)
+    changes = ModelChanges(files, settings, supervisor, kinds_of)
     return Core(metrics, admission, scheduler, supervisor, changes)

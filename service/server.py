@@ -3,7 +3,6 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from copy import copy
 
 from fastapi import FastAPI
 
@@ -19,20 +18,19 @@ def create_app(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> FastAPI:
-    """The whole server as one application, in one process but for the device workers.
+    """Builds the server as one application; only the device workers are processes of their own.
 
     Args:
-        settings: How it runs.
-        start_worker: How device workers come to be.
+        settings: Settings of the server.
+        start_worker: Starts a device worker.
         on_failure: Called when a model turns out not to be loadable.
 
     Raises:
-        CheckpointError: A model's files are not there or are damaged.
+        CheckpointError: A model's files are missing or damaged.
     """
     catalog = Catalog.load(settings.models, settings.offered)
-    core = build_core(settings, catalog, start_worker, on_failure)
-    # One of its own: the core's changes earlier or later, while requests go by the other.
-    services = build_services(settings, copy(catalog), core, int(time.time()))
+    core = build_core(settings, catalog.files, start_worker, on_failure)
+    services = build_services(settings, catalog, core, int(time.time()))
     core.changes.announce = services.offer.change
 
     @asynccontextmanager

@@ -30,7 +30,7 @@ class MainProcess:
         on_listening: Called when connections are accepted.
 
     Raises:
-        CheckpointError: A model's files are not there or are damaged.
+        CheckpointError: A model's files are missing or damaged.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class MainProcess:
     ) -> None:
         self.settings = settings
         catalog = Catalog.load(settings.models, settings.offered)
-        self.core = build_core(settings, catalog, start_worker, self._fail)
+        self.core = build_core(settings, catalog.files, start_worker, self._fail)
         config = HttpWorkerConfig(settings, int(time.time()), catalog.files)
         self.http_workers = HttpWorkers(
             self.core, config, listeners, start_http_worker, on_listening

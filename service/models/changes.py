@@ -1,7 +1,7 @@
-"""Loading and unloading models while the server runs, in the process that owns the workers.
+"""Loading and unloading of models while the server runs, in the process that owns the workers.
 
-One model after the other. A model is first in all workers, then in the queues, and then known to
-whoever answers HTTP; it goes the other way round.
+Models change one after the other. A model is loaded first in all workers, then in the queues, and
+then announced to the processes that answer HTTP; unloading goes the other way round.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostE
 logger = logging.getLogger("regard.models")
 
 Announce = Callable[[ModelSet], Awaitable[None]]
-"""Tells whoever answers HTTP what is served from now on; returns when all of them go by it, and
-when the requests that one of them had begun for a model that is gone have ended."""
+"""Announces the served models to the processes that answer HTTP. It returns when all of them serve
+these models, and when the requests that they had begun for an unloaded model have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,46 +41,45 @@ class Found:
     """A model on disk that may be loaded.
 
     Attributes:
-        files: The model's.
-        placements: Device and dtype by folder, where a manifest gives it some of its own.
+        files: Files of the model.
+        placements: Device and dtype by folder, if a manifest gives the model its own.
     """
 
     files: AnyFiles
     placements: Mapping[str, tuple[str, str]]
 
 
-async def nobody(_files: ModelSet) -> None:
-    """The Announce of who has nobody to tell."""
+async def announce_to_none(_files: ModelSet) -> None:
+    """Announces nothing: no process answers HTTP."""
 
 
 class ModelChanges:
     """Changes which models are served.
 
     Args:
-        catalog: What is served at first; it is kept to what the workers have.
-        settings: Where models are looked for, and how long a request waits.
+        files: The models that are served at the start.
+        settings: Where models are searched, and how long a request waits.
         supervisor: Supervisor of the workers.
         kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
-        states: Of models that are neither served nor unknown.
-        failures: Why those could not be loaded whose state is `failed`.
-        unanswered: Models whose requests were answered before it was known what became of them.
+        states: States of models that are neither served nor unknown.
+        failures: Reasons of the models whose state is `failed`.
+        unanswered: Models whose requests were answered before their load had ended.
     """
 
     def __init__(
         self,
-        catalog: Catalog,
+        files: ModelSet,
         settings: Settings,
         supervisor: Supervisor,
         kinds_of: Callable[[AnyFiles], Sequence[str]],
     ) -> None:
-        self.catalog = catalog
-        self.files = catalog.files
+        self.files = files
         self.settings = settings
         self.supervisor = supervisor
         self.kinds_of = kinds_of
-        self.announce: Announce = nobody
+        self.announce: Announce = announce_to_none
         self.states: dict[str, State] = {}
         self.failures: dict[str, str] = {}
         self.unanswered: set[str] = set()
@@ -89,14 +88,14 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; gives `ready`, or `loading` where that takes longer than a request may.
+        """Loads a model; returns `ready`, or `loading` where it takes longer than a request may.
 
         Args:
-            name: Of one of the models behind the reference.
+            name: Name of one of the models behind the reference.
             source: A reference, as in REGARD_MODELS.
 
         Raises:
-            ServiceError: It cannot be loaded.
+            ServiceError: The model cannot be loaded.
         """
         self._check_idle(name)
         if name in self.files.names:
@@ -114,11 +113,11 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Unloads a model; gives `unloaded`, or `unloading` where its requests take longer.
+        """Unloads a model; returns `unloaded`, or `unloading` while its requests go on.
 
         Raises:
-            NotFoundError: It is not loaded.
-            ConflictError: It is just being loaded or unloaded.
+            NotFoundError: The model is not loaded.
+            ConflictError: The model is being loaded or unloaded.
         """
         self._check_idle(name)
         if self.states.get(name) == "failed":
@@ -131,12 +130,12 @@ class ModelChanges:
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
     def cancel(self) -> None:
-        """Begins to end what is under way."""
+        """Begins to end the changes under way."""
         for task in self.tasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Returns when it has ended, which may take until the workers have."""
+        """Waits for the end of the changes, which may take as long as the workers."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _check_idle(self, name: str) -> None:
@@ -144,21 +143,23 @@ class ModelChanges:
         if state != "failed":
             raise ConflictError(f"{name} is {state} just now; GET /v1/models tells how it goes")
 
-    async def _within_request(self, work: Coroutine[None, None, None], done: str, late: str) -> str:
-        """Does work, which goes on when the request that asked for it has ended."""
+    async def _within_request(
+        self, work: Coroutine[None, None, None], done: str, pending: str
+    ) -> str:
+        """Runs work that goes on after the end of its request."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)
         ended, _ = await asyncio.wait({task}, timeout=self.settings.request_timeout_seconds)
         if not ended:
-            return late
+            return pending
         task.result()
         return done
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # it is told, or logged
+            task.exception()  # the request receives it, or the log
 
     async def _load(self, name: str, source: str) -> None:
         try:
@@ -177,7 +178,7 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Keeps the reason of a model, and of what is none if whoever asked has not been told."""
+        """Keeps the reason of a failed load until a client can have read it."""
         if name in self.states or name in self.unanswered:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -185,7 +186,7 @@ class ModelChanges:
         try:
             found = await asyncio.to_thread(find, name, source, self.settings)
         except BaseException:
-            del self.states[name]  # it is no model
+            del self.states[name]  # the reference holds no such model
             raise
         try:
             await self.supervisor.load(found.files, found.placements)
@@ -196,14 +197,13 @@ class ModelChanges:
         self.supervisor.scheduler.add_model(name, kinds)
         self.files = self.files.with_model(found.files)
         try:
-            await self._keep_to_files()
             await self.announce(self.files)
         except Exception as error:
             await self._remove(name)
             self.states[name] = "failed"
             if not isinstance(error, ModelError):
                 raise
-            # Its files are others than a moment ago.
+            # Its files have changed a moment ago.
             raise InvalidRequestError(
                 f"{name} cannot be loaded: {error}", param="source"
             ) from error
@@ -213,25 +213,18 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            self.states.pop(name, None)  # none where it was lost while it was being announced
+            self.states.pop(
+                name, None
+            )  # absent where a worker lost the model during its announcement
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
         self.files = self.files.without(name)
         await self.announce(self.files)
-        await self._keep_to_files()
         await self.supervisor.unload(name)
 
-    async def _keep_to_files(self) -> None:
-        """Has the catalog be of what is served: sentences of two legs are taken on by it.
-
-        Raises:
-            CheckpointError: A file is damaged.
-        """
-        self.catalog.replace(await asyncio.to_thread(self.catalog.changed_to, self.files))
-
     def _lose(self, name: str) -> None:
-        """Unloads a model that a worker cannot load any more."""
+        """Unloads a model that a restarted worker cannot load."""
         if name in self.files.names and self.states.get(name) != "unloading":
             self.states[name] = "unloading"
             task = asyncio.create_task(self._unload(name))
@@ -240,10 +233,10 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """A model behind a reference, on this disk; its small files are read, and its sums compared.
+    """Finds a model behind a reference on this disk, reads its small files, and checks its sums.
 
     Raises:
-        InvalidRequestError: There is none of that name, or a file lacks or is damaged.
+        InvalidRequestError: No model has that name, or a file is missing or damaged.
     """
     try:
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
@@ -251,11 +244,11 @@ def find(name: str, source: str, settings: Settings) -> Found:
         for files in found:
             if files.name == name:
                 Catalog().changed_to(ModelSet((files,)))
-                _ = files.revision  # computed here: it takes a while, and is remembered
+                _ = files.revision  # computed here, because it takes a while, and cached
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:
         raise InvalidRequestError(f"{name} cannot be loaded: {error}", param="source") from error
-    except OSError as error:  # of a name that is too long, or a file that may not be read
+    except OSError as error:  # a name is too long, or a file may not be read
         reason = f"{source[:SHOWN_CHARS]} cannot be read: {error.strerror}"
         raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
@@ -266,7 +259,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
 
 
 def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceError:
-    """What a client is told when the workers cannot load a model."""
+    """Returns the error for a client when the workers cannot load a model."""
     if isinstance(error, WorkerLostError):
         return UnavailableError(f"{name} was not loaded: a worker died; try again", 1)
     failed = error.failed

@@ -1,4 +1,4 @@
-"""Models that a worker loads in a thread beside its work, one after the other."""
+"""Loads models in threads of a worker beside its work, one after the other."""
 
 import itertools
 import os
@@ -13,20 +13,21 @@ from service.workers.loading import LoadedModel
 
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
-"""How long a thread may keep Python to itself while another wants it. A step of the work gives it
-up and wants it again at every operation; with the usual time, each of them would wait so long."""
+"""Python's switch interval: the time that a thread may hold the interpreter lock while another
+waits for it. A step of the work releases the lock at every operation; with the usual interval each
+operation would wait that long to continue."""
 
 LoadOne = Callable[[], LoadedModel]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of loading a model.
+    """The end of a load.
 
     Attributes:
-        name: Of the model.
-        loaded: What computes with it, or why there is nothing.
-        seconds: That it took.
+        name: Name of the model.
+        loaded: The model, or the error that prevented it.
+        seconds: Time that the load took.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Outcome:
 
 
 def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) -> Outcome:
-    """Loads a model; an expected error is an outcome, too."""
+    """Loads a model, and measures the time; an expected error becomes the outcome."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()
@@ -45,25 +46,25 @@ def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) 
 
 
 class BackgroundLoads:
-    """Loads that are under way. All methods are for the thread of the worker."""
+    """The loads under way. All methods must be called from the worker's main thread."""
 
     def __init__(self) -> None:
-        self.threads: dict[int, str] = {}  # models by the number of their load
-        self.wanted: dict[str, int] = {}  # the other way, less what was dropped
+        self.threads: dict[int, str] = {}  # model names by number of the load
+        self.wanted: dict[str, int] = {}  # numbers by model name, without dropped loads
         self.numbers = itertools.count()
         self.turn = threading.Lock()
         self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
-        # A byte in it for each outcome, so that a worker without work can wait for one.
+        # The pipe holds a byte for each outcome, so that an idle worker can wait for one.
         self.arrivals, self.arriving = os.pipe()
         self.is_closed = False
         self.closing = threading.Lock()
 
     def fileno(self) -> int:
-        """A descriptor that can be read from when a load has come to its end."""
+        """Returns a descriptor that becomes readable when a load ends."""
         return self.arrivals
 
     def begin(self, name: str, load: LoadOne) -> None:
-        """Loads a model after those before it. The process may end without waiting for it."""
+        """Begins to load a model after the earlier loads; the process may end without waiting."""
         number = next(self.numbers)
         self.threads[number] = name
         self.wanted[name] = number
@@ -71,11 +72,11 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Nobody wants a model any more; False where it is not being loaded."""
+        """Drops the load of a model; returns False where it is not being loaded."""
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:
-        """What has come to its end since the last call, less what was dropped."""
+        """Returns the loads that have ended since the last call, without dropped ones."""
         found = []
         while not self.outcomes.empty():
             number, outcome = self.outcomes.get()
@@ -89,7 +90,7 @@ class BackgroundLoads:
         return found
 
     def close(self) -> None:
-        """Ends; a load under way has nobody to tell."""
+        """Closes the pipe; a load under way no longer reports its end."""
         with self.closing:
             self.is_closed = True
             os.close(self.arrivals)
@@ -101,5 +102,5 @@ class BackgroundLoads:
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))
-                del outcome  # for the worker to give its memory back, where it is an error
+                del outcome  # an error's frames hold memory that the worker must release
                 os.write(self.arriving, b"\0")

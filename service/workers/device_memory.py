@@ -1,4 +1,4 @@
-"""Memory of a device worker: how much it holds, and what to do when there is none left."""
+"""Memory of a device worker: how much it holds, and how it is released."""
 
 import ctypes
 import gc
@@ -13,25 +13,25 @@ from torch import Tensor
 from service.ipc.machine import freeze_heap
 
 OURS = ("model.", "service.", "torch.nn.")
-"""Modules whose objects are looked into for what they hold."""
+"""Modules whose objects `held_bytes` searches for tensors."""
 
 malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""Only glibc has it."""
+"""None where the C library is not glibc."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether a device, or the machine, had no memory left."""
+    """Returns whether a device or the machine ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def free_memory(device: torch.device, error: Exception) -> None:
-    """Has torch give back what it keeps of a GPU's memory, if it was that that ran out."""
+    """Releases the GPU memory that torch caches, if the error is that it ran out."""
     if is_out_of_memory(error) and device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def memory_bytes() -> dict[str, int]:
-    """What this process holds: resident memory, and on a GPU what torch holds of its memory."""
+    """Returns this process's resident memory and, on a GPU, the memory that torch holds."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     memory = {"resident": pages * os.sysconf("SC_PAGE_SIZE")}
     if torch.cuda.is_available():
@@ -42,9 +42,9 @@ def memory_bytes() -> dict[str, int]:
 
 
 def held_bytes(*roots: object) -> int:
-    """Memory of all tensors and arrays that objects hold: weights, and the state of rows.
+    """Returns the memory of all tensors and arrays that objects hold: weights and the state of rows.
 
-    What two of them share is counted once. Not counted is what CUDA graphs keep for themselves.
+    Memory that two objects share is counted once. The memory of CUDA graphs is not counted.
     """
     sizes: dict[int, int] = {}
     native_bytes = 0
@@ -67,7 +67,7 @@ def held_bytes(*roots: object) -> int:
 
 
 def parts_of(value: object) -> Iterator[object]:
-    """What an object of ours, or a container, consists of."""
+    """Yields the members of a container, or the attributes of an object of OURS."""
     if isinstance(value, Mapping):
         yield from value.values()
     elif isinstance(value, list | tuple):
@@ -79,8 +79,8 @@ def parts_of(value: object) -> Iterator[object]:
 
 
 def give_back_memory() -> None:
-    """Has Python, the C library and torch give back what a model has left behind."""
-    gc.unfreeze()  # cycles among what was there at the start would never be found
+    """Releases the memory of a dropped model from Python, the C library and torch."""
+    gc.unfreeze()  # otherwise cycles among the frozen objects would never be collected
     freeze_heap()
     if malloc_trim is not None:
         malloc_trim(0)
