@@ -42,7 +42,7 @@ def memory_bytes() -> dict[str, int]:
 
 
 def held_bytes(*roots: object) -> int:
-    """Returns the memory of all tensors and arrays that objects hold: weights and the state of rows.
+    """Returns the bytes of all tensors and arrays that objects hold: weights and rows.
 
     Memory that two objects share is counted once. The memory of CUDA graphs is not counted.
     """
