@@ -1,0 +1,170 @@
+"""Compares this checkout with another one, side by side, in interleaved rounds.
+
+    python -m benchmarks.compare --other ../base --source en.txt
+
+Both checkouts need an environment of their own (`make install`). Both servers stay up, and only one
+is loaded at a time. The table shows medians over rounds, and the ratio of this one to the other.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import load, tree
+from benchmarks.environments import ROOT
+from benchmarks.load import Shape
+from benchmarks.peers.protocol import read_lines
+
+READY_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape of load.
+
+    Attributes:
+        name: Row of the table.
+        path: Route of the requests; empty for the offline engine.
+        clients: Number of connections.
+    """
+
+    name: str
+    path: str
+    clients: int
+
+
+CASES = (
+    Case("offline", "", 0),
+    Case("/translate, 1 client", "/translate", 1),
+    Case("/translate, 64 clients", "/translate", 64),
+    Case("/embed, 64 clients", "/embed", 64),
+)
+
+
+class Checkout:
+    """A checkout with its server and its offline engine, both running.
+
+    Args:
+        root: Folder of the checkout.
+        source: File of sentences.
+    """
+
+    def __init__(self, root: Path, source: Path) -> None:
+        python = str(root / ".venv" / "bin" / "python")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        self.server = subprocess.Popen(
+            [python, "-m", "service", "serve", "--port", str(self.port)],
+            cwd=root,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.engine = subprocess.Popen(
+            [python, "-m", "benchmarks.ours", "--source", str(source), "--workers", "2"],
+            cwd=root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def wait(self) -> None:
+        """Waits until both are ready.
+
+        Raises:
+            TimeoutError: The server was not ready within READY_SECONDS.
+        """
+        assert self.engine.stdout
+        self.engine.stdout.readline()
+        deadline = time.monotonic() + READY_SECONDS
+        address = f"http://127.0.0.1:{self.port}/health/ready"
+        while subprocess.run(["curl", "-sf", address], capture_output=True, check=False).returncode:
+            if time.monotonic() > deadline:
+                raise TimeoutError(address)
+            time.sleep(0.1)
+
+    def translate(self) -> tuple[float, float]:
+        """Returns the wall and CPU seconds of the offline engine for the whole file."""
+        assert self.engine.stdin
+        assert self.engine.stdout
+        before = tree.cpu_seconds(self.engine.pid)
+        self.engine.stdin.write('{"run": 1}\n')
+        self.engine.stdin.flush()
+        seconds: float = json.loads(self.engine.stdout.readline())["seconds"]
+        return seconds, tree.cpu_seconds(self.engine.pid) - before
+
+    def stop(self) -> None:
+        """Ends both."""
+        assert self.engine.stdin
+        self.engine.stdin.close()
+        self.server.send_signal(signal.SIGTERM)
+        self.engine.wait()
+        self.server.wait()
+
+
+def bodies(case: Case, lines: list[str]) -> list[str]:
+    """Returns the request bodies of a case, one sentence each."""
+    if case.path == "/embed":
+        return [json.dumps({"inputs": line}) for line in lines]
+    return load.translate_bodies(lines, "en-pt")
+
+
+def measure(checkout: Checkout, case: Case, lines: list[str], seconds: float) -> dict[str, float]:
+    """Returns the figures of one round."""
+    if not case.path:
+        wall, cpu = checkout.translate()
+        return {"rate": len(lines) / wall, "cpu": 1000 * cpu / len(lines)}
+    shape = Shape(case.clients, seconds, seconds / 4)
+    found = load.run(checkout.port, bodies(case, lines), shape, checkout.server.pid, path=case.path)
+    if found.errors:
+        raise RuntimeError(f"{case.name}: {found.errors}")
+    cpu = 1000 * found.server_cpu_seconds / found.requests
+    return {"rate": found.rate, "cpu": cpu, "p50": found.p50_ms, "p99": found.p99_ms}
+
+
+def main() -> None:
+    """Measures and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--other", type=Path, required=True)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    args = parser.parse_args()
+    load.compile_program()
+    lines = [line for line in read_lines(str(args.source)) if line.strip()]
+    checkouts = [Checkout(root, args.source.resolve()) for root in (ROOT, args.other.resolve())]
+    for checkout in checkouts:
+        checkout.wait()
+        checkout.translate()  # a first round that does not count
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for turn in range(args.rounds):
+        for case in CASES:
+            order = checkouts if turn % 2 == 0 else checkouts[::-1]
+            figures = {id(each): measure(each, case, lines, args.seconds) for each in order}
+            for name in figures[id(checkouts[0])]:
+                pair = [figures[id(each)][name] for each in checkouts]
+                found.setdefault((case.name, name), []).append(pair)
+    print(
+        "| case | figure | this | other | ratio (median of rounds) |\n| --- | --- | ---: | ---: | ---: |"
+    )
+    for (case_name, name), pairs in found.items():
+        ours, theirs = (statistics.median(values) for values in zip(*pairs, strict=True))
+        ratio = statistics.median(a / b for a, b in pairs)
+        print(f"| {case_name} | {name} | {ours:.2f} | {theirs:.2f} | {ratio:.3f} |")
+    for checkout in checkouts:
+        checkout.stop()
+
+
+if __name__ == "__main__":
+    main()
