@@ -182,6 +182,7 @@ def build_core(
         attention_share=settings.attention_share,
         embedders=tuple(each.files for each in catalog.embedders.values()),
         placements=settings.placements,
+        log_level=settings.log_level,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

@@ -45,7 +45,7 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel
 from service.ipc.channel import Channel, Outbox
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, require_linux
 from service.items.orders import Inquiry, Sentence, TextToEmbed
 from service.metrics.definitions import Ended
 from service.models.catalog import Catalog
@@ -333,6 +333,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
 
 def main() -> None:
     """Runs a front end on the sockets whose file descriptors are the arguments."""
+    require_linux()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection, *listeners = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]

@@ -33,7 +33,7 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
-from service.ipc.processes import Connected, Keeper, Process, start_module
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
 from service.metrics.definitions import Ended
 from service.models.model_set import ModelSet
 from service.scheduling.lanes import EmbeddedText, Shown, Translated
@@ -182,12 +182,12 @@ class Frontends:
         self.start_frontend = start_frontend
         self.on_listening = on_listening
         self.is_listening = False
-        self.keeper = Keeper(self._run, core.metrics.frontend_restarts.inc)
-        self.links: dict[FrontendLink, Connected] = {}
+        self.keeper = ProcessSupervisor(self._run, core.metrics.frontend_restarts.inc)
+        self.links: dict[FrontendLink, ChildProcess] = {}
 
     def start(self, count: int) -> None:
         """Begins to start them."""
-        self.keeper.start(f"frontend-{index}" for index in range(count))
+        self.keeper.start(f"http-{index}" for index in range(count))
 
     async def stop(self, seconds: float) -> None:
         """Has them take no more connections, finish within so many seconds, and end."""
@@ -219,7 +219,8 @@ class Frontends:
             started.process.kill()
 
     async def _run(self, name: str) -> None:
-        started = await Connected.start(self._start)
+        started = await ChildProcess.start(self._start)
+        self.core.metrics.processes.watch(name, started.process.pid)
         link = FrontendLink(self.core, started.writer, self._listens)
         self.links[link] = started
         try:
@@ -231,6 +232,7 @@ class Frontends:
                     link.receive(message)
         finally:
             del self.links[link]
+            self.core.metrics.processes.forget(name)
             link.lose()
             is_young = self.keeper.is_stopping and not link.is_listening
             await started.end(0 if is_young else processes.STOP_SECONDS)

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from service.errors import NotFoundError
-from service.metrics.definitions import LANES, Metrics, WatchedLane
+from service.metrics.definitions import LANES, Metrics
+from service.metrics.sources import WatchedLane
 from service.scheduling.embed_lanes import EmbedQueue
 from service.scheduling.lanes import Job, Lane, ModelQueue
 from service.workers.messages import AttentionTask, EmbedTask

@@ -30,6 +30,7 @@ class WorkerConfig:
         attention_share: Of the time, how much goes to attention while there is other work.
         embedders: Files of each embedding model.
         placements: Device and dtype of single models, by folder; empty for those above.
+        log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
     """
 
     models: tuple[ModelFiles, ...]
@@ -41,6 +42,7 @@ class WorkerConfig:
     attention_share: float
     embedders: tuple[EmbeddingFiles, ...] = ()
     placements: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    log_level: str = "info"
 
     @property
     def names(self) -> set[str]:

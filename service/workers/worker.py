@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import BatchStats, Sequence
 from service.ipc.channel import Channel
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, require_linux
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
 from service.workers.device_memory import (
     free_memory,
@@ -85,6 +85,7 @@ class Worker:
         channel: To the server.
         load: Makes the engine of a model.
         load_embedder: Makes an embedding model.
+        set_log_level: Applies the log level of the WorkerConfig to the process.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class Worker:
         channel: Channel,
         load: LoadEngine = load_from_files,
         load_embedder: LoadEmbedder = load_embedder,
+        set_log_level: Callable[[str], None] = lambda level: None,
     ) -> None:
         self.channel = channel
+        self.set_log_level = set_log_level
         self.loader = Loader(load, load_embedder)
         self.engines: dict[str, Engine] = {}
         self.embedding = SideWork[EmbedTask, Embedded](EMBEDDING_SHARE)
@@ -130,6 +133,7 @@ class Worker:
             self.loads.close()
 
     def _start(self, config: WorkerConfig) -> None:
+        self.set_log_level(config.log_level)
         torch.set_num_threads(config.threads)
         self.attention.share = config.attention_share
         ready = Ready([])
@@ -393,12 +397,18 @@ class Worker:
 
 def main() -> None:
     """Runs a worker on the socket whose file descriptor is the first argument."""
+    require_linux()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # The server decides when a worker ends: a signal to the whole group must not cut it short.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        Worker(Channel(connection)).run()
+        Worker(Channel(connection), set_log_level=set_log_level).run()
+
+
+def set_log_level(level: str) -> None:
+    """Sets the lowest level of messages that this process logs."""
+    logging.getLogger().setLevel(level.upper())
 
 
 if __name__ == "__main__":
