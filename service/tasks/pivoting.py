@@ -17,7 +17,7 @@ from service.models.catalog import PIVOT, Catalog, Direction
 from service.scheduling.lanes import Translated
 from service.scheduling.queues import check_known
 from service.scheduling.scheduler import Scheduler
-from service.text.chunking import fit_sentences
+from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 
 
@@ -68,7 +68,7 @@ class Relay:
         (half,) = await self.scheduler.run([begun], is_bulk, deadline)
         text = first.vocabularies.target.decode(half.hypotheses[0].tokens)
         tokenizer = second.vocabularies.source
-        fitted = fit_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
+        fitted = chunk_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
         if fitted.num_cut:
             self.scheduler.metrics.truncated_inputs.labels("translate", second.name).inc()
         first_id = second.vocabularies.first_id
