@@ -49,9 +49,11 @@ browser:  ## a Chromium for the tests of the page, where one can be had; without
 	fi; \
 	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
 
-check: $(VENV)/.installed-dev  ## lint, format, strict types
+check: $(VENV)/.installed-dev  ## lint, format, plain English, import layers, strict types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m checks.plain_english
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
 bench: install  ## ours and the peers: make bench SOURCE=en.txt REFERENCE=pt.txt ARGS='--rounds 1'

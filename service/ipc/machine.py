@@ -48,8 +48,8 @@ def freeze_heap() -> None:
 def available_cores() -> int:
     """Returns the number of whole cores that the affinity and the cgroup quota allow.
 
-    `os.cpu_count()` counts the cores of the machine. In a container with a quota of two cores it
-    would start one worker for each core of the machine, and the kernel would throttle all of them.
+    `os.cpu_count()` counts the cores of the machine. A container with a quota of two cores would
+    get one worker for each core of the machine, and the kernel would throttle all workers.
     """
     cores = len(os.sched_getaffinity(0))
     try:

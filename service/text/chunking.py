@@ -15,7 +15,7 @@ is not tokenised again for each piece.
 AHEAD = 8
 """Largest window as a multiple of the piece before.
 
-Where one character is 18 tokens, a window of the usual size would hold a hundred pieces, and all of
+Where one character is 18 tokens, a window of the usual size would hold a hundred pieces. All of
 them would be tokenised to find one.
 """
 
