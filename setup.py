@@ -1,6 +1,7 @@
-"""Builds the native code, once for each instruction set; settings are in pyproject.toml.
+"""Builds the native code once for each instruction set. All other settings are in pyproject.toml.
 
-Without a compiler, or on another processor, the package installs without it and PyTorch computes.
+Without a compiler, or on a processor other than x86-64, the package installs without native code.
+PyTorch then computes instead.
 """
 
 import platform
@@ -25,14 +26,14 @@ HEADERS = [
 
 
 def sources_sum() -> int:
-    """Returns the checksum by which `library.py` recognises a build of these sources."""
+    """Returns a checksum of the sources. `library.py` accepts only builds with this checksum."""
     folder = Path("model/backends/native/csrc")
     found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
 
 
 def extension(name: str, flags: list[str]) -> Extension:
-    """One build of the library; installing goes on when it fails."""
+    """Returns the build of the library for one instruction set. A failed build is skipped."""
     return Extension(
         f"model.backends.native._{name}",
         [f"model/backends/native/csrc/{source}" for source in SOURCES],
@@ -45,7 +46,7 @@ def extension(name: str, flags: list[str]) -> Extension:
 
 
 def is_x86() -> bool:
-    """Whether the instruction sets are this machine's at all."""
+    """Reports whether this machine can have the instruction sets."""
     return platform.machine() in ("x86_64", "AMD64") and platform.system() != "Windows"
 
 

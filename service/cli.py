@@ -15,7 +15,7 @@ from service.api.app import LOG_FORMAT, http_config
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
 from service.http_workers.main_process import MainProcess, open_listeners
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
 from service.models.registry.cache import ModelCache
 from service.models.registry.commands import app as models_app
@@ -81,6 +81,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
         "http_workers": http_workers,
         "log_level": log_level,
     }
+    require_linux()
     settings = read_settings({name: value for name, value in flags.items() if value is not None})
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     count = count_http_workers(settings.http_workers, settings.device)

@@ -172,6 +172,7 @@ def build_core(
             max_batch_tokens=settings.max_batch_tokens,
         ),
         threads=max(1, available_cores() // count),
+        log_level=settings.log_level,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds

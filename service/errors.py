@@ -1,21 +1,21 @@
-"""What a request can end in other than a result, and the one table that gives it a status.
+"""Errors that a request can end with, and the table of their HTTP statuses.
 
 ServiceError
-├─ InvalidRequestError        400 invalid_request        wrong or missing parameters, broken JSON
-├─ UnsupportedLanguageError   400 unsupported_language   no such language, or no model for a pair
-├─ UnauthorizedError          401 unauthorized           no admin key, or another
+├─ InvalidRequestError        400 invalid_request        wrong or missing parameter, broken JSON
+├─ UnsupportedLanguageError   400 unsupported_language   unknown language, or no model for a pair
+├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
 ├─ ForbiddenError             403 forbidden              the server has no admin key
-├─ NotFoundError              404 not_found              no such route or model
+├─ NotFoundError              404 not_found              unknown route or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
-├─ ConflictError              409 conflict               the model is loaded, or about to be
+├─ ConflictError              409 conflict               the model is loaded or being loaded
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
-├─ OverloadedError            429 overloaded             the queue is full; Retry-After says when
+├─ OverloadedError            429 overloaded             the queue is full; has Retry-After
 ├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
-├─ DeadlineExceededError      504 deadline_exceeded      not done in time
-└─ InternalError              500 internal               a fault of ours; the log has its id
+├─ DeadlineExceededError      504 deadline_exceeded      the result was not ready in time
+└─ InternalError              500 internal               a fault of the server; logged with an id
 
-An error of the model package reaches a client only as InternalError: what a model cannot take
-is refused or cut up before it is sent to one.
+An error of the model package reaches a client only as InternalError. Input that a model cannot
+take is refused or chunked before it is sent to the model.
 """
 
 import traceback
@@ -23,12 +23,12 @@ from dataclasses import dataclass
 
 
 class ServiceError(Exception):
-    """The root of what a request can end in other than a result.
+    """Root of the errors that a request can end with.
 
     Args:
-        message: What happened, with the value, the limit and the way out.
-        retry_after_seconds: When it is worth asking again; None where it is not.
-        param: The parameter at fault, where it is one.
+        message: Cause of the error, with the value, the limit and the way out.
+        retry_after_seconds: Time after which a new attempt may succeed, or None.
+        param: Name of the wrong parameter, or None.
     """
 
     def __init__(
@@ -41,44 +41,44 @@ class ServiceError(Exception):
 
 
 class InvalidRequestError(ServiceError):
-    """The request cannot be understood."""
+    """The request has a wrong or missing parameter or broken JSON."""
 
 
 class UnsupportedLanguageError(ServiceError):
-    """No model reads or writes that language, or none goes from the one to the other."""
+    """No loaded model reads or writes the language, or translates between the two languages."""
 
 
 class UnauthorizedError(ServiceError):
-    """Who asks has not said the admin key."""
+    """The request has no admin key, or a wrong one."""
 
 
 class ForbiddenError(ServiceError):
-    """Nobody may do this on this server."""
+    """The server has no admin key, so the operation is forbidden."""
 
 
 class NotFoundError(ServiceError):
-    """There is nothing here."""
+    """The route or the model does not exist."""
 
 
 class MethodNotAllowedError(ServiceError):
-    """The route takes another method."""
+    """The route does not support the method."""
 
 
 class ConflictError(ServiceError):
-    """It does not go together with what is there, or is under way."""
+    """The operation conflicts with a loaded model or with a load in progress."""
 
 
 class RequestTooLargeError(ServiceError):
-    """The request is over a limit, which was seen before anything was computed."""
+    """The request is over a limit. Nothing was computed for it."""
 
 
 class OverloadedError(ServiceError):
-    """Too much is waiting already.
+    """The server has reached a limit of requests or tokens in progress.
 
     Args:
-        message: What is full.
-        retry_after_seconds: When there should be room.
-        limit: `requests` or `tokens`, whichever was reached.
+        message: Name and value of the limit.
+        retry_after_seconds: Time after which the queue should have room.
+        limit: `requests` or `tokens`: the limit that was reached.
     """
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
@@ -88,25 +88,25 @@ class OverloadedError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """No worker can take the request now."""
+    """No worker can take the request at the moment."""
 
 
 class DeadlineExceededError(ServiceError):
-    """The result did not come in time."""
+    """The result was not ready before the deadline."""
 
 
 class InternalError(ServiceError):
-    """A fault of the server."""
+    """The server has a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a class of errors is told to clients and to metrics.
+    """The form in which clients and metrics see a class of errors.
 
     Attributes:
         status: HTTP status.
-        error_type: The `error_type` of the body.
-        outcome: The label in regard_requests_total.
+        error_type: Value of `error_type` in the response body.
+        outcome: Value of the label `outcome` in regard_requests_total.
     """
 
     status: int
@@ -131,14 +131,19 @@ KINDS: dict[type[ServiceError], Kind] = {
 
 
 def outcome(error: ServiceError) -> str:
-    """The label of regard_requests_total for this error."""
+    """Returns the value of the label `outcome` in regard_requests_total for an error."""
     if isinstance(error, OverloadedError) and error.limit == "tokens":
         return "rejected_tokens"
     return KINDS[type(error)].outcome
 
 
 def too_late(done: int, total: int) -> DeadlineExceededError:
-    """The error for a request whose deadline has passed."""
+    """Returns the error for a request whose deadline has passed.
+
+    Args:
+        done: Number of finished sentences or texts.
+        total: Number of sentences or texts in the request.
+    """
     return DeadlineExceededError(
         f"{done} of {total} sentences or texts were done before the deadline; "
         "send less at once, or raise REGARD_REQUEST_TIMEOUT_SECONDS"
@@ -146,6 +151,9 @@ def too_late(done: int, total: int) -> DeadlineExceededError:
 
 
 def fault(error: Exception) -> str:
-    """Of what type and where, for the log; without its message, which might quote a client."""
+    """Returns the type and the traceback of an error for the log.
+
+    The message is left out, because it might quote a client's text.
+    """
     frames = "".join(traceback.format_tb(error.__traceback__))
     return f"{type(error).__name__}\n{frames}"

@@ -8,6 +8,7 @@ chooses is proved elsewhere.
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -246,6 +247,8 @@ def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
 
 class ThreadWorker:
     """A worker in a thread, on its own descriptor of the socket."""
+
+    pid = os.getpid()
 
     def __init__(
         self,

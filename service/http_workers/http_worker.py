@@ -20,7 +20,7 @@ from service.api.app import LOG_FORMAT, build_services, create_web, http_config
 from service.http_workers.messages import HttpWorkerConfig
 from service.http_workers.remote_backend import FINAL_SECONDS, RemoteBackend
 from service.ipc.channel import Channel
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, require_linux
 from service.models.catalog import Catalog
 
 logger = logging.getLogger("regard.http_worker")
@@ -70,6 +70,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
 
 def main() -> None:
     """Runs an HTTP worker on the sockets whose file descriptors are the arguments."""
+    require_linux()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection, *listeners = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]

@@ -35,7 +35,7 @@ from service.http_workers.messages import (
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
-from service.ipc.processes import Connected, Keeper, Process, start_module
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
 from service.items.result import ResultStream
 from service.metrics.definitions import Ended
 from service.workers.model_set import ModelSet
@@ -204,8 +204,8 @@ class HttpWorkers:
         self.start_http_worker = start_http_worker
         self.on_listening = on_listening
         self.is_listening = False
-        self.keeper = Keeper(self._run, core.metrics.frontend_restarts.inc)
-        self.links: dict[HttpWorkerLink, Connected] = {}
+        self.keeper = ProcessSupervisor(self._run, core.metrics.frontend_restarts.inc)
+        self.links: dict[HttpWorkerLink, ChildProcess] = {}
 
     def start(self, count: int) -> None:
         """Begins to start the HTTP workers."""
@@ -241,7 +241,8 @@ class HttpWorkers:
             started.process.kill()
 
     async def _run(self, name: str) -> None:
-        started = await Connected.start(self._start)
+        started = await ChildProcess.start(self._start)
+        self.core.metrics.processes.watch(name, started.process.pid)
         link = HttpWorkerLink(self.core, started.writer, self._listens)
         self.links[link] = started
         try:
@@ -253,6 +254,7 @@ class HttpWorkers:
                     link.receive(message)
         finally:
             del self.links[link]
+            self.core.metrics.processes.forget(name)
             link.lose()
             is_young = self.keeper.is_stopping and not link.is_listening
             await started.end(0 if is_young else processes.STOP_SECONDS)

@@ -1,22 +1,44 @@
-"""What the machine has, as far as can be told without torch."""
+"""Facts about this machine that need no torch: platform, cores, GPU, number of processes."""
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 MAX_HTTP_WORKERS = 8
-"""As many as `http_workers` 0 may become; more have to be asked for."""
-
+"""Largest number of HTTP processes that `http_workers` 0 may give. A setting may ask for more."""
 
 YOUNG_OBJECTS = 20_000
-"""A collection is due after so many new objects, not after 700: requests under way are some
-thousands, and looking through them again and again took some 4 % of the time."""
+"""Number of new objects after which the garbage collector runs. Python's default is 700.
+
+Requests in progress are some thousands of objects. Scanning them after every 700 took 4 % of the
+time.
+"""
+
+PROC = Path("/proc/self/stat")
+
+
+def require_linux() -> None:
+    """Ends the program with a clear message unless it runs on Linux with /proc mounted.
+
+    The number of workers comes from `os.sched_getaffinity`, and memory figures come from /proc.
+
+    Raises:
+        SystemExit: The platform is not Linux, or /proc is not mounted.
+    """
+    if sys.platform != "linux":
+        raise SystemExit(
+            f"regard: Regard runs on Linux only; this platform is {sys.platform}. "
+            "Use the container image or a Linux machine."
+        )
+    if not PROC.exists():
+        raise SystemExit(f"regard: {PROC} does not exist. Regard needs /proc: mount it.")
 
 
 def freeze_heap() -> None:
-    """Has the garbage collector pass over what is there once a process has started, and stays.
+    """Excludes all present objects from garbage collection, once a process has started.
 
-    A full collection looked at all of it, and kept requests waiting for some 30 ms.
+    A full collection scanned these objects and delayed requests by some 30 ms.
     """
     gc.collect()
     gc.freeze()
@@ -24,10 +46,10 @@ def freeze_heap() -> None:
 
 
 def available_cores() -> int:
-    """Whole cores that this process may use: its affinity, less where a cgroup allows fewer.
+    """Returns the number of whole cores that the affinity and the cgroup quota allow.
 
-    `os.cpu_count()` tells of the machine; a container with a quota of two cores on it would
-    start a worker for each core of the machine and be throttled to a crawl.
+    `os.cpu_count()` counts the cores of the machine. A container with a quota of two cores would
+    get one worker for each core of the machine, and the kernel would throttle all workers.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -38,7 +60,7 @@ def available_cores() -> int:
 
 
 def uses_gpu(device: str) -> bool:
-    """Whether the workers will compute on a GPU.
+    """Reports whether the workers compute on a GPU.
 
     Args:
         device: auto, cpu, cuda or cuda:N.
@@ -47,14 +69,23 @@ def uses_gpu(device: str) -> bool:
 
 
 def device_workers(wanted: int, device: str) -> int:
-    """How many device workers there are: as wanted, or for 0 one a core, or one on a GPU."""
+    """Returns the number of device workers.
+
+    Args:
+        wanted: The setting. 0 gives one worker for each core, or one worker on a GPU.
+        device: auto, cpu, cuda or cuda:N.
+    """
     return wanted or (1 if uses_gpu(device) else available_cores())
 
 
 def http_workers(wanted: int, device: str) -> int:
-    """How many processes answer HTTP: as wanted, or for 0 one, or on a GPU half of the cores.
+    """Returns the number of processes that answer HTTP.
 
-    On a CPU the device workers need the cores, and are slow enough for one process to feed them.
+    On a CPU the device workers need the cores, and one HTTP process is fast enough to feed them.
+
+    Args:
+        wanted: The setting. 0 gives one process, or on a GPU one for every two cores, at most 8.
+        device: auto, cpu, cuda or cuda:N.
     """
     if wanted:
         return wanted

@@ -1,4 +1,4 @@
-"""Processes that the server starts and keeps: each on its own end of a socket pair."""
+"""Child processes of the server: their start, their channel and their restart after a failure."""
 
 import asyncio
 import contextlib
@@ -13,27 +13,39 @@ from typing import Protocol
 logger = logging.getLogger("regard.processes")
 
 MAX_BACKOFF_SECONDS = 30.0
-STOP_SECONDS = 5.0
+"""Longest pause before a process that keeps failing is started again."""
 
-Run = Callable[[str], Awaitable[None]]
+STOP_SECONDS = 5.0
+"""Time that a process has to end by itself before it is killed."""
+
+RunProcess = Callable[[str], Awaitable[None]]
 
 
 class Process(Protocol):
-    """What is needed of a process that was started."""
+    """A started process, as the server uses it."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
 
     async def wait(self) -> int:
-        """Its exit status, once it has ended."""
+        """Waits for the process to end and returns its exit status."""
 
     def kill(self) -> None:
-        """Ends it now."""
+        """Ends the process at once."""
 
 
 async def start_module(
     module: str, descriptors: Sequence[int], environment: Mapping[str, str] | None = None
 ) -> Process:
-    """A module in a new interpreter, which inherits descriptors and gets them as arguments.
+    """Starts a module in a new interpreter.
 
-    Nothing is forked: a fork would take along the locks that other threads hold just then.
+    The server does not fork, because a forked child inherits the locks that other threads hold.
+
+    Args:
+        module: Name of the module, run as `python -m`.
+        descriptors: File descriptors that the child inherits. Their numbers are its arguments.
+        environment: Variables that the child gets in addition to the server's own.
     """
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -45,8 +57,8 @@ async def start_module(
     )
 
 
-class Connected:
-    """A process, with the channel to it."""
+class ChildProcess:
+    """A started process together with the streams of the channel to it."""
 
     def __init__(
         self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -56,19 +68,23 @@ class Connected:
         self.writer = writer
 
     @classmethod
-    async def start(cls, start: Callable[[socket.socket], Awaitable[Process]]) -> "Connected":
-        """Starts a process with the one end of a socket pair, and keeps the other."""
+    async def start(cls, start: Callable[[socket.socket], Awaitable[Process]]) -> "ChildProcess":
+        """Creates a socket pair, starts a process with one end and keeps the other end."""
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as opened:
             opened.enter_context(ours)
             with theirs:
                 process = await start(theirs)
             reader, writer = await asyncio.open_connection(sock=ours)
-            opened.pop_all()  # the socket is the writer's now
+            opened.pop_all()  # the writer owns the socket from here on
         return cls(process, reader, writer)
 
     async def end(self, seconds: float) -> None:
-        """Closes the channel, gives the process so long to end, then ends it."""
+        """Closes the channel and waits for the process to end.
+
+        Args:
+            seconds: Time after which the process is killed.
+        """
         self.writer.close()
         try:
             await asyncio.wait_for(self.process.wait(), seconds)
@@ -78,15 +94,17 @@ class Connected:
             await self.process.wait()
 
 
-class Keeper:
-    """Runs processes, each again after it has ended, until it is stopped.
+class ProcessSupervisor:
+    """Keeps a set of named processes running until it is stopped.
+
+    A process that ends is started again after a pause. The pause doubles with each failure.
 
     Args:
-        run: Starts the process of that name and returns when it has ended.
-        restarted: Called whenever one has to be started again.
+        run: Starts the process with a given name and returns when that process has ended.
+        restarted: Called before each restart.
     """
 
-    def __init__(self, run: Run, restarted: Callable[[], None]) -> None:
+    def __init__(self, run: RunProcess, restarted: Callable[[], None]) -> None:
         self.run = run
         self.restarted = restarted
         self.stopping = asyncio.Event()
@@ -94,21 +112,25 @@ class Keeper:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether nothing is started again any more."""
+        """Whether the supervisor has been stopped and restarts nothing."""
         return self.stopping.is_set()
 
     def start(self, names: Iterable[str]) -> None:
-        """Begins to start them."""
+        """Begins to start one process for each name."""
         self.tasks = [asyncio.create_task(self._keep(name)) for name in names]
 
     async def wait(self, seconds: float) -> None:
-        """Waits for all of them to end, and ends those that have not done so in time."""
+        """Waits for all processes to end.
+
+        Args:
+            seconds: Time after which the processes that still run are ended.
+        """
         if not self.tasks:
             return
-        _, late = await asyncio.wait(self.tasks, timeout=seconds)
-        for task in late:
+        _, running = await asyncio.wait(self.tasks, timeout=seconds)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def _keep(self, name: str) -> None:
         failures = 0
@@ -116,14 +138,14 @@ class Keeper:
             started = time.monotonic()
             try:
                 await self.run(name)
-            except Exception:  # such as no memory for another process: it may pass
-                logger.exception("%s could not be kept", name)
+            except Exception:  # perhaps a temporary one, such as no memory for another process
+                logger.exception("%s could not be run", name)
             if self.is_stopping:
                 return
             self.restarted()
             failures = 1 if time.monotonic() - started > MAX_BACKOFF_SECONDS else failures + 1
             backoff = min(MAX_BACKOFF_SECONDS, 0.1 * 2 ** min(failures, 10))
-            logger.error("%s ended; it starts again in %.1f s", name, backoff)
+            logger.error("%s ended; it is started again in %.1f s", name, backoff)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), backoff)
                 return

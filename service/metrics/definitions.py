@@ -1,11 +1,12 @@
-"""Every Prometheus metric, with its help text, labels and buckets, in a registry of its own.
+"""Every Prometheus metric: its help text, its labels and its buckets, in a separate registry.
 
-No label ever holds a text, a key, an address or anything else that a client chooses freely.
+Label values come from closed sets. No label holds a text, a key, an address or another value that
+a client chooses freely.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,7 +18,8 @@ from prometheus_client import (
 
 from model.sequence import BatchStats
 from service.metrics.histogram import Histogram
-from service.workers.messages import Report
+from service.metrics.processes import ProcessMetrics
+from service.metrics.sources import WatchedLane, WorkerFigures
 
 DETECT = "detect"
 """The task that is counted but has no work items: it is computed where HTTP is answered."""
@@ -35,7 +37,7 @@ OUTCOMES = (
 )
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
-"""The model label of a request that ended before a model was chosen, or that used several."""
+"""Model label of a request that used several models, or that ended before a choice of model."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
@@ -49,17 +51,17 @@ Metric = TypeVar("Metric", Counter, Gauge)
 
 @dataclass(slots=True)
 class Ended:
-    """A request that has been answered, as it is counted.
+    """The figures of one answered request.
 
     Attributes:
         task: One of TASKS.
-        model: Served name, or NO_MODEL.
+        model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
-        status: HTTP status of the reply.
-        num_inputs: Texts.
-        seconds: From the first byte to the last.
-        stages: Seconds by stage.
-        num_cut: Sentences or texts longer than the model takes, by model.
+        status: HTTP status of the response.
+        num_inputs: Number of texts in the request.
+        seconds: Time from the first byte of the request to the last byte of the response.
+        stages: Seconds spent in each stage.
+        num_cut: Number of sentences or texts over the length limit, for each model.
     """
 
     task: str
@@ -85,21 +87,6 @@ class TaskSeries:
     sides: Sequence[str]
 
 
-class WatchedLane(Protocol):
-    """A queue that knows how full it is."""
-
-    def __len__(self) -> int:
-        """How many wait."""
-
-    @property
-    def tokens(self) -> int:
-        """Of all who wait."""
-
-    @property
-    def oldest_age(self) -> float:
-        """Seconds that the first has waited."""
-
-
 class Metrics:
     """All metrics of one server.
 
@@ -117,6 +104,7 @@ class Metrics:
         self.found: dict[tuple[object, tuple[str, ...]], object] = {}
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
+        self.processes = ProcessMetrics(self.registry)
         self._make_requests()
         self._make_batches()
         self._make_queue()
@@ -138,96 +126,114 @@ class Metrics:
 
     def _make_requests(self) -> None:
         kind = ("task", "model")
-        self.requests = self._counter("requests", "HTTP requests ended.", *kind, "outcome")
-        self.inputs = self._counter("inputs", "Texts of requests ended.", *kind, "outcome")
+        self.requests = self._counter(
+            "requests", "HTTP requests that have ended.", *kind, "outcome"
+        )
+        self.inputs = self._counter(
+            "inputs", "Texts of the requests that have ended.", *kind, "outcome"
+        )
         self.request_duration = self._histogram(
             "request_duration_seconds",
-            "From the first byte to the last.",
+            "Time from the first byte of a request to the last byte of its response.",
             SECONDS,
             *kind,
             "outcome_class",
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time of a request in one stage; queue and device are the longest of its sentences.",
+            "Time in one stage. Queue and device show the slowest sentence of the request.",
             STAGE_SECONDS,
             *kind,
             "stage",
         )
         self.tokens = self._counter(
-            "tokens", "Tokens read (source), written (target), computed for nothing (padding).",
+            "tokens", "Tokens that were read (source), written (target) or computed as padding.",
             *kind, "kind",
         )  # fmt: skip
         self.source_tokens = self._histogram(
-            "source_tokens", "Source tokens of a sentence.", POWERS, *kind
+            "source_tokens", "Number of source tokens of a sentence.", POWERS, *kind
         )
         self.target_tokens = self._histogram(
-            "target_tokens", "Target tokens of a sentence.", POWERS, *kind
+            "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Sentences nobody waited for any more.", *kind, "where"
+            "cancelled", "Sentences and texts whose request was abandoned.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Texts longer than the model takes: translated in pieces, or cut and embedded.",
+            "Texts over the length limit, which are translated in pieces or cut and embedded.",
             *kind,
         )
 
     def _make_batches(self) -> None:
         kind = ("task", "model")
-        self.batches = self._counter("batches", "Calls of a model.", *kind, "phase")
+        self.batches = self._counter("batches", "Model calls.", *kind, "phase")
         self.batch_rows = self._histogram(
-            "batch_rows", "Rows of one call of a model.", POWERS, *kind, "phase"
+            "batch_rows", "Number of rows in one model call.", POWERS, *kind, "phase"
         )
         self.batch_tokens = self._histogram(
-            "batch_tokens", "Tokens of one call of a model.", TOKENS, *kind, "phase"
+            "batch_tokens", "Number of tokens in one model call.", TOKENS, *kind, "phase"
         )
         self.batch_padding_ratio = self._histogram(
-            "batch_padding_ratio", "Share of padding in one call of a model.", RATIOS, *kind
+            "batch_padding_ratio", "Share of padding in one model call.", RATIOS, *kind
         )
         self.decode_slots = self._gauge(
-            "decode_slots", "Rows of all workers, live (used) and free.", "model", "state"
+            "decode_slots", "Batch rows of all workers, used or free.", "model", "state"
         )
-        self.oom = self._counter("oom", "Times that the device ran out of memory.", "model")
+        self.oom = self._counter(
+            "oom", "Number of times that the device ran out of memory.", "model"
+        )
         self.batch_splits = self._counter(
-            "batch_splits", "Batches split to find the sentence that fails.", "model"
+            "batch_splits", "Batches that were split to find a failing sentence.", "model"
         )
-        self.engine_restarts = self._counter("engine_restarts", "Workers that died or hung.")
+        self.engine_restarts = self._counter(
+            "engine_restarts", "Device workers that were restarted after they died or hung."
+        )
         self.frontend_restarts = self._counter(
-            "frontend_restarts", "Front-end processes that died."
+            "frontend_restarts", "HTTP processes that were restarted after they died."
         )
 
     def _make_queue(self) -> None:
         place = ("task", "model", "lane")
-        self.queue_depth = self._gauge("queue_depth", "Sentences that wait.", *place)
-        self.queue_tokens = self._gauge("queue_tokens", "Source tokens that wait.", *place)
+        self.queue_depth = self._gauge(
+            "queue_depth", "Number of waiting sentences or texts.", *place
+        )
+        self.queue_tokens = self._gauge(
+            "queue_tokens", "Number of source tokens of the waiting sentences or texts.", *place
+        )
         self.queue_oldest_age = self._gauge(
-            "queue_oldest_age_seconds", "How long the oldest sentence has waited.", *place
+            "queue_oldest_age_seconds", "Time that the oldest sentence or text has waited.", *place
         )
-        self.inflight_requests = self._gauge(
-            "inflight_requests", "Requests begun and not yet answered.", "task"
-        )
+        self.inflight_requests = self._gauge("inflight_requests", "Requests in progress.", "task")
         self.admission_limit = self._gauge(
-            "admission_limit", "What may be admitted and not yet answered.", "kind"
+            "admission_limit", "Largest number of requests or tokens in progress.", "kind"
         )
 
     def _make_server(self) -> None:
-        self.ready = self._gauge("ready", "1 while translations are accepted.")
-        self.draining = self._gauge("draining", "1 from SIGTERM on.")
+        self.ready = self._gauge(
+            "ready", "1 while at least one device worker is ready, otherwise 0."
+        )
+        self.draining = self._gauge(
+            "draining", "1 after SIGTERM while requests are finished, otherwise 0."
+        )
         self.device_memory = self._gauge(
-            "device_memory_bytes", "Memory of a worker: resident, and a GPU's.", "worker", "kind"
+            "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
         )
         self.model_memory = self._gauge(
             "model_memory_bytes",
-            "Memory of a model in a worker: weights, and the state of its rows.",
+            "Memory of a model in a worker: its weights and the state of its rows.",
             "worker", "model",
         )  # fmt: skip
         self.model_load = self._gauge(
-            "model_load_seconds", "From disk to ready, in the slowest worker.", "model"
+            "model_load_seconds",
+            "Time from reading the files to readiness, in the slowest worker.",
+            "model",
         )
-        self.build_info = self._gauge("build_info", "Always 1.", "version")
+        self.build_info = self._gauge(
+            "build_info", "Version of the server. The value is always 1.", "version"
+        )
         self.model_info = self._gauge(
-            "model_info", "1 for each resident model.",
+            "model_info", "Properties of each loaded model. The value is always 1.",
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
 
@@ -240,7 +246,7 @@ class Metrics:
         self.batch_splits.labels(name)
 
     def forget_model(self, name: str) -> None:
-        """It has no series any more of what is; of what was they stay."""
+        """Removes the gauges of an unloaded model. Its counters and histograms stay."""
         for metric in (
             self.model_info,
             self.model_load,
@@ -277,9 +283,10 @@ class Metrics:
             self.truncated_inputs.labels(task, model)
 
     def series(self, metric: Metric, *labels: str) -> Metric:
-        """The series of a metric with these labels, all from closed sets, and so not many.
+        """Returns the series of a metric with the given label values, from a cache.
 
-        It is remembered: the library takes longer to find one than to count in it.
+        The client library takes longer to find a series than to count in it. The cache stays small
+        because label values come from closed sets.
         """
         found = self.found.get((metric, labels))
         if found is None:
@@ -287,11 +294,11 @@ class Metrics:
         return cast("Metric", found)
 
     def begin(self, task: str) -> None:
-        """Counts a request that has come."""
+        """Counts a request that has arrived."""
         self.series(self.inflight_requests, task).inc()
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has been answered."""
+        """Counts an answered request."""
         kind = (ended.task, ended.model)
         self.series(self.inflight_requests, ended.task).dec()
         self.series(self.requests, *kind, ended.outcome).inc()
@@ -304,7 +311,7 @@ class Metrics:
             self.series(self.truncated_inputs, ended.task, name).inc(count)
 
     def lose(self, task: str, count: int) -> None:
-        """Counts requests that ended with the process that would have answered them."""
+        """Counts the open requests of an HTTP process that has died."""
         self.series(self.inflight_requests, task).dec(count)
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 
@@ -318,7 +325,7 @@ class Metrics:
             self.series(self.tokens, task, model, side).inc(sum(tokens))
 
     def observe_batches(self, model: str, stats: BatchStats, count: int) -> None:
-        """Counts calls of a model that were all alike."""
+        """Counts `count` model calls of the same shape."""
         kind = (self.tasks[stats.phase], model)
         self.series(self.batches, *kind, stats.phase).inc(count)
         self.batch_rows.labels(*kind, stats.phase).observe(stats.rows, count)
@@ -328,8 +335,8 @@ class Metrics:
         self.batch_padding_ratio.labels(*kind).observe(ratio, count)
         self.series(self.tokens, *kind, "padding").inc(stats.padding_tokens * count)
 
-    def observe_report(self, worker: str, report: Report) -> None:
-        """Counts what a worker did."""
+    def observe_report(self, worker: str, report: WorkerFigures) -> None:
+        """Counts the figures of a worker's report."""
         for model, batches in report.batches.items():
             for batch, count in batches.items():
                 self.observe_batches(model, batch, count)
@@ -341,7 +348,7 @@ class Metrics:
             self.device_memory.labels(worker, kind).set(size)
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
-        """Has the gauges of a lane ask it for their values when they are scraped."""
+        """Connects the gauges of a lane to the lane, which gives their values at each scrape."""
         labels = (task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)

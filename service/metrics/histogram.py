@@ -1,7 +1,8 @@
-"""A histogram for what is counted many times a request: a binary search and two additions.
+"""A histogram that is cheap enough for several observations a request.
 
-The client library's own walks through its buckets under a lock, six times as long; this one hands
-its counts to the library when it is scraped. For one thread.
+One observation is a binary search and two additions. The client library's histogram walks through
+its buckets under a lock, which takes six times as long. This one passes its counts to the library
+when /metrics is scraped. It may be used by one thread only.
 """
 
 from bisect import bisect_left
@@ -13,10 +14,10 @@ from prometheus_client.core import HistogramMetricFamily
 
 
 class Series:
-    """The counts of one combination of labels.
+    """The counts of one combination of label values.
 
     Args:
-        bounds: The largest value of each bucket, ascending; what is beyond the last is counted too.
+        bounds: Largest value of each bucket, ascending. A last bucket takes all larger values.
     """
 
     __slots__ = ("bounds", "counts", "total")
@@ -27,25 +28,25 @@ class Series:
         self.total = 0.0
 
     def observe(self, value: float, count: int = 1) -> None:
-        """Counts one value, or the same one several times."""
+        """Counts `count` observations of the same value."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
 
     def buckets(self) -> list[tuple[str, float]]:
-        """(bound, how many values are no larger), the last bound being infinite."""
+        """Returns each bound with the number of values up to it; the last bound is infinite."""
         names = [*map(str, map(float, self.bounds)), "+Inf"]
         return list(zip(names, map(float, accumulate(self.counts)), strict=True))
 
 
 class Histogram:
-    """All series of one name.
+    """A histogram metric with one series for each combination of label values.
 
     Args:
-        name: Of the metric.
-        text: Its help text.
+        name: Name of the metric.
+        text: Help text of the metric.
         labels: Names of its labels.
-        bounds: As of a series.
-        registry: Who asks for it.
+        bounds: Largest value of each bucket, ascending.
+        registry: Registry that exposes the metric.
     """
 
     def __init__(
@@ -64,17 +65,17 @@ class Histogram:
         registry.register(self)
 
     def labels(self, *values: str) -> Series:
-        """The series with these labels; it exists from now on."""
+        """Returns the series with the given label values and creates it at the first call."""
         if values not in self.series:
             self.series[values] = Series(self.bounds)
         return self.series[values]
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Its name and text alone, for the registry."""
+        """Yields the metric without samples, as the registry asks for at registration."""
         yield HistogramMetricFamily(self.name, self.text, labels=self.label_names)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """All series as they are now."""
+        """Yields the metric with the present counts of all series."""
         family = HistogramMetricFamily(self.name, self.text, labels=self.label_names)
         for values, series in self.series.items():
             family.add_metric(values, series.buckets(), series.total)

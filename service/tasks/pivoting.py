@@ -17,7 +17,7 @@ from service.items.result import Result
 from service.items.translation import TranslationItem
 from service.models.served import Direction
 from service.tasks.backend import Lease
-from service.text.chunking import fit_sentences
+from service.text.chunking import chunk_sentences
 from service.text.segmentation import one_sentence
 
 
@@ -115,7 +115,7 @@ class PivotPipeline:
         first, second = sentence.route
         text = first.vocabularies.target.decode(first_result.value[0].tokens)
         tokenizer = second.vocabularies.source
-        fitted = fit_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
+        fitted = chunk_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
         self.num_cut[second.name] += fitted.num_cut
         items = [
             TranslationItem(

@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.pivoting import PivotPipeline, Sentence
-from service.text.chunking import fit_sentences
+from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.segmentation import Segments, one_sentence, split_sentences
 
@@ -204,7 +204,7 @@ class Translator:
         tokenizer = route[0].vocabularies.source
         whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # one is for EOS
-        fitted = fit_sentences(whole, tokenizer, limit)
+        fitted = chunk_sentences(whole, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in fitted.sources]
         return Prepared(route, fitted.segments, sources, detected, fitted.num_cut)
 

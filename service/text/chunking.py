@@ -1,4 +1,4 @@
-"""Cuts sentences that are longer than a model takes into pieces that are not; drops nothing."""
+"""Chunking: cuts sentences over the token limit of a model into shorter pieces, without loss."""
 
 from dataclasses import dataclass
 
@@ -6,22 +6,28 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Characters looked at for each token that fits: enough for nearly every language, and few
-enough that a sentence without end is not tokenised again and again."""
+"""Characters of the window for each token of the limit.
+
+The window is long enough for nearly every language. It is short enough that a very long sentence
+is not tokenised again for each piece.
+"""
 
 AHEAD = 8
-"""Nor is more looked at than so many times the piece before: where a character is 18 tokens, a
-hundred pieces would fit into a window of the usual size, and all of them be tokenised for one."""
+"""Largest window as a multiple of the piece before.
+
+Where one character is 18 tokens, a window of the usual size would hold a hundred pieces. All of
+them would be tokenised to find one.
+"""
 
 
 @dataclass(slots=True)
-class Fitted:
-    """A text in sentences that fit.
+class ChunkedText:
+    """A text whose sentences are all within the token limit.
 
     Attributes:
-        segments: The sentences and all that stands between them; joined, the text.
-        sources: Ids of each sentence, EOS not among them.
-        num_cut: How many sentences had to be cut.
+        segments: Sentences and separators. Joined, they are the text.
+        sources: Token ids of each sentence, without EOS.
+        num_cut: Number of sentences that were cut.
     """
 
     segments: Segments
@@ -29,10 +35,10 @@ class Fitted:
     num_cut: int
 
 
-def fit_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Fitted:
-    """Has every sentence of more than `limit` tokens cut, and every other as it is.
+def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> ChunkedText:
+    """Cuts every sentence of more than `limit` tokens and keeps all other sentences.
 
-    A sentence that has no tokens at all (control characters, say) becomes a separator.
+    A sentence without tokens, such as one of control characters, becomes a separator.
     """
     separators: list[str] = [segments.separators[0]]
     sentences: list[str] = []
@@ -52,23 +58,27 @@ def fit_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> Fitte
             else:
                 separators[-1] += piece + gap
         separators[-1] += separator
-    return Fitted(Segments(tuple(separators), tuple(sentences)), sources, num_cut)
+    return ChunkedText(Segments(tuple(separators), tuple(sentences)), sources, num_cut)
 
 
 def cut_sentence(
     sentence: str, tokenizer: Tokenizer, limit: int
 ) -> list[tuple[str, str, list[int]]]:
-    """Pieces of at most `limit` tokens: text, the white space that followed it, and ids.
+    """Cuts a sentence into pieces of at most `limit` tokens.
 
-    A cut is made before the last word that begins in the second half of what fits, or, in a word
-    without end, at the limit. Pieces and white space, joined, are the sentence.
+    A cut lies before the last word that starts in the second half of the limit. If no word starts
+    there, the cut lies at the limit.
+
+    Returns:
+        The text, the following white space and the token ids of each piece. Texts and white space,
+        joined, are the sentence.
     """
     pieces = []
     start = 0
     size = WINDOW_CHARS * limit
     while start < len(sentence):
         place = _place(sentence, start, tokenizer, limit, size)
-        # A piece alone may take more tokens than it takes inside the sentence.
+        # A piece may have more tokens alone than inside the sentence.
         while len(ids := tokenizer.encode(sentence[start : start + place].rstrip())) > limit:
             if place == 1:
                 break
@@ -82,14 +92,22 @@ def cut_sentence(
 
 
 def _past_spaces(text: str, place: int) -> int:
-    """The next place where there is no white space."""
+    """Returns the first position from `place` on that holds no white space."""
     while text[place : place + 1].isspace():
         place += 1
     return place
 
 
 def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -> int:
-    """How many characters of a text to take, looking at so many."""
+    """Returns the length in characters of the next piece, which starts at `start`.
+
+    Args:
+        text: The whole sentence.
+        start: First character of the piece.
+        tokenizer: Tokenizer of the model.
+        limit: Largest number of tokens of a piece.
+        size: Length of the window in characters.
+    """
     window = text[start : start + size]
     encoding = tokenizer.encode_with_offsets(window)
     if len(encoding.ids) > limit:
@@ -98,14 +116,17 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
         return _place(text, start, tokenizer, limit, WINDOW_CHARS * limit)
     if start + len(window) == len(text) or not encoding.ids:
         return len(window)
-    # The end of the window may have cut its last token: leave that to the next piece, unless it
-    # is most of the window, as characters that the vocabulary does not know are all one token.
+    # The end of the window may have cut the last token, so that token is left to the next piece.
+    # A last token that covers most of the window is kept: a run of unknown characters is one token.
     last = encoding.offsets[-1][0]
     return last if last > len(window) // 2 else len(window)
 
 
 def _last_word(encoding: Encoding, limit: int) -> int:
-    """The token to cut before: the last up to `limit` that begins a word, or that at `limit`."""
+    """Returns the index of the token to cut before.
+
+    It is the last token up to `limit` that starts a word, or the token at `limit`.
+    """
     for at in range(limit, limit // 2, -1):
         if encoding.pieces[at].startswith(WORD_START):
             return at

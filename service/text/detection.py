@@ -1,7 +1,8 @@
-"""Tells the language of a text among the languages the server offers.
+"""Detects the language of a text among the languages that the server offers.
 
 The detector is `lingua` in high accuracy mode, with the models of the offered languages only.
-Right answers on 1,000 sentences of FLORES, English or Portuguese, by the number of words shown:
+The table shows its accuracy on 1,000 sentences of FLORES in English or Portuguese, for whole
+sentences and for their first words:
 
 =========  =====  =======  =======  ======
 detector   full   5 words  2 words  1 word
@@ -10,9 +11,9 @@ lingua     99.9%  98.0%    94.4%    93.0%
 py3langid  100%   99.1%    94.6%    70.3%
 =========  =====  =======  =======  ======
 
-The short texts decide: a search word or a label is where detectors fail. `lingua` took 11 to 112 µs
-a text. All 75 languages that it knows would need 957 MB; one that is left out also cannot be
-mistaken for another.
+The short texts decide the choice: detectors fail on search words and labels. `lingua` took 11 to
+112 µs a text. All 75 languages that it knows would need 957 MB. A language that is left out cannot
+be taken for another by mistake.
 """
 
 from collections.abc import Collection
@@ -28,11 +29,11 @@ MAX_DETECTIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """One language a text may be in.
+    """A candidate for the language of a text.
 
     Attributes:
-        language: The code, as the server spells it.
-        confidence: Above 0, at most 100, one decimal; shared out over the candidates.
+        language: Language code in the server's spelling.
+        confidence: Percentage above 0 and up to 100, with one decimal. All candidates share 100.
     """
 
     language: str
@@ -40,44 +41,45 @@ class Detection:
 
 
 class LanguageDetector:
-    """Detects the language of texts. One instance may be used from many threads at once.
+    """Detects the language of texts. Several threads may use one instance at the same time.
 
-    Models load when a text first needs them, or by `preload()`: about 0.4 s and 28 MB a language.
+    A language model is loaded by `preload()` or when a text first needs it. Loading takes about
+    0.4 s and 28 MB a language.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
-        """Take the candidates.
+        """Sets the candidates.
 
         Args:
-            languages: Codes the server offers. `lingua` knows them by their primary subtag (ISO
-                639-1); those it does not know are never detected. Of several codes of one language
-                ("pt", "pt-BR") the shortest is answered.
+            languages: Codes of the offered languages. `lingua` knows a language by its primary
+                subtag (ISO 639-1). A language unknown to `lingua` is never detected. If several
+                codes name one language ("pt", "pt-BR"), the shortest is returned.
         """
         self.choose(languages)
 
     def choose(self, languages: Collection[str]) -> None:
-        """Takes other candidates; who detects just now goes by the old or the new ones."""
+        """Replaces the candidates. A detection in progress uses the old or the new ones."""
         self._codes = _codes_by_iso(languages)
         self._detector = self._builder().build() if self._codes else None
 
     def preload(self) -> None:
-        """Load the models of all candidates, so that the first request does not wait for them."""
+        """Loads the models of all candidates, so that the first request does not wait for them."""
         if self._codes:
-            # All detectors of a process share their models, so this one serves to load them.
+            # All detectors of a process share their models, so any detector can load them.
             self._builder().with_preloaded_language_models().build()
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
-        """Rank the languages that a text may be in.
+        """Ranks the languages that a text may be written in. It never raises.
 
         Args:
-            text: Any text. Only its first 2,000 characters are looked at, without lone surrogates.
-            among: Codes that may be answered, in the spelling to answer with; languages that are
-                no candidates of the detector are passed over. None means all candidates.
+            text: Any text. The detector reads the first 2,000 characters, without lone surrogates.
+            among: Codes that may be returned, in the spelling of the result. Codes of languages
+                outside the detector's candidates are ignored. None stands for all candidates.
 
         Returns:
-            At most three, best first. Empty if the text has no letters, or fits no candidate (Greek
-            text, where English and Portuguese are the candidates). A single candidate is answered
-            for all text in its script. Never raises.
+            At most three detections, best first. The list is empty if the text has no letters or
+            matches no candidate, such as Greek text with candidates English and Portuguese. A
+            single candidate is returned for every text in its script.
         """
         sample = text[:MAX_TEXT_CHARS].encode("utf-8", "ignore").decode("utf-8")
         if self._detector is None or not any(map(str.isalpha, sample)):
@@ -91,15 +93,19 @@ class LanguageDetector:
     def _builder(self) -> lingua.LanguageDetectorBuilder:
         names = [*self._codes]
         if len(names) == 1:
-            # Alone, `lingua` takes neither "hello" nor "hello world" for English. Beside a language
-            # of another script, it takes all text in the script of the candidate for it.
+            # With one candidate, `lingua` accepts neither "hello" nor "hello world" as English.
+            # With a second one of another script, it accepts every text in the first one's script.
             names.append("en" if names == ["el"] else "el")
         iso_codes = map(lingua.IsoCode639_1.from_str, names)
         return lingua.LanguageDetectorBuilder.from_iso_codes_639_1(*iso_codes)
 
 
 def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
-    """Scale shares, which come best first, to a sum of 100 and keep the best that are not zero."""
+    """Scales shares to a sum of 100 and keeps the best ones above zero.
+
+    Args:
+        shares: Language codes with their shares, best first.
+    """
     total = sum(share for _, share in shares)
     if total <= 0:
         return []
@@ -110,7 +116,7 @@ def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
 
 
 def _codes_by_iso(codes: Collection[str]) -> dict[str, str]:
-    """Map the ISO 639-1 code of each language that `lingua` knows to its shortest given code."""
+    """Maps the ISO 639-1 code of each language that `lingua` knows to its shortest given code."""
     by_iso: dict[str, str] = {}
     for code in sorted(codes, key=lambda code: (len(code), code)):
         primary = normalize_code(code).partition("-")[0]

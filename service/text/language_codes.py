@@ -1,7 +1,7 @@
-"""Language codes: their one spelling, the offered language that a code means, names for readers.
+"""Language codes: canonical spelling, match with an offered language, display names.
 
-Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant"). Clients spell them
-in every way ("PT_br"), and ask for a region where the server offers the language, or the reverse.
+Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant"). Clients use many
+spellings ("PT_br"). They also ask for a region of an offered language, or the reverse.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 from babel import Locale, UnknownLocaleError, localedata
 from babel.core import get_global
 
-# The length RFC 5646 (section 4.4.1) advises for tags of language, script, region and variants.
+# RFC 5646, section 4.4.1, advises this length for tags of language, script, region and variants.
 MAX_CODE_CHARS = 35
 MAX_ACCEPT_ENTRIES = 10
 
-# Looked up first, as Locale.parse searches the disk for 0.2 ms for each tag it does not know.
+# This set is checked first: Locale.parse searches the disk for 0.2 ms for each unknown tag.
 _LOCALES = frozenset(localedata.locale_identifiers())
 
-# What clients call languages besides: LibreTranslate's own codes, and those that BCP 47 has twice.
+# Other names of languages: LibreTranslate's own codes, and codes that BCP 47 has twice.
 _OTHER_NAMES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",
@@ -36,11 +36,11 @@ _ACCEPT_ENTRY = re.compile(
 
 
 def normalize_code(code: str) -> str:
-    """Spell a language code the canonical way: "PT_br" gives "pt-BR", "zh_hant" gives "zh-Hant".
+    """Returns the canonical spelling of a code: "pt-BR" for "PT_br", "zh-Hant" for "zh_hant".
 
-    Casing follows RFC 5646 section 2.1.1. The code is not looked up: an unknown one is spelled by
-    the same rules, and one with a character outside ASCII (a lone surrogate too) is only trimmed.
-    Never raises.
+    Casing follows RFC 5646 section 2.1.1. The code is not looked up: an unknown code is spelled by
+    the same rules. A code with a character outside ASCII, such as a lone surrogate, is only
+    trimmed. The function never raises.
     """
     trimmed = code.strip()
     if not trimmed.isascii():
@@ -50,21 +50,27 @@ def normalize_code(code: str) -> str:
 
 
 def match_language(code: str, offered: Collection[str]) -> str | None:
-    """Find the offered language that a code means.
+    """Finds the offered language that matches a code. It never raises.
 
-    Tried in this order: the same code; the code without its last subtags ("pt-BR" -> "pt", as in
-    RFC 4647 section 3.4); the only offered variant of the language ("pt" or "pt-PT" -> "pt-BR"),
-    unless the code names a script and the variant does not name the same. Of several variants, the
-    only one in the script that CLDR gives for the code ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant");
-    any other choice would be a guess, so there is no match. Then the same by another name of the
-    language ("tl" -> "fil", LibreTranslate's "zt" -> "zh-Hant").
+    The first rule that applies decides:
+
+    1. The same code is offered.
+    2. The code without its last subtags is offered ("pt-BR" -> "pt", RFC 4647 section 3.4).
+    3. One variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code names a
+       script, the variant must name the same script.
+    4. One of several offered variants is in the script that CLDR gives for the code
+       ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
+    5. These rules match another name of the language ("tl" -> "fil", LibreTranslate's
+       "zt" -> "zh-Hant").
+
+    Any other choice would be a guess and is no match.
 
     Args:
-        code: A code in any spelling, as a client sent it. Never raises, whatever it holds.
-        offered: The codes the server offers.
+        code: A code in any spelling, as a client sent it.
+        offered: Codes of the offered languages.
 
     Returns:
-        The code as it is spelled in `offered`, or None if none of them fits.
+        The matching code in the spelling of `offered`, or None.
     """
     wanted = normalize_code(code)
     if not 0 < len(wanted) <= MAX_CODE_CHARS:
@@ -75,37 +81,38 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
 
 
 def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:
-    """As above, for a code in its one spelling; none for an empty one."""
+    """Matches a canonical code by the rules 1 to 4 of `match_language`; an empty code has none."""
     tag = wanted
     while tag:
         if tag in by_code:
             return by_code[tag]
         tag = tag.rpartition("-")[0]
     variants = [entry for entry in by_code if wanted and _is_variant(entry, wanted)]
-    if len(variants) > 1:  # `zh` is mostly written in one of the two, and `zh-TW` in the other
+    if len(variants) > 1:  # `zh` is mostly written in Hans, `zh-TW` in Hant
         script = _script(wanted) or _likely_script(wanted)
         variants = [entry for entry in variants if _script(entry) == script]
     return by_code[variants[0]] if len(variants) == 1 else None
 
 
 def display_name(code: str, accept_language: str | None = None) -> str:
-    """Name a language in the words of the reader: "pt" is "Portuguese", or "Portugais" for "fr".
+    """Returns the name of a language in the reader's language, such as "Portugais" for "pt".
+
+    It never raises.
 
     Args:
         code: A language code in any spelling.
-        accept_language: The value of an Accept-Language header. Its first 10 entries count; those
-            that are malformed, or for which Babel has no locale, are passed over. English is the
-            default.
+        accept_language: Value of an Accept-Language header. Its first 10 entries count. Malformed
+            entries, and languages without a locale in Babel, are ignored. The default is English.
 
     Returns:
-        The name with a capital first letter, in English if the reader's locale has none; the
-        normalised code if there is no name at all. Never raises.
+        The name with a capital first letter. It is English if the reader's locale has no name for
+        the language, and the canonical code if English has none either.
     """
     canonical = normalize_code(code)
     for locale in (_preferred_locale(accept_language or ""), Locale("en")):
         name = _name_in(locale, canonical)
         if name is not None:
-            # Title case, as upper case gives the wrong letter for Georgian.
+            # Title case is right for all scripts; upper case gives the wrong Georgian letter.
             return name[:1].title() + name[1:]
     return canonical
 
@@ -129,14 +136,14 @@ def _script(tag: str) -> str | None:
 
 
 def _likely_script(tag: str) -> str | None:
-    """The script that a language, or one of its regions, is mostly written in."""
+    """Returns the script in which a language, or one of its regions, is mostly written."""
     known = get_global("likely_subtags")
     full = known.get(tag.replace("-", "_")) or known.get(tag.partition("-")[0], "")
     return _script(full.replace("_", "-"))
 
 
 def _preferred_locale(accept_language: str) -> Locale:
-    """The locale of greatest weight in an Accept-Language header that Babel knows, or English."""
+    """Returns the known locale of greatest weight in an Accept-Language header, or English."""
     weights: dict[str, float] = {}
     for entry in accept_language.split(",", MAX_ACCEPT_ENTRIES)[:MAX_ACCEPT_ENTRIES]:
         match = _ACCEPT_ENTRY.fullmatch(entry)
@@ -160,7 +167,7 @@ def _known_locale(tag: str) -> Locale | None:
 
 
 def _name_in(locale: Locale, code: str) -> str | None:
-    """The name of a canonical code, e.g. "Brazilian Portuguese", "Portuguese (Angola)" or None."""
+    """Returns a name for a canonical code, such as "Portuguese (Angola)", or None."""
     names = locale.languages
     whole: str | None = names.get(code.replace("-", "_"))
     if whole is not None:

@@ -1,13 +1,12 @@
-"""Splits a text into sentences for translation, and puts the translations back.
+"""Splits a text into sentences for translation and joins the translations again.
 
-A translation model takes one sentence at a time. Everything that is not a sentence (line breaks,
-white space around sentences, runs of punctuation or emoji) is kept here, character for character,
-and never reaches the model: `separators[0] + sentences[0] + separators[1] + ...` is always the
-text itself.
+A translation model takes one sentence at a time. All other characters are kept as separators and
+never reach the model: line breaks, white space around sentences, runs of punctuation or emoji. The
+text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
-Sentence boundaries come from `sentencex`, which has rules for about 300 languages. It is given one
-line at a time, because it merges single lines and drops a paragraph break at the end of a text.
-A sentence that is too long for a model is not cut here.
+Sentence boundaries come from `sentencex`, which has rules for about 300 languages. It gets one line
+at a time, because it merges single lines and drops a paragraph break at the end of a text. This
+module does not cut a sentence that is too long for a model; `chunking` does.
 """
 
 import re
@@ -16,43 +15,43 @@ from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
 
-# The time of `sentencex` grows with the square of the number of sentences in a line: 16,000 Chinese
-# sentences (48,000 characters) took 0.8 s in one piece, 0.06 s through windows of this size.
+# The time of `sentencex` grows with the square of the number of sentences in a line. A line of
+# 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, 0.06 s in such windows.
 WINDOW_CHARS = 2_000
 
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
-# `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if that is wider
-# (no-break space, ideographic space). It cannot read a lone surrogate either. Both are shown to it
-# as a plain space: one character for one, so its indices, which count code points, still hold.
+# `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space is
+# wider (no-break space, ideographic space). It also fails on a lone surrogate. Each of these is
+# replaced by one plain space, so that its indices, which count code points, stay valid.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
 @dataclass(slots=True)
 class Segments:
-    """A text taken apart into what is translated and what is kept.
+    """A text as sentences to translate and separators to keep.
 
     Attributes:
-        separators: The text before, between and after the sentences: one more than there are
-            sentences, empty where two sentences touch.
-        sentences: The sentences in order, without white space around them. Each holds a letter or
-            a digit.
+        separators: Text before, between and after the sentences. There is one separator more than
+            there are sentences. A separator is empty where two sentences touch.
+        sentences: Sentences in order, without surrounding white space. Each holds a letter or a
+            digit.
     """
 
     separators: tuple[str, ...]
     sentences: tuple[str, ...]
 
     def join(self, translations: Sequence[str]) -> str:
-        """Put translations in the places of the sentences.
+        """Joins translations with the separators of the source text.
 
         Args:
-            translations: One for each sentence, in the same order.
+            translations: One translation for each sentence, in the same order.
 
         Returns:
-            The translated text, with the white space and symbols that the source text had.
+            The translated text, with the white space and symbols of the source text.
 
         Raises:
-            ValueError: The number of translations is not the number of sentences.
+            ValueError: The number of translations differs from the number of sentences.
         """
         if len(translations) != len(self.sentences):
             raise ValueError(
@@ -65,7 +64,7 @@ class Segments:
         return "".join(parts)
 
     def starts(self, sentences: Sequence[str]) -> list[int]:
-        """Where each sentence begins in the text that `join` makes of them."""
+        """Returns the position of each sentence in the text that `join` makes of the sentences."""
         lengths = map(len, sentences)
         gaps = map(len, self.separators)
         starts, at = [], 0
@@ -76,20 +75,20 @@ class Segments:
 
 
 def split_sentences(text: str, language: str) -> Segments:
-    """Take a text apart into sentences and the separators around them.
+    """Splits a text into sentences and separators.
 
-    Every line break ends a sentence (CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS, as in
-    `str.splitlines`). White space around a sentence, in the sense of `str.isspace`, is part of a
-    separator; white space inside a sentence stays there. A stretch with no letter or digit ("...",
-    "🎉", "---") is part of a separator too.
+    Every line break of `str.splitlines` ends a sentence: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS
+    and PS. White space (`str.isspace`) around a sentence belongs to a separator. White space inside
+    a sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
+    separator.
 
     Args:
-        text: Any text. Lone surrogates are kept as they are.
-        language: ISO 639-1 code of the text, with or without a region. A language that
-            `sentencex` does not know is split by its rules for English.
+        text: Any text. Lone surrogates are kept.
+        language: ISO 639-1 code of the text, with or without a region. `sentencex` splits an
+            unknown language by its rules for English.
 
     Raises:
-        UnicodeEncodeError: The language code (never the text) has a lone surrogate. A `ValueError`.
+        UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
     """
     pieces = list(_pieces(text, language.partition("-")[0]))
     if len(pieces) == 1:
@@ -111,9 +110,9 @@ def split_sentences(text: str, language: str) -> Segments:
 
 
 def one_sentence(text: str) -> Segments:
-    """Take a text as one sentence, with the white space around it as separators.
+    """Returns a text as one sentence, with the surrounding white space as separators.
 
-    A text with no letter or digit in it is one separator, as in `split_sentences`.
+    A text without a letter or digit is one separator, as in `split_sentences`.
     """
     if _LETTER_OR_DIGIT.search(text) is None:
         return Segments((text,), ())
@@ -123,7 +122,7 @@ def one_sentence(text: str) -> Segments:
 
 
 def _pieces(text: str, language: str) -> Iterator[str]:
-    """Cut a text at line breaks and sentence ends; joined, the pieces are the text."""
+    """Cuts a text at line breaks and sentence ends. Joined, the pieces are the text."""
     for line in text.splitlines(keepends=True):
         start = 0
         if _LETTER_OR_DIGIT.search(line) is not None:
@@ -135,10 +134,11 @@ def _pieces(text: str, language: str) -> Iterator[str]:
 
 
 def _sentence_ends(line: str, language: str) -> Iterator[int]:
-    """Where the sentences of a line end, in characters, rising.
+    """Yields the end of each sentence of a line as a character index, in rising order.
 
-    A sentence that the window cut is read again from its start. One that is longer than the window
-    stays whole: the next window goes on at a space inside it, so that no abbreviation is cut.
+    A sentence that the window has cut is read again from its start. A sentence that is longer than
+    the window stays whole. The next window then starts at a space inside it, so that no
+    abbreviation is cut.
     """
     start = 0
     while start < len(line):

@@ -41,6 +41,7 @@ class WorkerConfig:
         shortlist: auto, on or off.
         limits: Limits of each model's batch; max_rows 0 lets the device decide.
         threads: Number of intra-op threads on a CPU.
+        log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
     """
 
     models: ModelSet
@@ -50,6 +51,7 @@ class WorkerConfig:
     shortlist: str
     limits: EngineLimits
     threads: int
+    log_level: str = "info"
 
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message with which a worker loads one of the models beside its work."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
-from service.ipc.processes import Connected, Keeper, Process, start_module
+from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
 from service.metrics.definitions import Metrics
 from service.workers.messages import (
     Loaded,
@@ -181,7 +181,7 @@ class Supervisor:
         self.initial = config.models.names  # without these the start has failed
         self.files = {files.name: files for files in config.models.files}
         self.is_stopping = False
-        self.keeper = Keeper(self._run, metrics.engine_restarts.inc)
+        self.keeper = ProcessSupervisor(self._run, metrics.engine_restarts.inc)
         self.links: set[WorkerLink] = set()
 
     @property
@@ -256,7 +256,8 @@ class Supervisor:
         return {name for ready in self.ready.values() for name in ready}
 
     async def _run(self, name: str) -> None:
-        started = await Connected.start(self._start)
+        started = await ChildProcess.start(self._start)
+        self.metrics.processes.watch(name, started.process.pid)
         link = WorkerLink(name, started.writer, self.config)
         self.links.add(link)
         watching = asyncio.create_task(self._watch(link, started.process))
@@ -268,6 +269,7 @@ class Supervisor:
                 self._receive(link, message)
         finally:
             watching.cancel()
+            self.metrics.processes.forget(name)
             self.links.discard(link)
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)

@@ -22,7 +22,7 @@ import torch
 from model.errors import ModelError
 from model.sequence import BatchStats
 from service.ipc.channel import Channel
-from service.ipc.machine import freeze_heap
+from service.ipc.machine import freeze_heap, require_linux
 from service.items.result import Done, Failed
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
 from service.workers.device_memory import (
@@ -78,10 +78,17 @@ class Worker:
     Args:
         channel: The channel to the server.
         loaders: Functions that load models, by type of their files.
+        set_log_level: Applies the log level of the WorkerConfig to the process.
     """
 
-    def __init__(self, channel: Channel, loaders: Loaders = LOADERS) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        loaders: Loaders = LOADERS,
+        set_log_level: Callable[[str], None] = lambda level: None,
+    ) -> None:
         self.channel = channel
+        self.set_log_level = set_log_level
         self.loaders = loaders
         self.classes: dict[str, NewExecutor] = {}
         self.shares: dict[str, TimeShare] = {}
@@ -111,6 +118,7 @@ class Worker:
             self.loads.close()
 
     def _start(self, config: WorkerConfig) -> None:
+        self.set_log_level(config.log_level)
         torch.set_num_threads(config.threads)
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
@@ -267,12 +275,18 @@ class Worker:
 
 def main() -> None:
     """Runs a worker on the socket whose file descriptor is the first argument."""
+    require_linux()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # The server decides when a worker ends: a signal to the whole group must not cut it short.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        Worker(Channel(connection)).run()
+        Worker(Channel(connection), set_log_level=set_log_level).run()
+
+
+def set_log_level(level: str) -> None:
+    """Sets the lowest level of messages that this process logs."""
+    logging.getLogger().setLevel(level.upper())
 
 
 if __name__ == "__main__":

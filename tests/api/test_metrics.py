@@ -164,6 +164,8 @@ def test_workers_tell_of_their_models_and_memory(serve: Serve) -> None:
         if model.name == "en-pt"
     )
     assert server.sample("regard_model_load_seconds", model="en-pt") == slowest
+    for process in ("main", "worker-0", "worker-1"):
+        assert server.sample("regard_process_cpu_seconds_total", process=process) > 0
     server.translate(["One.", "Two.", "Three."])
     for worker in ("worker-0", "worker-1"):
         labels = {"worker": worker, "kind": "resident"}

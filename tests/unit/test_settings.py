@@ -1,10 +1,13 @@
 import os
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
-from service.settings import Settings
+from model.device import SHORT_NAMES, Precision
+from service.cli import app
+from service.settings import Dtype, Settings
 
 
 def read(**values: Any) -> Settings:
@@ -83,6 +86,14 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("request_timeout_seconds", "0"),
         ("drain_timeout_seconds", "-1"),
         ("log_level", "loud"),
+        ("device", "gpu"),
+        ("device", "cuda:x"),
+        ("device", "cuda:"),
+        ("device", "CPU"),
+        ("device", ""),
+        ("dtype", "float16"),
+        ("dtype", "int4"),
+        ("dtype", ""),
     ],
 )
 def test_bad_value_is_refused_by_name(
@@ -114,7 +125,7 @@ def test_widest_beam_has_to_fit_in_a_batch(
     if is_fit:
         assert read().max_beam_size == int(beam)
         return
-    with pytest.raises(ValidationError, match="has to fit in REGARD_MAX_ROWS, which is 7"):
+    with pytest.raises(ValidationError, match="must fit in REGARD_MAX_ROWS, which is 7"):
         read()
 
 
@@ -122,6 +133,32 @@ def test_default_beam_has_to_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_MAX_ROWS", "4")
     with pytest.raises(ValidationError, match="which is 4"):
         read()
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"])
+def test_device_is_one_of_those_that_models_take(device: str) -> None:
+    assert read(device=device).device == device
+
+
+def test_every_precision_of_the_model_package_is_a_dtype() -> None:
+    assert {*get_args(Dtype)} == {"auto", *Precision, *SHORT_NAMES}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("device", "tpu", ["auto", "cpu", "cuda", "cuda:N"]),
+        ("dtype", "int4", ["auto", "float32", "bfloat16", "int8"]),
+    ],
+)
+def test_bad_value_ends_the_start_with_variable_value_and_choices(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: str, allowed: list[str]
+) -> None:
+    monkeypatch.setenv(f"REGARD_{field.upper()}", value)
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert f"REGARD_{field.upper()} is '{value}'" in result.output
+    assert [name for name in allowed if name not in result.output] == []
 
 
 def test_settings_do_not_change() -> None:

@@ -40,6 +40,8 @@ CONFIG = WorkerConfig(
 class DeafProcess:
     """It holds its end of the socket, reads nothing, and ends only when it is killed."""
 
+    pid = 0
+
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection.dup()
         self.ended = asyncio.Event()

@@ -59,7 +59,7 @@ from service.tasks.translation import (
     TranslatedText,
     run_sized,
 )
-from service.text.chunking import fit_sentences
+from service.text.chunking import chunk_sentences
 from service.text.detection import LanguageDetector
 from service.text.segmentation import split_sentences
 
@@ -283,7 +283,7 @@ class Inspector:
             sentences = [
                 sentence
                 for text in texts
-                for sentence in fit_sentences(
+                for sentence in chunk_sentences(
                     split_sentences(text, wanted.model.source), tokenizer, limit - 1
                 ).segments.sentences
             ]

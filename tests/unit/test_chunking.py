@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Encoding, Tokenizer
 from service.settings import Settings
-from service.text.chunking import AHEAD, WINDOW_CHARS, Fitted, cut_sentence, fit_sentences
+from service.text.chunking import AHEAD, WINDOW_CHARS, ChunkedText, chunk_sentences, cut_sentence
 from service.text.segmentation import Segments, one_sentence, split_sentences
 
 WORDS = st.sampled_from(["word", "a", "Ελλάδα", "世界", "é", "e\u0301", "🎉", "x" * 50, "ﷺ", "1,5"])
@@ -50,7 +50,7 @@ def test_text_is_whole_after_fitting(
     tokenizer: Tokenizer, text: str, limit: int, is_split: bool
 ) -> None:
     segments = split_sentences(text, "en") if is_split else one_sentence(text)
-    fitted = fit_sentences(segments, tokenizer, limit)
+    fitted = chunk_sentences(segments, tokenizer, limit)
     assert fitted.segments.join(fitted.segments.sentences) == text
     assert fitted.sources == [tokenizer.encode(sentence) for sentence in fitted.segments.sentences]
     assert all(0 < len(ids) <= limit for ids in fitted.sources)
@@ -79,7 +79,7 @@ class CountedText(str):
 def test_sentence_that_fits_is_left_alone(tokenizer: Tokenizer) -> None:
     segments = split_sentences(" One two. Three\n", "en")
     ids = [tokenizer.encode("One two."), tokenizer.encode("Three")]
-    assert fit_sentences(segments, tokenizer, 127) == Fitted(segments, ids, 0)
+    assert chunk_sentences(segments, tokenizer, 127) == ChunkedText(segments, ids, 0)
 
 
 def test_cut_stands_between_words(tokenizer: Tokenizer) -> None:
@@ -88,7 +88,7 @@ def test_cut_stands_between_words(tokenizer: Tokenizer) -> None:
     assert [word for text, _, _ in pieces for word in text.split()] == sentence.split()
     assert {gap for _, gap, _ in pieces[:-1]} == {" "}
     assert all(len(ids) > 31 // 2 for _, _, ids in pieces[:-1])
-    fitted = fit_sentences(Segments(("", ""), (sentence,)), tokenizer, 31)
+    fitted = chunk_sentences(Segments(("", ""), (sentence,)), tokenizer, 31)
     assert fitted.num_cut == 1
     assert len(fitted.sources) == len(pieces)
 
@@ -136,7 +136,7 @@ def test_sentence_without_tokens_is_kept_as_a_separator(tokenizer: Tokenizer) ->
     nothing = "\u200b"
     assert not tokenizer.encode(nothing)
     segments = Segments(("<", "|", ">"), (nothing, "Hello."))
-    fitted = fit_sentences(segments, tokenizer, 31)
+    fitted = chunk_sentences(segments, tokenizer, 31)
     assert fitted.segments == Segments((f"<{nothing}|", ">"), ("Hello.",))
     assert fitted.num_cut == 0
 

@@ -1,0 +1,1 @@
+"""Checks of the repository that `make check` runs beside the linter and the type checker."""

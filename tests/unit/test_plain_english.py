@@ -1,0 +1,191 @@
+"""The check of docstrings, comments and Markdown: what it finds, and what it lets pass."""
+
+from pathlib import Path
+
+import pytest
+
+from checks import plain_english
+from checks.passages import Passage, passages_of
+from checks.plain_english import check_passage, main
+
+
+def rules(text: str, kind: str = "text") -> list[str]:
+    return [each.rule for each in check_passage(Passage(Path("a.py"), kind, [(1, text)]))]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("Loads what is wanted.", "clause for a noun"),
+        ("Sends what has arrived.", "clause for a noun"),
+        ("Adds those that wait.", "clause for a noun"),
+        ("Whoever sends the key may load models.", "who without a noun"),
+        ("The order of who asks decides.", "who without a noun"),
+        ("A row that nobody uses is padding.", "riddle"),
+        ("A newcomer joins the batch.", "riddle"),
+        ("It has two rows, of which one is free.", "riddle"),
+        ("Likewise.", "riddle"),
+        ("The file lacks a header.", "riddle"),
+        ("The worker is told to stop.", "missing actor"),
+        ("The scheduler goes by the table.", "missing actor"),
+        ("word " * 26 + "end.", "27 words"),
+    ],
+)
+def test_hard_sentence_is_found_everywhere(text: str, rule: str) -> None:
+    assert rules(text) == [rule]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is a shortlist?",
+        "People who have a key may load models.",
+        "The client that sent the request has gone.",
+        "`what is` and [a page](https://example.org/who-asks) are quoted.",
+        "word " * 24 + "end. " + "Word " * 24 + "end.",
+        "See section 4.4.1, e.g. the table, for all limits.",
+        "A model by its own name goes first.",
+    ],
+)
+def test_plain_sentence_passes(text: str) -> None:
+    assert rules(text) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "is_found"),
+    [
+        ("function", "Returns the decoded tokens of each row.", False),
+        ("function", "Re-encodes the text.", False),
+        ("function", "Passes the batch on.", False),
+        ("function", "The decoded tokens of each row.", True),
+        ("function", "Return the decoded tokens.", True),
+        ("function", "Whether a row is free.", True),
+        ("function", "Names of all models.", True),
+        ("function", "`encode` of a batch.", True),
+        ("property", "Number of free rows.", False),
+        ("property", "Of both.", True),
+        ("summary", "Rows of one batch.", False),
+        ("summary", "As of a run.", True),
+        ("entry", "Number of rows.", False),
+        ("entry", "By model.", True),
+        ("entry", "The same for the target.", True),
+        ("text", "Of these, two are free.", False),
+    ],
+)
+def test_docstrings_open_with_a_statement(kind: str, text: str, is_found: bool) -> None:
+    assert bool(rules(text, kind)) == is_found
+
+
+PYTHON = '''"""What is here."""
+
+ROWS = 3
+"""Of a batch."""
+
+
+class Batch:
+    """By model.
+
+    Attributes:
+        rows: Whose rows they are.
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+
+    @app.command()
+    def serve(self) -> None:
+        """Serve models."""
+
+    def add(self, row: int) -> None:
+        """Row to add.
+
+            nobody()  # code is no prose
+
+        It is long:
+        goes by nobody.
+
+        Args:
+            row: Likewise.
+
+        Source: whoever wrote it, of which nobody knows
+        """
+        run()  # who asks
+        # The first line of a comment
+        # that a newcomer reads.
+        return row  # (B, S)  # noqa: likewise
+'''
+
+MARKDOWN = """# Whoever
+
+A line that goes
+by nobody.
+
+```
+whoever
+```
+
+| name | meaning |
+|---|---|
+| a | newcomer |
+
+- Likewise.
+"""
+
+
+def test_findings_have_file_line_rule_and_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text(PYTHON, "utf-8")
+    (tmp_path / "b.md").write_text(MARKDOWN, "utf-8")
+    (tmp_path / "c.txt").write_text("whoever", "utf-8")
+    assert main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.removeprefix(f"{tmp_path}/") for line in lines] == [
+        "a.py:1: clause for a noun: What is here.",
+        "a.py:1: fragment: What is here.",
+        "a.py:4: fragment: Of a batch.",
+        "a.py:8: fragment: By model.",
+        "a.py:11: fragment: Whose rows they are.",
+        "a.py:23: no verb in the third person: Row to add.",
+        "a.py:27: missing actor: It is long: goes by nobody.",
+        "a.py:27: riddle: It is long: goes by nobody.",
+        "a.py:31: fragment: Likewise.",
+        "a.py:31: riddle: Likewise.",
+        "a.py:35: who without a noun: who asks",
+        "a.py:36: riddle: The first line of a comment that a newcomer reads.",
+        "b.md:3: missing actor: A line that goes by nobody.",
+        "b.md:3: riddle: A line that goes by nobody.",
+        "b.md:12: riddle: newcomer",
+        "b.md:14: riddle: Likewise.",
+    ]
+
+
+def test_summary_counts_by_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "b.md").write_text(MARKDOWN, "utf-8")
+    assert main(["--summary", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.split() == ["4", str(tmp_path), "4", "total"]
+
+
+def test_exception_is_let_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("A quote: likewise.\n", "utf-8")
+    assert main([str(path)]) == 1
+    monkeypatch.setitem(plain_english.EXCEPTIONS, (path.as_posix(), "A quote"), "It is a quote.")
+    capsys.readouterr()
+    assert main([str(path)]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_every_exception_has_a_reason_and_is_needed() -> None:
+    found = {
+        (finding.path.as_posix(), part)
+        for path, part in plain_english.EXCEPTIONS
+        for passage in passages_of(Path(path))
+        for finding in check_passage(passage)
+        if part in finding.sentence
+    }
+    assert found == {*plain_english.EXCEPTIONS}
+    assert all(plain_english.EXCEPTIONS.values())

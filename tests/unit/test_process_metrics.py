@@ -1,0 +1,73 @@
+"""Figures of all processes of the server, read from /proc at a scrape."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from service.metrics.processes import ProcessMetrics
+
+NAMES = (
+    "regard_process_cpu_seconds_total",
+    "regard_process_resident_memory_bytes",
+    "regard_process_open_fds",
+)
+CHILD = "print(*range(10**6), flush=True); input()"
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    """A process that has used some CPU time and waits."""
+    command = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+def read(registry: CollectorRegistry, name: str, process: str) -> float | None:
+    return registry.get_sample_value(name, {"process": process})
+
+
+def test_main_process_and_children_have_their_own_series(child: int) -> None:
+    registry = CollectorRegistry()
+    processes = ProcessMetrics(registry)
+    processes.watch("worker-0", child)
+    for name in NAMES:
+        for process in ("main", "worker-0"):
+            assert (read(registry, name, process) or 0) > 0, (name, process)
+    memory = read(registry, NAMES[1], "main") or 0
+    assert memory > (read(registry, NAMES[1], "worker-0") or 0) > 1 << 20
+    files = read(registry, NAMES[2], "worker-0") or 0
+    assert 3 <= files <= len(os.listdir(f"/proc/{child}/fd")) + 1
+
+
+def test_child_that_has_ended_has_no_series(child: int) -> None:
+    registry = CollectorRegistry()
+    processes = ProcessMetrics(registry)
+    processes.watch("worker-0", 0)  # no process has this id
+    processes.watch("worker-1", child)
+    processes.forget("worker-1")
+    processes.forget("worker-2")
+    assert read(registry, NAMES[0], "main") is not None
+    for process in ("worker-0", "worker-1"):
+        assert [read(registry, name, process) for name in NAMES] == [None, None, None]
+
+
+def test_name_of_the_command_may_hold_spaces_and_brackets(tmp_path: Path) -> None:
+    folder = tmp_path / str(os.getpid())
+    (folder / "fd").mkdir(parents=True)
+    (folder / "fd" / "0").touch()
+    zeros = " ".join("0" * 10)
+    (folder / "stat").write_text(f"7 (a) b) c) S {zeros} 300 200 0 0")
+    (folder / "statm").write_text("9 5 1 1 0 1 0")
+    registry = CollectorRegistry()
+    ProcessMetrics(registry, proc=tmp_path)
+    assert read(registry, NAMES[0], "main") == 500 / os.sysconf("SC_CLK_TCK")
+    assert read(registry, NAMES[1], "main") == 5 * os.sysconf("SC_PAGE_SIZE")
+    assert read(registry, NAMES[2], "main") == 1
