@@ -73,7 +73,7 @@ def _errors_shown() -> Iterator[None]:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
         raise stop(
-            "interrupted; the same command continues with what was downloaded", INTERRUPTED
+            "interrupted; the same command continues; complete files are kept", INTERRUPTED
         ) from error
 
 

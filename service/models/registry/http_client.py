@@ -147,8 +147,8 @@ def status_error(response: httpx2.Response) -> Exception:
         return NotPublishedError(f"{where} does not exist ({status})")
     if status in (401, 403):
         return AccessRefusedError(
-            f"{where} is refused ({status}): it does not exist, or it needs the token of a user "
-            "who may read it; set HF_TOKEN to such a token"
+            f"{where} is refused ({status}): it does not exist, or it needs a token with read "
+            "access; set HF_TOKEN to such a token"
         )
     return DownloadError(f"{where} answers {status}")
 

@@ -97,7 +97,7 @@ class Hub:
                     reference.name, revision=revision, local_files_only=True, allow_patterns=[]
                 )
             )
-        except LocalEntryNotFoundError as error:
+        except (LocalEntryNotFoundError, ValueError) as error:
             raise OfflineError(
                 f"{reference} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
                 "pull it where there is a network and copy the folder REGARD_MODEL_CACHE here"
@@ -263,6 +263,6 @@ def _link(path: Path, target: Path) -> None:
 
 
 def _is_private(url: str) -> bool:
-    """Returns whether no one on the way can read what is sent to an address."""
+    """Returns whether requests to an address are encrypted or stay on this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
