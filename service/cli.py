@@ -33,19 +33,19 @@ app.add_typer(models_app, name="models", help="Fetch, check and describe models.
 
 
 class Server(uvicorn.Server):
-    """A server that says where it listens, and for which SIGTERM is no failure."""
+    """A server that prints its address, and that ends with status 0 after SIGTERM."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called before it serves."""
+        """Starts to listen, then prints the address."""
         await super().startup(sockets)
         freeze_heap()
         greet(self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Called on SIGTERM and SIGINT; a second SIGINT ends without draining.
+        """Starts to drain on SIGTERM and SIGINT; a second SIGINT ends without draining.
 
-        uvicorn would raise the signal again when it has drained, and so end with the status of a
-        program that was killed.
+        uvicorn raises the signal again after draining: the program would end with the status of
+        a killed program.
         """
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
@@ -69,7 +69,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
     http_workers: Annotated[int | None, typer.Option(help="REGARD_HTTP_WORKERS")] = None,
     log_level: Annotated[str | None, typer.Option(help="REGARD_LOG_LEVEL")] = None,
 ) -> None:
-    """Serve translations until SIGTERM or Ctrl-C. A flag overrides its environment variable."""
+    """Serve models until SIGTERM or Ctrl-C. A flag overrides its environment variable."""
     flags = {
         "host": host,
         "port": port,
@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 
 def serve_here(settings: Settings) -> str | None:
-    """Serves from this process; gives the reason where a model could not be loaded."""
+    """Serves HTTP from this process; returns why a model could not be loaded, or None."""
     failures: list[str] = []
 
     def fail(message: str) -> None:
@@ -110,13 +110,15 @@ def serve_here(settings: Settings) -> str | None:
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
-    """Serves from so many front ends; gives the reason where a model could not be loaded."""
+    """Serves HTTP from `count` processes; returns why a model could not be loaded, or None."""
     try:
         listeners = open_listeners(settings.host, settings.port)
     except OSError as error:
         address = f"{settings.host}:{settings.port}"
         reason = (error.strerror or str(error)).lower()
-        raise stop(f"cannot listen on {address}: {reason}; set REGARD_PORT to another") from error
+        raise stop(
+            f"cannot listen on {address}: {reason}; set REGARD_PORT to another port"
+        ) from error
     port = listeners[0].getsockname()[1]
     main_process = MainProcess(settings, listeners, on_listening=lambda: greet(settings.host, port))
 
@@ -133,13 +135,13 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 
 
 def take_models(settings: Settings) -> Settings:
-    """Settings whose models are folders and packages on this disk, complete and as pinned.
+    """Returns settings whose models are complete folders and packages on this disk.
 
-    It is done once, before any process is started; none of them asks a registry afterwards.
+    It runs once, before any process starts. No process asks a registry afterwards.
 
     Raises:
-        RegistryError: A file is not there, cannot be had, or is not what it should be.
-        CheckpointError: What was pulled cannot be served.
+        RegistryError: A file is missing, cannot be fetched, or has another sum.
+        CheckpointError: A pulled model cannot be served.
     """
     cache = ModelCache.at(settings.model_cache)
     if settings.pull:
@@ -169,5 +171,5 @@ def greet(host: str, port: int) -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """Runs the `regard` command."""
     app()

@@ -1,4 +1,4 @@
-"""What the `regard` commands share: where they speak, and how they stop."""
+"""Console, settings and error exits of the `regard` commands."""
 
 from typing import Any
 
@@ -13,7 +13,14 @@ console = Console(stderr=True)
 
 
 def read_settings(flags: dict[str, Any]) -> Settings:
-    """Settings from the environment and flags; a bad value ends the program, named."""
+    """Reads the settings from flags and the environment.
+
+    Args:
+        flags: Values that override the environment.
+
+    Raises:
+        typer.Exit: A value is not valid; the message names variable and value.
+    """
     try:
         return Settings(**flags)
     except ValidationError as error:
@@ -25,6 +32,6 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:
-    """Says why the program ends."""
+    """Prints why the program ends and returns the exit to raise."""
     console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(code)

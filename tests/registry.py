@@ -1,4 +1,4 @@
-"""A server with the shapes of Hugging Face's and Mozilla's registries; it fails as told."""
+"""A server with the shapes of Hugging Face's and Mozilla's registries; tests choose its faults."""
 
 import gzip
 import hashlib
@@ -8,24 +8,30 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
+import pytest
+from huggingface_hub import constants
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PACKED = "application/gzip"
 LARGE_BYTES = 2000
-"""Files of that size have a sha256 sum at Hugging Face, smaller ones git's id."""
+"""Files of this size and more have a sha256 sum at Hugging Face, smaller ones git's blob id."""
+HEAD = "HEAD "
+"""Prefix of the path of a HEAD request, in faults and in the list of requests."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What one request meets instead of an answer.
+    """A fault that one request meets.
 
     Attributes:
-        status: An error of this status; 0 for the answer that it should have.
-        cut: So many bytes of it, and then the connection ends; None for all of them.
-        headers: Beside the others.
+        status: Status of the error; 0 for the normal answer.
+        cut: Bytes of the body after which the connection ends; None for the whole body.
+        headers: Additional headers.
     """
 
     status: int = 0
@@ -35,7 +41,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came."""
+    """A request that the server received."""
 
     path: str
     host: str
@@ -47,13 +53,15 @@ class FakeRegistry:
 
     Attributes:
         files: Content by path.
-        moved: Paths that lead to another address.
-        faults: What the next requests of a path meet, in order.
-        asked: Every request so far.
+        headers: Additional headers by path.
+        moved: Redirects by path.
+        faults: Faults of the next requests of a path, in order.
+        asked: All requests so far.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.headers: dict[str, dict[str, str]] = {}
         self.moved: dict[str, str] = {}
         self.faults: dict[str, list[Fault]] = defaultdict(list)
         self.asked: list[Asked] = []
@@ -80,11 +88,11 @@ class FakeRegistry:
         self.server.server_close()
 
     def paths(self) -> list[str]:
-        """Of all requests, in order."""
+        """Paths of all requests, in order."""
         return [asked.path for asked in self.asked]
 
     def ranges(self, path: str) -> list[str | None]:
-        """What of a path was asked for, request by request."""
+        """Ranges of the requests of a path, in order."""
         return [asked.headers.get("Range") for asked in self.asked if asked.path == path]
 
     def publish_repository(
@@ -95,7 +103,10 @@ class FakeRegistry:
         answer = {"id": name, "sha": commit, "private": False, "siblings": siblings}
         for each in (revision, commit):
             self.files[f"/api/models/{name}/revision/{each}"] = json.dumps(answer).encode()
-        self.files |= {f"/{name}/resolve/{commit}/{path}": each for path, each in files.items()}
+        for path, each in product(files, (revision, commit)):
+            place, content = f"/{name}/resolve/{each}/{path}", files[path]
+            self.files[place] = content
+            self.headers[place] = {"X-Repo-Commit": commit, **_linked(content)}
 
     def publish_pair(
         self, pair: str, files: Mapping[str, bytes], status: str | None = "Release", **more: Any
@@ -162,6 +173,25 @@ def _sibling(path: str, content: bytes) -> dict[str, Any]:
     return described | {"blobId": git_id(pointer), "lfs": large}
 
 
+def _linked(content: bytes) -> dict[str, str]:
+    """Headers by which Hugging Face names the content of a file."""
+    if len(content) < LARGE_BYTES:
+        return {"ETag": f'"{git_id(content)}"'}
+    return {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
+
+
+def use_hub_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Has huggingface_hub use a folder, no token of this machine, and no pauses.
+
+    It reads HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE once, when it is imported.
+    """
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", f"{folder}-no-token")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
+
+
 class Server(ThreadingHTTPServer):
     """One thread a request."""
 
@@ -175,24 +205,29 @@ class Handler(BaseHTTPRequestHandler):
 
     server: "Server"
 
-    def do_GET(self) -> None:
+    def do_HEAD(self) -> None:
+        self.do_GET(HEAD)
+
+    def do_GET(self, method: str = "") -> None:
         registry = self.server.registry
         path = unquote(urlsplit(self.path).path)
-        registry.asked.append(Asked(path, self.headers["Host"], dict(self.headers)))
-        waiting = registry.faults[path]
+        headers = {name.title(): value for name, value in self.headers.items()}
+        registry.asked.append(Asked(method + path, self.headers["Host"], headers))
+        waiting = registry.faults[method + path]
         fault = waiting.pop(0) if waiting else Fault()
         if fault.status:
             self._answer(fault.status, b"", fault.headers, None)
         elif path in registry.moved:
-            self._answer(302, b"", {"Location": registry.moved[path]}, None)
+            named = registry.headers.get(path, {})
+            self._answer(302, b"", {"Location": registry.moved[path], **named}, None)
         elif path not in registry.files:
             self._answer(404, b"", {}, None)
         else:
-            self._give(registry.files[path], fault)
+            self._give(registry.files[path], fault, registry.headers.get(path, {}))
 
-    def _give(self, content: bytes, fault: Fault) -> None:
+    def _give(self, content: bytes, fault: Fault, named: Mapping[str, str]) -> None:
         etag = f'"{sha256(content)[:16]}"'
-        headers = {"ETag": etag, **fault.headers}
+        headers = {"ETag": etag, **named, **fault.headers}
         asked = self.headers.get("Range")
         if not (
             self.server.registry.has_ranges and asked and self.headers.get("If-Range", etag) == etag
@@ -214,7 +249,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body[:cut])
+        if self.command != "HEAD":
+            self.wfile.write(body[:cut])
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""

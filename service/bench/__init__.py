@@ -1,1 +1,1 @@
-"""Benchmarks seen from the client's side: quality and load of a running server, over HTTP only."""
+"""Benchmarks of a running server over HTTP: quality, consistency, load and attention."""

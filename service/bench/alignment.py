@@ -1,4 +1,4 @@
-"""How sane alignments are: numerals, and words spelt alike on both sides, should go together."""
+"""Measures alignments: numerals and words spelt alike on both sides should be aligned."""
 
 import re
 from collections import Counter
@@ -15,32 +15,32 @@ NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
 FALSE_FRIENDS = {
     frozenset(("en", "pt")): frozenset(("a", "as", "do", "no")),
 }
-"""Words of two languages that are spelt alike and never translate each other, so that a right
-alignment has none of them: in Portuguese these four mean "the", "the", "of the" and "in the"."""
+"""Words of two languages that are spelt alike and never translate each other. A right alignment
+contains none of them: in Portuguese these four mean "the", "the", "of the" and "in the"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many of so many are aligned to each other."""
+    """Number of aligned word pairs out of a total."""
 
     aligned: int
     total: int
 
     @property
     def percent(self) -> float:
-        """0 to 100; 100 where there are none."""
+        """Aligned pairs in percent, 0 to 100; 100 if the total is 0."""
         return 100 * self.aligned / self.total if self.total else 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentReport:
-    """What was found in the model's own translations.
+    """Alignments found in the model's own translations.
 
     Attributes:
-        sentences: How many were translated.
-        numerals: Those that occur once on each side.
-        words: Words spelt alike that occur once on each side, but for FALSE_FRIENDS.
-        false_friends: Those; none of them should be aligned.
+        sentences: Number of translated sentences.
+        numerals: Numerals that occur once on each side.
+        words: Words spelt alike that occur once on each side, without FALSE_FRIENDS.
+        false_friends: Pairs of FALSE_FRIENDS; none of them should be aligned.
     """
 
     sentences: int
@@ -58,10 +58,10 @@ class AlignmentReport:
 async def run_alignment(
     url: str, pair: str, sentences: Sequence[str], batch: int
 ) -> AlignmentReport:
-    """Translates sentences with alignments, and counts.
+    """Translates sentences with alignments and counts aligned words.
 
     Raises:
-        BenchError: The server does not answer as it should.
+        BenchError: A reply is not a translation of its texts.
     """
     address = Address.parse(url)
     friends = FALSE_FRIENDS.get(frozenset(split_pair(pair)), frozenset())
@@ -85,7 +85,7 @@ async def run_alignment(
 
 
 def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> bytes:
-    """A request for translations with alignments, each text taken as one sentence."""
+    """Encodes a request for translations with alignments; each text is one sentence."""
     source, target = split_pair(pair)
     fields = {"q": list(texts), "source": source, "target": target}
     body = orjson.dumps({**fields, "split_sentences": False, "return_alignment": True})
@@ -95,7 +95,7 @@ def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> byte
 def judged(
     text: str, translation: str, alignments: Iterable[dict[str, Any]], false_friends: Set[str]
 ) -> list[tuple[str, bool]]:
-    """The kind of each word that occurs once on each side, and whether the two are aligned."""
+    """Returns the kind of each word that occurs once on each side, and whether it is aligned."""
     found = []
     for alignment in alignments:
         source = [text[slice(*span)] for span in alignment["source_words"]]
@@ -109,7 +109,7 @@ def judged(
 
 
 def kind_of(word: str, false_friends: Set[str]) -> str:
-    """`numeral`, `word` or `false friend`; nothing for what is none of them."""
+    """Returns `numeral`, `word`, `false friend`, or an empty text for any other token."""
     if NUMERAL.fullmatch(word):
         return "numeral"
     if not word.isalpha():

@@ -1,7 +1,7 @@
-"""What translations notice of attention: latencies with and without a client that asks for it.
+"""Measures how attention requests slow translations down, by latencies with and without them.
 
-The client that asks reads megabytes; it is a process of its own, so that it does not keep those
-waiting whose latencies are measured.
+The attention client reads megabytes. It runs in a process of its own, so that it does not delay
+the clients whose latencies are measured.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from service.bench.translation import split_pair
 
 TIMEOUT_SECONDS = 60.0
 WARMUP_SECONDS = 1.0
-"""Before the measured seconds of a window; the client that asks is at it already."""
+"""Time before the measured seconds of a window, in which all clients already send."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the client that asks has had.
+    """Replies to the attention client.
 
     Attributes:
-        replies: How many.
-        errors: How many were not 200.
-        bytes: Of all bodies.
+        replies: Number of replies.
+        errors: Number of replies with a status other than 200.
+        bytes: Total size of the bodies in bytes.
     """
 
     replies: int
@@ -42,15 +42,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class AttentionReport:
-    """The two kinds of windows of one run, in turn.
+    """Windows of one run, alternately without and with attention requests.
 
     Attributes:
-        tokens: Of the source and of the target that is asked about.
-        values: In one reply.
-        alone: A report for each window without attention.
-        beside: One for each window with it.
-        asked: What was asked for in each of those.
-        p99_ratio: Median p99 with, over median p99 without.
+        tokens: Number of source and target tokens of the attention request.
+        values: Number of attention values in one reply.
+        alone: Report of each window without attention requests.
+        beside: Report of each window with attention requests.
+        asked: Replies to the attention client in each window with attention requests.
+        p99_ratio: Median p99 with attention requests, divided by median p99 without.
     """
 
     tokens: tuple[int, int]
@@ -70,28 +70,28 @@ def run_attention(
     rounds: int,
     seconds: float,
 ) -> AttentionReport:
-    """Measures windows without and with a client that asks for all layers and heads in a loop.
+    """Measures windows without and with a client that requests all layers and heads in a loop.
 
     Raises:
-        BenchError: The server does not answer as it should.
+        BenchError: The server refuses a request, or a window ends without a translation.
     """
     body, usage = long_question(url, pair, sentences, num_tokens)
     alone, beside, asked = [], [], []
     for _ in range(rounds):
         alone.append(_load(url, pair, sentences, num_clients, seconds))
-        with asking(url, body) as told:
+        with attention_client(url, body) as replies:
             beside.append(_load(url, pair, sentences, num_clients, seconds))
-        asked.append(told[0])
+        asked.append(replies[0])
     tokens = usage["source_tokens"], usage["target_tokens"]
     ratio = median_p99(beside) / median_p99(alone)
     return AttentionReport(tokens, usage["attention_values"], alone, beside, asked, ratio)
 
 
 def median_p99(reports: Sequence[LoadReport]) -> float:
-    """The median of the windows' p99, in milliseconds.
+    """Returns the median of the windows' p99, in milliseconds.
 
     Raises:
-        BenchError: A window has none.
+        BenchError: A window ended without a translation.
     """
     values = [report.p99_ms for report in reports]
     known = [value for value in values if value is not None]
@@ -109,10 +109,16 @@ def _load(
 def long_question(
     url: str, pair: str, sentences: Sequence[str], num_tokens: int
 ) -> tuple[bytes, dict[str, int]]:
-    """A request for all attention of a text of so many source tokens, and the usage it comes to.
+    """Returns a request for all attention of a text, and the usage that its reply reports.
+
+    Args:
+        url: Address of the server.
+        pair: Source and target language, such as `en-pt`.
+        sentences: Sentences to make the text of.
+        num_tokens: Fewest source tokens of the text.
 
     Raises:
-        BenchError: The server refuses it, or the sentences are too short for such a text.
+        BenchError: The server refuses the request, or the sentences have too few tokens.
     """
     source, target = split_pair(pair)
     words = iter(" ".join(sentences).split())
@@ -129,12 +135,14 @@ def long_question(
         missing = max(1, (num_tokens - usage["source_tokens"]) // 2)
         more = [word for _, word in zip(range(missing), words, strict=False)]
         if not more:
-            raise BenchError(f"the sentences have fewer than {num_tokens} tokens; give more")
+            raise BenchError(
+                f"the sentences have fewer than {num_tokens} tokens; give more with --source"
+            )
         text = f"{text} {' '.join(more)}".strip()
 
 
 def post(url: str, body: bytes) -> tuple[int, bytes]:
-    """The status and body of a reply of /attention."""
+    """Sends a request to /attention and returns the status and body of the reply."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
     try:
         connection.request("POST", "/attention", body, {"Content-Type": "application/json"})
@@ -145,26 +153,26 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 
 
 @contextmanager
-def asking(url: str, body: bytes) -> Iterator[list[Asked]]:
-    """Asks in a loop while it lasts; afterwards the list holds what came of it."""
+def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
+    """Runs an attention client in a process of its own; on exit the list gets its counts."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=ask_in_a_loop, args=(url, body, theirs), daemon=True
     )
     process.start()
     theirs.close()
-    told: list[Asked] = []
+    replies: list[Asked] = []
     try:
-        ours.recv()  # it has had its first reply
-        yield told
+        ours.recv()  # the client has its first reply
+        yield replies
     finally:
         ours.send(None)
-        told.append(ours.recv())
+        replies.append(ours.recv())
         process.join()
 
 
 def ask_in_a_loop(url: str, body: bytes, control: Connection) -> None:
-    """One reply after the other, until told to stop."""
+    """Sends one request after the other until a message arrives, then sends the counts."""
     replies = errors = num_bytes = 0
     while not control.poll():
         status, reply = post(url, body)

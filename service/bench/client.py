@@ -1,9 +1,9 @@
-"""A small HTTP/1.1 client for load: it shares the cores with the server it measures.
+"""A small HTTP/1.1 client for load. It is small because it shares the cores with the server.
 
-Plain HTTP on keep-alive connections, one request at a time, replies with a Content-Length or in
-chunks. Left out: TLS, redirects, compressed replies, pipelining.
+It sends plain HTTP on keep-alive connections, one request at a time, and reads replies with a
+Content-Length or in chunks. It has no TLS, redirects, compressed replies or pipelining.
 
-* BenchError: the benchmark cannot go on
+* BenchError: the benchmark cannot continue
   * RequestError: one request got no reply
 """
 
@@ -23,14 +23,14 @@ _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
 class BenchError(Exception):
-    """The benchmark cannot go on; the message says what to do."""
+    """The benchmark cannot continue; the message says what to do."""
 
 
 class RequestError(BenchError):
     """One request got no reply.
 
     Attributes:
-        kind: `connect`, `timeout`, `closed` or `protocol`; errors are counted by it.
+        kind: `connect`, `timeout`, `closed` or `protocol`; errors are counted by kind.
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -39,7 +39,7 @@ class RequestError(BenchError):
 
 
 class Address(NamedTuple):
-    """Where the server listens: `prefix` stands before every path."""
+    """Address of the server; `prefix` stands before every path."""
 
     host: str
     port: int
@@ -47,10 +47,10 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read `http://HOST[:PORT][/PREFIX]`.
+        """Parses `http://HOST[:PORT][/PREFIX]`.
 
         Raises:
-            BenchError: the URL is of another form (https included).
+            BenchError: The URL has another form, such as https.
         """
         try:
             parts = urlsplit(url)
@@ -58,11 +58,13 @@ class Address(NamedTuple):
         except ValueError as error:
             raise BenchError(f"url {url!r}: {error}; give it as http://HOST:PORT") from error
         if parts.scheme != "http" or not host:
-            raise BenchError(f"url {url!r} is no plain HTTP address; give it as http://HOST:PORT")
+            raise BenchError(
+                f"url {url!r} is not a plain HTTP address; give it as http://HOST:PORT"
+            )
         return cls(host, port, parts.path.rstrip("/"))
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Give the bytes of one request; a body is sent as JSON."""
+        """Encodes one request; the body is JSON."""
         head = (
             f"{method} {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -79,12 +81,12 @@ class Reply(NamedTuple):
 
     @property
     def excerpt(self) -> str:
-        """The beginning of the body, for an error message."""
+        """First bytes of the body, for an error message."""
         return self.body[:SHOWN_BYTES].decode("utf-8", errors="replace")
 
 
 class Connection:
-    """One keep-alive connection; after a failure it is closed and another must be opened."""
+    """One keep-alive connection; it is closed after a failure and cannot be used again."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout_seconds: float
@@ -94,29 +96,29 @@ class Connection:
 
     @classmethod
     async def open(cls, address: Address, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> Self:
-        """Connect to the server.
+        """Connects to the server.
 
         Raises:
-            RequestError: of kind `connect`.
+            RequestError: The connection failed; the kind is `connect`.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
                 streams = await asyncio.open_connection(address.host, address.port)
-        except OSError as error:  # TimeoutError is one of them
+        except OSError as error:  # TimeoutError is an OSError
             detail = f"{address.host}:{address.port}: {error}; is the server running?"
             raise RequestError("connect", detail) from error
         return cls(*streams, timeout_seconds)
 
     @property
     def is_closed(self) -> bool:
-        """True when no further request can be sent."""
+        """Whether no further request can be sent."""
         return self._writer.is_closing() or self._reader.at_eof()
 
     async def send(self, request: bytes) -> Reply:
-        """Send one request and wait for its reply.
+        """Sends one request and returns its reply.
 
         Raises:
-            RequestError: of kind `timeout`, `closed` or `protocol`.
+            RequestError: No reply came; the kind is `timeout`, `closed` or `protocol`.
         """
         is_last = True
         try:
@@ -135,16 +137,16 @@ class Connection:
         return reply
 
     def close(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         self._writer.close()
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
-    """Read one reply.
+    """Reads one reply.
 
     Raises:
-        RequestError: this is no HTTP/1 reply with a Content-Length or in chunks.
-        EOFError: the stream ended inside it.
+        RequestError: The stream has no HTTP/1 reply with a Content-Length or in chunks.
+        EOFError: The stream ended inside the reply.
     """
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -161,17 +163,17 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """A body in chunks, without extensions and trailers."""
+    """Reads a body in chunks, without extensions and trailers."""
     body = bytearray()
     while size := await _read_size(reader):
         body += await reader.readexactly(size)
-        await reader.readexactly(2)  # its line end
+        await reader.readexactly(2)  # the line end of the chunk
     await reader.readexactly(2)
     return bytes(body)
 
 
 async def _read_size(reader: asyncio.StreamReader) -> int:
-    """Of the next chunk; 0 is the last."""
+    """Reads the size of the next chunk in bytes; the last chunk has size 0."""
     try:
         line = await reader.readuntil(b"\r\n")
     except asyncio.LimitOverrunError as error:
@@ -184,10 +186,10 @@ async def _read_size(reader: asyncio.StreamReader) -> int:
 async def send_once(
     address: Address, request: bytes, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
 ) -> Reply:
-    """Send one request on a connection of its own.
+    """Sends one request on a new connection and returns its reply.
 
     Raises:
-        RequestError: of any kind.
+        RequestError: No reply came; the kind may be any.
     """
     with closing(await Connection.open(address, timeout_seconds)) as connection:
         return await connection.send(request)

@@ -1,4 +1,4 @@
-"""`regard bench`: measure a server from outside, by quality, consistency and load."""
+"""`regard bench`: measures a server over HTTP, by quality, consistency, load and attention."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,13 +31,13 @@ SHOWN_LINES = 8
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
-_LINES = typer.Option(exists=True, dir_okay=False, help="one sentence a line")
+_LINES = typer.Option(exists=True, dir_okay=False, help="file with one sentence per line")
 _PAIR = typer.Option(help="source and target language, such as en-pt")
-_URL = typer.Option(envvar="REGARD_URL", help="a running server; without it one is started")
+_URL = typer.Option(envvar="REGARD_URL", help="a running server; by default one is started")
 _JSON = typer.Option("--json", help="print one JSON object instead")
 _SPLIT = typer.Option(
     "--split/--no-split",
-    help="let the server split lines; those of a parallel file are sentences already",
+    help="let the server split lines into sentences",
 )
 
 
@@ -51,16 +51,16 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
         typer.Option("--compare", exists=True, dir_okay=False, help="another system's output"),
     ] = None,
     url: Annotated[str | None, _URL] = None,
-    batch: Annotated[int, typer.Option(min=1, help="sentences a request")] = 32,
+    batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
     clients: Annotated[int, typer.Option(min=1, help="requests at a time")] = 1,
     split: Annotated[bool, _SPLIT] = False,
-    output: Annotated[Path | None, typer.Option(help="where to write the translations")] = None,
+    output: Annotated[Path | None, typer.Option(help="file to write the translations to")] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Translate a file over HTTP and score it with sacreBLEU (BLEU 13a and chrF).
 
-    The lines of a parallel file are sentences already, so each goes to the model as one: a line
-    cut in two would be scored for the sentence splitter, not for the model. --split cuts them.
+    The lines of a parallel file are sentences already, so each goes to the model as one sentence.
+    With --split the server splits lines, and the scores measure its sentence splitter too.
     """
     with _errors_shown():
         lists = in_lists(read_lines(source), batch)
@@ -82,14 +82,14 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
 def consistency(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
-    clients: Annotated[int, typer.Option(min=1, help="clients at random times")] = 32,
+    clients: Annotated[int, typer.Option(min=1, help="clients that send at random times")] = 32,
     url: Annotated[str | None, _URL] = None,
-    seed: Annotated[int, typer.Option(help="of the clients' order and pauses")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the clients' order and pauses")] = 0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Check that the same text gets the same answer: alone, in a list, and among other clients.
+    """Check that a text gets the same translation alone, in a list and beside other clients.
 
-    Exits with 1 if the translation of any line differs. A line goes to the model as one sentence.
+    Exits with 1 if the translation of any line differs. Each line is one sentence for the model.
     """
     with _errors_shown():
         sentences = read_lines(source)
@@ -102,15 +102,15 @@ def consistency(
 
 @app.command()
 def load(
-    clients: Annotated[str, typer.Option(help="how many, or a list such as 1,64")] = "64",
+    clients: Annotated[str, typer.Option(help="number of clients, or a list such as 1,64")] = "64",
     duration: Annotated[float, typer.Option(min=0.1, help="measured seconds")] = 30.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    warmup: Annotated[float, typer.Option(min=0.0, help="seconds before these")] = 3.0,
+    warmup: Annotated[float, typer.Option(min=0.0, help="seconds before the measured ones")] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Load a server with clients that each send one sentence after the other."""
+    """Measure throughput and latency with clients that send one sentence after the other."""
     with _errors_shown():
         counts = parse_clients(clients)
         language, _ = split_pair(pair)
@@ -128,17 +128,17 @@ def load(
 
 @app.command()
 def attention(  # noqa: PLR0913 - one parameter is one flag
-    clients: Annotated[int, typer.Option(min=1, help="that translate")] = 16,
-    tokens: Annotated[int, typer.Option(min=2, help="of the text whose attention is asked")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
+    tokens: Annotated[int, typer.Option(min=2, help="tokens of the attention request")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="windows without and with attention")] = 3,
     duration: Annotated[float, typer.Option(min=0.1, help="seconds of a window")] = 10.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    limit: Annotated[float, typer.Option(help="exit with 1 where p99 grows by more")] = 1.5,
+    limit: Annotated[float, typer.Option(help="exit with 1 if p99 grows by a larger factor")] = 1.5,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure what translating clients notice of one that asks for all attention in a loop."""
+    """Measure how a client that requests all attention in a loop slows translations down."""
     with _errors_shown():
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
@@ -153,24 +153,24 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
 @app.command()
 def mixed(  # noqa: PLR0913 - one parameter is one flag
     translating: Annotated[int, typer.Option(min=1, help="clients that translate")] = 4,
-    short: Annotated[int, typer.Option(min=1, help="that embed 8 to 30 tokens")] = 4,
-    long: Annotated[int, typer.Option(min=1, help="that embed up to --tokens")] = 2,
-    asking: Annotated[int, typer.Option(min=0, help="that ask for attention")] = 1,
-    tokens: Annotated[int, typer.Option(min=64, help="of the longest text")] = 400,
+    short: Annotated[int, typer.Option(min=1, help="clients that embed 8 to 30 tokens")] = 4,
+    long: Annotated[int, typer.Option(min=1, help="clients that embed up to --tokens")] = 2,
+    asking: Annotated[int, typer.Option(min=0, help="clients that request attention")] = 1,
+    tokens: Annotated[int, typer.Option(min=64, help="tokens of the longest text")] = 400,
     duration: Annotated[float, typer.Option(min=0.1, help="seconds of all windows")] = 60.0,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="windows of each sort; by default of 10 s each")
+        int | None, typer.Option(min=1, help="windows of each sort; by default each lasts 10 s")
     ] = None,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    limit: Annotated[float, typer.Option(help="exit with 1 where p99 grows by more")] = 3.0,
+    limit: Annotated[float, typer.Option(help="exit with 1 if p99 grows by a larger factor")] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure what short embeddings notice of long ones, beside translations and attention.
+    """Measure how long embeddings slow short ones down, beside translations and attention.
 
-    Windows without and with long embeddings, in turn; all else is the same in both. Once a minute
-    a line on standard error tells how it goes. Exits with 1 at any error of any client.
+    Windows without and with long embeddings alternate; all else is equal in both. A line on
+    standard error reports the progress once a minute. Exits with 1 if a client gets an error.
     """
     clients = Clients(translating, short, long, asking)
     with _errors_shown():
@@ -190,14 +190,14 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
 def alignment(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
-    lines: Annotated[int, typer.Option(min=1, help="how many, from the first")] = 200,
-    batch: Annotated[int, typer.Option(min=1, help="sentences a request")] = 32,
+    lines: Annotated[int, typer.Option(min=1, help="number of lines, from the first")] = 200,
+    batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Count the numerals, and the words spelt alike on both sides, that are aligned.
+    """Count the aligned pairs of numerals, and of words spelt alike on both sides.
 
-    False friends, which never translate each other, are counted apart: none should be aligned.
+    False friends never translate each other; they are counted apart, and none should be aligned.
     """
     with _errors_shown():
         sentences = read_lines(source)[:lines]
@@ -237,7 +237,7 @@ def _consistency_table(report: ConsistencyReport) -> Table:
 
 
 def _load_table(reports: Sequence[LoadReport]) -> Group:
-    """Lay out one run a row, in 80 columns, and the errors below."""
+    """Returns a table of 80 columns with one row per run, and the errors below."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
     for heading in [*headings, "padding %", "errors"]:
@@ -251,7 +251,7 @@ def _load_table(reports: Sequence[LoadReport]) -> Group:
         table.add_row(str(run.clients), *cells, str(sum(run.errors.values())))
         notes += [f"{run.clients} clients: {n} x {kind}" for kind, n in sorted(run.errors.items())]
         if not run.sentences:
-            notes.append(f"{run.clients} clients: nothing finished in {run.seconds:g} s")
+            notes.append(f"{run.clients} clients: no sentence finished in {run.seconds:g} s")
     return Group(table, *map(escape, notes))
 
 
@@ -269,7 +269,7 @@ def _attention_table(report: AttentionReport) -> Table:
         table.add_row(name, *map(_figure, medians), _figure(replies / seconds))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
     source, target = report.tokens
-    table.caption = f"attention of {source} + {target} tokens: {report.values} values a reply"
+    table.caption = f"attention of {source} + {target} tokens: {report.values} values per reply"
     return table
 
 
@@ -283,7 +283,7 @@ def _show_interval(each: Interval) -> None:
 
 
 def _mixed_table(report: MixedReport) -> Group:
-    """Lay out one kind of client a row, without long embeddings and with them, and the errors."""
+    """Returns a table with one row per kind of client, and the errors below."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     for heading in ("", "clients", "p50 ms", "with", "p99 ms", "with", "ratio", "a second", "with"):
         table.add_column(heading, justify="left" if not heading else "right")
@@ -303,7 +303,7 @@ def _mixed_table(report: MixedReport) -> Group:
 
 
 def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
-    """p50, p99, the ratio of p99, and the rate, each without long embeddings and with them."""
+    """Returns p50, p99, the ratio of p99, and the rate, without and with long embeddings."""
     without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
     ratio = None
     if without.p99_ms is not None and beside.p99_ms is not None:
@@ -333,7 +333,7 @@ def _figure(value: float | None) -> str:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """End the command with status 1 and the message when the benchmark cannot go on."""
+    """Ends the command with status 1 and the message of the error."""
     try:
         yield
     except (BenchError, OSError) as error:

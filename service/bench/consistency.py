@@ -1,6 +1,6 @@
-"""Same text, same answer: a translation must not depend on its company or on when it came.
+"""Checks that a translation does not depend on the other texts of a batch, or on its time.
 
-Each line goes to the model as one sentence, so that it stands for one row of a batch.
+Each line goes to the model as one sentence, so that it is one row of a batch.
 """
 
 import random
@@ -11,19 +11,22 @@ from service.bench.client import Address
 from service.bench.translation import in_lists, translate
 
 LIST_SIZE = 1000
-"""Sentences in a list: below the 1024 that a server takes by default."""
+"""Sentences in a list, below the default limit of a server, which is 1024."""
 
 MAX_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class ConsistencyReport:
-    """Which lines, counted from 1, were translated otherwise than alone.
+    """Lines, counted from 1, whose translation differs from the translation alone.
 
     Attributes:
-        seed: of the order and the pauses of the clients.
-        lists_differ: lines that differ in one request with the others.
-        clients_differ: lines that differ when `clients` send single sentences at random times.
+        pair: Source and target language, such as `en-pt`.
+        sentences: Number of sentences.
+        clients: Number of clients that send at random times.
+        seed: Seed of the clients' order and pauses.
+        lists_differ: Lines that differ when one request holds many lines.
+        clients_differ: Lines that differ when clients send single sentences at random times.
     """
 
     pair: str
@@ -37,10 +40,10 @@ class ConsistencyReport:
 async def run_consistency(
     url: str, pair: str, sentences: Sequence[str], num_clients: int, seed: int
 ) -> ConsistencyReport:
-    """Translate all sentences alone, in lists and from clients at random times, and compare.
+    """Translates all sentences alone, in lists and from clients at random times, and compares.
 
     Raises:
-        BenchError: a request failed.
+        BenchError: A request failed.
     """
     address, generator = Address.parse(url), random.Random(seed)
     order = generator.sample(range(len(sentences)), len(sentences))
@@ -63,11 +66,11 @@ async def run_consistency(
 
 
 def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
-    """Undo a shuffle: item n goes back to place `order[n]`."""
+    """Undoes a shuffle: item n returns to place `order[n]`."""
     return [item for _, item in sorted(zip(order, items, strict=True))]
 
 
 def differing_lines(alone: Sequence[str], others: Sequence[str]) -> list[int]:
-    """Give the lines, counted from 1, whose two translations are not the same string."""
+    """Returns the lines, counted from 1, whose two translations are different strings."""
     pairs = enumerate(zip(alone, others, strict=True), 1)
     return [line for line, (one, other) in pairs if one != other]

@@ -1,8 +1,8 @@
-"""A closed loop of clients: each sends its next sentence when the reply to the last one is here.
+"""Closed-loop load: each client sends its next sentence when it has the last reply.
 
-Counted are the sentences that finish inside the measured window, which opens after the warm-up
-and closes while all clients still send. An error counts whenever it happens. The server's own
-figures are differences of its /metrics at the two ends of the window.
+Sentences count if they finish inside the measured window, which opens after the warm-up and
+closes while all clients still send. Errors always count. The server's own figures are the
+differences of its /metrics between start and end of the window.
 """
 
 import asyncio
@@ -22,19 +22,25 @@ from service.bench.translation import translate_request, unusable
 ERROR_PAUSE_SECONDS = 0.1
 
 TRANSLATED = b'"translatedText"'
-"""What a reply of /translate has in it."""
+"""Text that every good reply of /translate contains."""
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What one run gave; a figure that nothing was measured for is None.
+    """Figures of one run; a figure without measurements is None.
 
     Attributes:
-        seconds: length of the measured window.
-        errors: how often, by status and error type or by the kind of RequestError.
-        mean_rows: live sentences in a decode step, on average.
-        padding_share: padding of all places computed in encoder and decoder, 0 to 1.
-        ratio: sentences/s over those of the first run.
+        clients: Number of clients.
+        seconds: Length of the measured window.
+        sentences: Number of sentences that finished inside the window.
+        sentences_per_second: Rate of these sentences.
+        p50_ms: Median latency in milliseconds.
+        p95_ms: 95th percentile of the latency in milliseconds.
+        p99_ms: 99th percentile of the latency in milliseconds.
+        errors: Number of errors, by status and error type or by the kind of RequestError.
+        mean_rows: Mean number of live sentences in a decode step.
+        padding_share: Share of padding in all positions of encoder and decoder, 0 to 1.
+        ratio: Sentences per second, divided by the figure of the first run.
     """
 
     clients: int
@@ -52,9 +58,9 @@ class LoadReport:
 
 @dataclass
 class Window:
-    """Collects the requests of one run; its times are perf_counter's.
+    """Latencies and errors of one run; times are those of perf_counter.
 
-    The event loop's own clock will not do: uvloop's stands still between whole milliseconds.
+    The event loop's clock is too coarse: uvloop's advances in whole milliseconds.
     """
 
     start: float
@@ -63,7 +69,7 @@ class Window:
     errors: Counter[str] = field(default_factory=Counter)
 
     def record(self, began: float, finished: float, failure: str | None) -> None:
-        """Count one request that has ended."""
+        """Counts one request that has ended."""
         if failure is not None:
             self.errors[failure] += 1
         elif self.start <= finished <= self.end:
@@ -71,14 +77,14 @@ class Window:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Give the smallest value that `percent` % of the ascending values do not exceed."""
+    """Returns the smallest value that `percent` % of the ascending values do not exceed."""
     if not ordered:
         return None
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
 def increase(before: str, after: str, name: str, **labels: str) -> float:
-    """Give how much the samples of this name and at least these labels grew, all together."""
+    """Returns the total increase of all samples with a name and at least these labels."""
 
     def total(metrics: str) -> float:
         return sum(
@@ -92,21 +98,21 @@ def increase(before: str, after: str, name: str, **labels: str) -> float:
 
 
 def mean_decode_rows(before: str, after: str) -> float | None:
-    """Give the mean rows of the decode steps between two readings of /metrics."""
+    """Returns the mean rows of the decode steps between two readings of /metrics."""
     rows = increase(before, after, "regard_batch_rows_sum", phase="decode")
     steps = increase(before, after, "regard_batch_rows_count", phase="decode")
     return rows / steps if steps > 0 else None
 
 
 def padding_share(before: str, after: str) -> float | None:
-    """Give the part of the computed places that was padding between two readings of /metrics."""
+    """Returns the share of padding in all positions between two readings of /metrics."""
     computed = increase(before, after, "regard_tokens_total")  # source, target and padding
     padding = increase(before, after, "regard_tokens_total", kind="padding")
     return padding / computed if computed > 0 else None
 
 
 def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
-    """Relate each run to the first."""
+    """Returns the reports with their ratio to the first."""
     first = reports[0].sentences_per_second
     return [
         replace(report, ratio=report.sentences_per_second / first if first else None)
@@ -115,10 +121,10 @@ def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
 
 
 def parse_clients(text: str) -> list[int]:
-    """Read `64` or `1,64`.
+    """Parses numbers of clients, such as `64` or `1,64`.
 
     Raises:
-        BenchError: a part is no whole number above 0.
+        BenchError: A part is not a whole number above 0.
     """
     counts = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
     if min(counts) < 1:
@@ -127,7 +133,7 @@ def parse_clients(text: str) -> list[int]:
 
 
 def failure_of(reply: Reply, sign: bytes = TRANSLATED) -> str | None:
-    """Name what is wrong with a reply; None where it is 200 and the sign of an answer is in it."""
+    """Returns the failure of a reply; None if its status is 200 and its body contains the sign."""
     if reply.status == 200:
         return None if sign in reply.body else f"200 without {sign.decode()}".replace('"', "")
     try:
@@ -144,10 +150,10 @@ async def run_load(
     warmup_seconds: float,
     duration_seconds: float,
 ) -> LoadReport:
-    """Run `num_clients` closed loops over the sentences, one sentence a request.
+    """Runs `num_clients` closed loops over the sentences, with one sentence per request.
 
     Raises:
-        BenchError: the very first request, sent alone before the clients start, failed.
+        BenchError: The first request failed; it is sent alone before the clients start.
     """
     address = Address.parse(url)
     # Encoded once, before the clock runs.
@@ -167,7 +173,7 @@ async def run_load(
 
 
 def summarise(num_clients: int, window: Window, before: str, after: str) -> LoadReport:
-    """Turn what a run collected, and /metrics at both ends of the window, into figures."""
+    """Computes the figures of a run from its window and /metrics at both ends of the window."""
     ordered = sorted(1000 * seconds for seconds in window.latencies)
     seconds = window.end - window.start
     return LoadReport(
@@ -187,13 +193,13 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
 async def send_until_end(
     address: Address, requests: Iterator[bytes], window: Window, sign: bytes = TRANSLATED
 ) -> None:
-    """One client. It pauses after an error: how fast a server refuses is not to be measured.
+    """Runs one client, which pauses after an error: the speed of refusals is not measured.
 
     Args:
-        address: The server.
-        requests: The next is sent when the reply to the last is here.
-        window: Where they are counted; no request begins after its end.
-        sign: What an answer has in it.
+        address: Address of the server.
+        requests: Encoded requests; each is sent when the client has the last reply.
+        window: Window that counts the requests; no request starts after its end.
+        sign: Text that every good reply contains.
     """
     connection: Connection | None = None
     while (began := perf_counter()) < window.end:
@@ -211,7 +217,7 @@ async def send_until_end(
 
 
 async def _scrape_at(moment: float, address: Address, window: Window) -> str:
-    """Read /metrics at a moment of perf_counter; empty where the server has none."""
+    """Reads /metrics at a moment of perf_counter; returns an empty text if there is none."""
     await asyncio.sleep(moment - perf_counter())
     try:
         reply = await send_once(address, address.request("GET", "/metrics"))

@@ -1,7 +1,7 @@
-"""What short embeddings notice of long ones, while others translate and ask for attention.
+"""Measures how long embeddings slow short ones down, beside translations and attention.
 
-Windows without and with clients that embed long texts, in turn; everybody else sends in both. All
-clients are closed loops, so that each kind takes what the server gives it.
+Windows without and with clients that embed long texts alternate; all other clients send in both.
+All clients are closed loops, so that each kind gets the rate that the server gives it.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from service.bench.load import Window, increase, percentile, send_until_end
 from service.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
 
 SETTLE_SECONDS = 1.0
-"""Before the measured seconds of a window; all of its clients are at it already."""
+"""Time before the measured seconds of a window, in which all clients already send."""
 
 WINDOW_SECONDS = 10.0
-"""About how long a window is if nothing else is said, with what goes before it."""
+"""Default length of a window, SETTLE_SECONDS included."""
 
 SECONDS_A_LINE = 60.0
 
 
 @dataclass(frozen=True)
 class KindFigures:
-    """What one kind of clients has had in all windows of a sort, its latencies taken together.
+    """Figures of one kind of clients over all windows of one sort.
 
     Attributes:
-        clients: How many they were.
-        requests: Answered inside the windows.
-        per_second: Of those.
-        p50_ms: None where nothing was answered.
-        p99_ms: Likewise.
+        clients: Number of clients.
+        requests: Number of requests answered inside the windows.
+        per_second: Rate of these requests.
+        p50_ms: Median latency in milliseconds; None if no request was answered.
+        p99_ms: 99th percentile in milliseconds; None if no request was answered.
     """
 
     clients: int
@@ -47,15 +47,15 @@ class KindFigures:
 
 @dataclass(frozen=True)
 class Interval:
-    """A line of a soak: how it went since the last one.
+    """Figures of a long run since its last progress line.
 
     Attributes:
-        seconds: Since the start.
-        requests: Answered inside the windows, of all kinds.
-        alone_p99_ms: Of short embeddings in windows without long ones.
-        beside_p99_ms: In windows with them.
-        errors: Of all kinds.
-        memory_mib: Of the server at the end.
+        seconds: Time since the start of the run.
+        requests: Number of requests of all kinds answered inside the windows.
+        alone_p99_ms: P99 of short embeddings in windows without long ones.
+        beside_p99_ms: P99 of short embeddings in windows with long ones.
+        errors: Number of errors of all kinds of clients.
+        memory_mib: Memory of the server at the end.
     """
 
     seconds: float
@@ -68,20 +68,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class MixedReport:
-    """One run.
+    """Figures of one run.
 
     Attributes:
-        pair: What was translated, and asked about.
-        seconds: From the first window to the last.
-        rounds: Windows without long embeddings, and as many with them.
-        short_tokens: Of the shortest and the longest short text.
-        long_tokens: Of the long ones, before the model cuts them.
-        alone: By kind, in the windows without long embeddings.
-        beside: In those with them.
-        p99_ratio: Short embeddings' p99 beside long ones, over that without.
-        errors: How often, by kind of client, and by status and error type.
-        memory_mib: Of the server after the first round, and at the end: of the workers and of the
-            process that owns them; 0 where its metrics do not tell.
+        pair: Language pair of translations and attention requests.
+        seconds: Time from the first window to the last.
+        rounds: Number of windows without long embeddings, and of windows with them.
+        short_tokens: Tokens of the shortest and the longest short text.
+        long_tokens: Tokens of the shortest and the longest long text, before truncation.
+        alone: Figures by kind of client in windows without long embeddings.
+        beside: Figures by kind of client in windows with long embeddings.
+        p99_ratio: P99 of short embeddings with long ones, divided by p99 without.
+        errors: Number of errors, by kind of client, and by status and error type.
+        memory_mib: Memory of workers and main process after the first round and at the end; 0 if
+            the metrics do not report it.
     """
 
     pair: str
@@ -98,7 +98,7 @@ class MixedReport:
 
 @dataclass(frozen=True)
 class Round:
-    """A window of each sort, by kind of client, and the server's memory after them."""
+    """One window of each sort, by kind of client, and the server's memory after both."""
 
     alone: Mapping[str, Window]
     beside: Mapping[str, Window]
@@ -106,7 +106,11 @@ class Round:
 
 
 def num_rounds(seconds: float, wanted: int | None) -> int:
-    """How many rounds a run has; windows are of about WINDOW_SECONDS unless a number is wanted.
+    """Returns the number of rounds; by default windows last about WINDOW_SECONDS.
+
+    Args:
+        seconds: Length of the run.
+        wanted: Requested number of rounds, or None for the default.
 
     Raises:
         BenchError: A window would have no measured seconds.
@@ -114,15 +118,15 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
     rounds = max(1, round(seconds / (2 * WINDOW_SECONDS))) if wanted is None else wanted
     if seconds / (2 * rounds) <= SETTLE_SECONDS:
         raise BenchError(
-            f"{seconds:g} seconds in {rounds} rounds leave {seconds / (2 * rounds):g} a window, of "
-            f"which the first {SETTLE_SECONDS:g} is not measured; raise --duration"
+            f"{seconds:g} seconds in {rounds} rounds leave {seconds / (2 * rounds):g} a window, "
+            f"and its first {SETTLE_SECONDS:g} is not measured; raise --duration"
         )
     return rounds
 
 
 @dataclass(frozen=True)
 class Clients:
-    """How many of each kind."""
+    """Number of clients of each kind."""
 
     translating: int
     short: int
@@ -131,19 +135,19 @@ class Clients:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """By the names of kinds."""
+        """Number of clients by the name of their kind."""
         numbers = self.translating, self.short, self.long, self.asking
         return dict(zip((TRANSLATIONS, SHORT, LONG, ATTENTION), numbers, strict=True))
 
 
 class MixedLoad:
-    """Clients of all kinds at one server.
+    """Load of clients of all kinds on one server.
 
     Args:
-        address: The server.
-        pair: What is translated, and asked about.
-        traffic: What they send.
-        clients: How many they are, by kind.
+        address: Address of the server.
+        pair: Language pair of translations and attention requests.
+        traffic: Requests of each kind of client.
+        clients: Number of clients by kind.
     """
 
     def __init__(
@@ -158,22 +162,22 @@ class MixedLoad:
         self.start = perf_counter()
 
     def run(self, rounds: int, seconds: float, on_interval: Callable[[Interval], None]) -> None:
-        """Measures windows without and with long embeddings, in turn.
+        """Measures alternating windows without and with long embeddings.
 
         Args:
-            rounds: Windows of each sort.
-            seconds: Of all, with what goes before each.
-            on_interval: Told about once a minute how it goes.
+            rounds: Number of windows of each sort.
+            seconds: Length of all windows, SETTLE_SECONDS of each included.
+            on_interval: Receives the progress about once a minute.
         """
         self.start = perf_counter()
-        num_told = lines = 0
+        num_reported = lines = 0
         for _ in range(rounds):
             self.rounds.append(uvloop.run(self._round(seconds / (2 * rounds))))
             elapsed = perf_counter() - self.start
             if elapsed // SECONDS_A_LINE > lines:
                 lines = int(elapsed // SECONDS_A_LINE)
-                on_interval(interval(self.rounds[num_told:], elapsed))
-                num_told = len(self.rounds)
+                on_interval(interval(self.rounds[num_reported:], elapsed))
+                num_reported = len(self.rounds)
 
     async def _round(self, seconds: float) -> Round:
         alone = await self._window(seconds, [each for each in self.traffic if each.kind != LONG])
@@ -192,10 +196,10 @@ class MixedLoad:
         return windows
 
     def report(self) -> MixedReport:
-        """What it came to.
+        """Returns the figures of the run.
 
         Raises:
-            BenchError: No short text was embedded.
+            BenchError: The windows ended without one short embedding.
         """
         alone, beside = (
             [each.alone for each in self.rounds],
@@ -221,7 +225,7 @@ class MixedLoad:
 
 
 def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) -> KindFigures:
-    """Of one kind, in windows of one sort."""
+    """Returns the figures of one kind of clients over windows of one sort."""
     seconds = sum(each[kind].end - each[kind].start for each in windows)
     ordered = ordered_ms(kind, windows)
     rate = len(ordered) / seconds
@@ -230,15 +234,15 @@ def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) ->
 
 
 def ordered_ms(kind: str, windows: Iterable[Mapping[str, Window]]) -> list[float]:
-    """Latencies of one kind in all of these, ascending, in milliseconds."""
+    """Returns the latencies of one kind of clients in ascending order, in milliseconds."""
     return sorted(1000 * seconds for each in windows for seconds in each[kind].latencies)
 
 
 def p99_of(known: Mapping[str, KindFigures]) -> float:
-    """Short embeddings' p99, in milliseconds.
+    """Returns the p99 of short embeddings, in milliseconds.
 
     Raises:
-        BenchError: There is none.
+        BenchError: The windows ended without one short embedding.
     """
     p99 = known[SHORT].p99_ms
     if p99 is None:
@@ -247,7 +251,7 @@ def p99_of(known: Mapping[str, KindFigures]) -> float:
 
 
 def errors_of(windows: Iterable[Mapping[str, Window]]) -> dict[str, dict[str, int]]:
-    """By kind of client, where there are any."""
+    """Returns the errors by kind of client, without kinds that have none."""
     errors: dict[str, Counter[str]] = {}
     for each in windows:
         for kind, window in each.items():
@@ -256,7 +260,7 @@ def errors_of(windows: Iterable[Mapping[str, Window]]) -> dict[str, dict[str, in
 
 
 def interval(rounds: Sequence[Round], elapsed: float) -> Interval:
-    """What these rounds came to, for a line."""
+    """Returns the figures of some rounds for a progress line."""
     alone, beside = [each.alone for each in rounds], [each.beside for each in rounds]
     windows = [window for each in [*alone, *beside] for window in each.values()]
     return Interval(
@@ -270,7 +274,7 @@ def interval(rounds: Sequence[Round], elapsed: float) -> Interval:
 
 
 async def memory_mib(address: Address) -> float:
-    """What the workers and the process that owns them have resident.
+    """Returns the resident memory of the workers and the main process, in MiB.
 
     Raises:
         RequestError: The server does not answer.
@@ -291,20 +295,20 @@ def run_mixed(
     rounds: int,
     on_interval: Callable[[Interval], None],
 ) -> MixedReport:
-    """Measures windows without and with long embeddings, in turn.
+    """Measures alternating windows without and with long embeddings.
 
     Args:
-        url: The server.
-        pair: What is translated, and asked about.
-        sentences: To make texts of.
-        clients: How many of each kind.
-        max_tokens: Of the longest text to embed.
-        seconds: Of the whole run.
-        rounds: Windows of each sort.
-        on_interval: Told about once a minute how it goes.
+        url: Address of the server.
+        pair: Language pair of translations and attention requests.
+        sentences: Sentences to make texts of.
+        clients: Number of clients of each kind.
+        max_tokens: Tokens of the longest text to embed.
+        seconds: Length of the whole run.
+        rounds: Number of windows of each sort.
+        on_interval: Receives the progress about once a minute.
 
     Raises:
-        BenchError: The server does not answer as it should.
+        BenchError: The server refuses a request, or the sentences are not suitable.
     """
     address = Address.parse(url)
     traffic = uvloop.run(all_traffic(address, pair, sentences, max_tokens))

@@ -1,4 +1,4 @@
-"""What the clients of `regard bench mixed` send: texts of known lengths, as whole requests."""
+"""Requests of the clients of `regard bench mixed`, made of texts with known lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,16 @@ from service.bench.load import TRANSLATED, failure_of
 from service.bench.translation import split_pair, translate_request
 
 SHORT_TOKENS = (8, 30)
-"""Of a short text, special tokens included."""
+"""Fewest and most tokens of a short text, special tokens included."""
 
 LONG_PARTS = 4
-"""Long texts have a quarter of the longest one's tokens, two, three, or all of them."""
+"""Number of different lengths of long texts: 1/4, 2/4, 3/4 and 4/4 of the longest."""
 
 NUM_LONG = 32
+"""Number of long texts."""
 
 MAX_SENTENCES = 200
-"""Of those given. The server tokenises each before the start."""
+"""Most sentences that are used; the server tokenises each before the start."""
 
 SHORT, LONG = "short embeddings", "long embeddings"
 TRANSLATIONS, ATTENTION = "translations", "attention"
@@ -27,13 +28,13 @@ TRANSLATIONS, ATTENTION = "translations", "attention"
 
 @dataclass(frozen=True)
 class Traffic:
-    """What the clients of one kind send.
+    """Requests of one kind of clients.
 
     Attributes:
-        kind: Of clients.
-        requests: From which they take the next in turn.
-        sign: What an answer has in it.
-        tokens: Of the shortest and the longest text, where they were counted.
+        kind: Name of the kind.
+        requests: Encoded requests, sent in turn.
+        sign: Text that every good reply contains.
+        tokens: Tokens of the shortest and the longest text; None if they were not counted.
     """
 
     kind: str
@@ -45,16 +46,16 @@ class Traffic:
 async def all_traffic(
     address: Address, pair: str, sentences: Sequence[str], max_tokens: int
 ) -> list[Traffic]:
-    """What clients of each kind send, all of it tried once.
+    """Returns the requests of each kind of clients, after sending the first of each kind once.
 
     Args:
-        address: The server.
-        pair: What is translated, and asked about.
-        sentences: To make texts of.
-        max_tokens: About how long the longest text is; a model may cut it.
+        address: Address of the server.
+        pair: Language pair of translations and attention requests.
+        sentences: Sentences to make texts of.
+        max_tokens: Approximate tokens of the longest text; a model may truncate it.
 
     Raises:
-        BenchError: The server does not answer as it should, or the sentences do not do.
+        BenchError: The server refuses a request, or the sentences have unsuitable lengths.
     """
     lines = [sentence for sentence in sentences if sentence.strip()][:MAX_SENTENCES]
     sizes = {line: await count_tokens(address, line) for line in lines}
@@ -75,10 +76,10 @@ async def all_traffic(
 
 
 async def count_tokens(address: Address, text: str) -> int:
-    """How many tokens a text has, special ones included, or the model's limit if it has more.
+    """Returns the tokens of a text, special tokens included, at most the model's limit.
 
     Raises:
-        BenchError: The server embeds no texts.
+        BenchError: The server has no embedding model.
     """
     body = orjson.dumps({"input": text, "truncate": True, "encoding_format": "base64"})
     reply = await send_once(address, address.request("POST", "/v1/embeddings", body))
@@ -89,10 +90,10 @@ async def count_tokens(address: Address, text: str) -> int:
 
 
 def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
-    """Of sentences that are short by themselves.
+    """Returns embedding requests for the short sentences.
 
     Raises:
-        BenchError: There are none.
+        BenchError: No sentence is short.
     """
     fewest, most = SHORT_TOKENS
     short = {text: size for text, size in sizes.items() if fewest <= size <= most}
@@ -105,14 +106,16 @@ def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
 def long_embeddings(
     address: Address, sizes: dict[str, int], num_special: int, max_tokens: int
 ) -> Traffic:
-    """Of sentences put behind one another, with four lengths in turn.
+    """Returns embedding requests for joined sentences, in LONG_PARTS lengths in turn.
 
     Raises:
-        BenchError: The sentences are too few for the longest.
+        BenchError: The sentences have too few tokens for the longest text.
     """
     bare = {text: size - num_special for text, size in sizes.items()}
     if sum(bare.values()) < max_tokens:
-        raise BenchError(f"the sentences have fewer than {max_tokens} tokens in all; give more")
+        raise BenchError(
+            f"the sentences have fewer than {max_tokens} tokens in all; give more with --source"
+        )
     texts: list[str] = []
     lengths = []
     for number in range(NUM_LONG):
@@ -125,12 +128,12 @@ def long_embeddings(
 
 
 def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
-    """Sentences behind one another with so many tokens at most, and how many they have.
+    """Joins sentences up to a number of tokens; returns the text and its tokens.
 
     Args:
-        wanted: Tokens.
-        bare: Sentences and their tokens, without special ones.
-        first: With which to begin; one that no longer fits is left out.
+        wanted: Most tokens of the text.
+        bare: Tokens of each sentence, without special tokens.
+        first: Index of the first sentence; a sentence that does not fit is left out.
     """
     lines = list(bare)
     taken: list[str] = []
@@ -144,12 +147,12 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
 
 
 def embed_request(address: Address, text: str) -> bytes:
-    """Encodes one request; a model cuts what is longer than it takes."""
+    """Encodes one embedding request; the model truncates a text that is too long."""
     return address.request("POST", "/embed", orjson.dumps({"inputs": text, "truncate": True}))
 
 
 def attention_request(address: Address, pair: str, text: str) -> bytes:
-    """Encodes one request for what the page asks for: every head of the last layer."""
+    """Encodes one attention request like the page's: every head of the last layer."""
     source, target = split_pair(pair)
     body: dict[str, Any] = {"text": text, "source": source, "target": target, "layers": [-1]}
     body |= {"kinds": ["encoder", "cross"], "reduce": "none"}

@@ -1,4 +1,4 @@
-"""Translation quality by sacreBLEU: BLEU (13a) and chrF."""
+"""Measures translation quality with sacreBLEU: BLEU (13a) and chrF."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,18 @@ class Scores:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """What one run over a file gave; the last two are None where no file was compared.
+    """Figures of one run over a file.
 
     Attributes:
-        signatures: sacreBLEU's, of BLEU and of chrF; scores compare only under the same ones.
-        compared: scores of the other system's file.
-        equal: how many of its sentences are the same as ours.
+        pair: Source and target language, such as `en-pt`.
+        sentences: Number of sentences.
+        seconds: Duration of the run.
+        sentences_per_second: Rate of the run.
+        scores: Scores of the server's translations.
+        signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
+            can be compared.
+        compared: Scores of another system's file; None if no file was compared.
+        equal: Number of equal sentences in that file; None if no file was compared.
     """
 
     pair: str
@@ -38,7 +44,7 @@ class Scorer:
     """Scores translations against one reference, line n against line n.
 
     Raises:
-        BenchError: sacrebleu, an optional extra, is not installed.
+        BenchError: The optional package sacrebleu is not installed.
     """
 
     def __init__(self, references: Sequence[str]) -> None:
@@ -52,7 +58,7 @@ class Scorer:
     def report(
         self, pair: str, translations: Sequence[str], seconds: float, others: Sequence[str] | None
     ) -> QualityReport:
-        """Score our translations and, where given, another system's `others`."""
+        """Scores our translations, and another system's translations if there are any."""
         return QualityReport(
             pair=pair,
             sentences=len(translations),

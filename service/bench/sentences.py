@@ -1,4 +1,4 @@
-"""The sentences to send: one a line from a file, or plain ones of our own, 5 to 35 words each."""
+"""Sentences to send: the lines of a file, or built-in sentences of 5 to 35 words each."""
 
 import re
 from collections.abc import Sequence
@@ -89,10 +89,10 @@ SENTENCES = {"en": _sentences(_ENGLISH), "pt": _sentences(_PORTUGUESE)}
 
 
 def built_in_sentences(language: str) -> Sequence[str]:
-    """Give our own sentences.
+    """Returns the built-in sentences of a language.
 
     Raises:
-        BenchError: there are none in this language.
+        BenchError: The language has no built-in sentences.
     """
     if language not in SENTENCES:
         raise BenchError(
@@ -103,25 +103,25 @@ def built_in_sentences(language: str) -> Sequence[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    r"""Read one sentence a line. `\n` and `\r\n` alone end a line, as for sacreBLEU itself.
+    r"""Reads one sentence per line. Only `\n` and `\r\n` end a line, as in sacreBLEU.
 
     Raises:
-        BenchError: the file is empty or not UTF-8.
+        BenchError: The file is empty or not UTF-8.
     """
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise BenchError(f"{path} is not UTF-8 ({error}); convert it first") from error
     if not text.strip():
-        raise BenchError(f"{path} is empty; it needs one sentence a line")
+        raise BenchError(f"{path} is empty; it needs one sentence per line")
     return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
 def read_parallel(source: Path, other: Path) -> list[str]:
-    """Read `other`, line n of which belongs to line n of `source`.
+    """Reads the lines of `other`, which belong to the lines of `source`.
 
     Raises:
-        BenchError: they have not the same number of lines, or one cannot be read.
+        BenchError: The files have different numbers of lines, or one cannot be read.
     """
     wanted, lines = len(read_lines(source)), read_lines(other)
     if len(lines) != wanted:

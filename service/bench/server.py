@@ -1,4 +1,4 @@
-"""The server under measurement: the one at a given URL, or one started for the run."""
+"""The measured server: a running one at a given URL, or one started for the run."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ SHOWN_LINES = 20
 
 
 def serve_command(port: int) -> list[str]:
-    """Give the command that serves on the loopback, with the settings of this environment."""
+    """Returns the command that serves on the loopback with the settings of the environment."""
     return [sys.executable, "-m", "service", "serve", "--host", HOST, "--port", str(port)]
 
 
@@ -30,11 +30,16 @@ def running_server(
     command: Callable[[int], list[str]] = serve_command,
     ready_limit_seconds: float = READY_LIMIT_SECONDS,
 ) -> Iterator[str]:
-    """Give the base URL of a server: `url`, or else a server that lives as long as the context.
+    """Yields the base URL of a server: `url`, or a server that runs as long as the context.
+
+    Args:
+        url: Address of a running server, or None to start one.
+        command: Returns the command that starts a server on a port.
+        ready_limit_seconds: Longest time until /health/ready answers 200.
 
     Raises:
-        BenchError: the server that was started ended, or /health/ready did not answer 200 in
-            time; its last lines are shown.
+        BenchError: The started server ended, or was not ready in time; the message contains its
+            last lines of output.
     """
     if url is not None:
         yield url
@@ -66,7 +71,7 @@ def _wait_until_ready(
 async def _is_ready(address: Address) -> bool:
     try:
         reply = await send_once(address, address.request("GET", "/health/ready"), 5.0)
-    except RequestError:  # it does not listen yet
+    except RequestError:  # the server does not listen yet
         return False
     return reply.status == 200
 
@@ -74,7 +79,7 @@ async def _is_ready(address: Address) -> bool:
 def _failure(what: str, log: Path) -> BenchError:
     lines = log.read_text("utf-8", errors="replace").splitlines()[-SHOWN_LINES:]
     output = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
-    return BenchError(f"{what}; give --url to measure a running server. It said last:\n{output}")
+    return BenchError(f"{what}; give --url to measure a running server. Its last lines:\n{output}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

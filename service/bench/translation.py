@@ -1,4 +1,4 @@
-"""`POST /translate` as the benchmarks send it, and what they make of the reply."""
+"""Requests to `POST /translate`, and the translations in their replies."""
 
 import asyncio
 import itertools
@@ -12,28 +12,28 @@ LIST_TIMEOUT_SECONDS = 600.0
 
 
 def split_pair(pair: str) -> tuple[str, str]:
-    """Split `en-pt` (or `en-zh-Hans`) into source and target language.
+    """Splits `en-pt` or `en-zh-Hans` into source and target language.
 
     Raises:
-        BenchError: one of the two is missing.
+        BenchError: A language is missing.
     """
     source, _, target = pair.partition("-")
     if not source or not target:
-        raise BenchError(f"pair {pair!r} is no SOURCE-TARGET; give it as en-pt")
+        raise BenchError(f"pair {pair!r} is not SOURCE-TARGET; give it as en-pt")
     return source, target
 
 
 def translate_request(
     address: Address, pair: str, q: str | Sequence[str], split_sentences: bool
 ) -> bytes:
-    """Encode one request."""
+    """Encodes one request."""
     source, target = split_pair(pair)
     body = {"q": q, "source": source, "target": target, "split_sentences": split_sentences}
     return address.request("POST", "/translate", orjson.dumps(body))
 
 
 def unusable(reply: Reply, num_texts: int) -> BenchError:
-    """Give the error for a reply that is not the translation of as many texts."""
+    """Returns the error for a reply that does not have `num_texts` translations."""
     return BenchError(
         f"/translate answered {reply.status} to {num_texts} text(s) "
         f"without as many translations: {reply.excerpt}"
@@ -48,18 +48,19 @@ async def translate(
     num_clients: int = 1,
     pause: Callable[[], float] = lambda: 0.0,
 ) -> list[str]:
-    """Translate lists of texts, one list a request, and give all translations in their order.
+    """Translates lists of texts, one list per request; returns all translations in order.
 
     Args:
-        address: the server.
-        pair: source and target language.
-        lists: a text alone is a list too: a server refuses an empty `q`, but not an empty line.
-        split_sentences: False takes each text as one sentence.
-        num_clients: requests at a time.
-        pause: gives the seconds that a client waits before its next request.
+        address: Address of the server.
+        pair: Source and target language, such as `en-pt`.
+        lists: Texts of each request. A single text is a list too: a server refuses an empty `q`,
+            but not an empty line in a list.
+        split_sentences: Whether the server splits texts; if not, each text is one sentence.
+        num_clients: Number of requests at a time.
+        pause: Returns the seconds that a client waits before its next request.
 
     Raises:
-        BenchError: a request failed, or its reply has not one translation for each text.
+        BenchError: A request failed, or its reply does not have one translation for each text.
     """
     results: list[Sequence[str]] = [()] * len(lists)
     waiting = iter(enumerate(lists))
@@ -76,14 +77,14 @@ async def translate(
 
 
 def in_lists(sentences: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Cut sentences into lists of `size`; the last may be shorter."""
+    """Cuts sentences into lists of `size`; the last may be shorter."""
     return [sentences[start : start + size] for start in range(0, len(sentences), size)]
 
 
 def _translations(reply: Reply, num_texts: int) -> list[str]:
     try:
         translations = orjson.loads(reply.body)["translatedText"] if reply.status == 200 else None
-    except (orjson.JSONDecodeError, LookupError, TypeError):  # the body is shown below
+    except (orjson.JSONDecodeError, LookupError, TypeError):  # the error shows the body
         translations = None
     if not isinstance(translations, list) or len(translations) != num_texts:
         raise unusable(reply, num_texts)

@@ -170,4 +170,4 @@ def test_load_without_a_finished_sentence_exits_with_1(monkeypatch: pytest.Monke
     monkeypatch.setattr("service.bench.commands.run_load", nothing_finished)
     result = bench("load", "--clients", "1", "--url", "http://host")
     assert result.exit_code == 1
-    assert "nothing finished in 5 s" in result.stdout
+    assert "no sentence finished in 5 s" in result.stdout

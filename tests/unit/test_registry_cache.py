@@ -1,4 +1,4 @@
-"""What is remembered of pulled models."""
+"""Records of pulled models."""
 
 import errno
 import os
@@ -18,9 +18,9 @@ RECORD = Record(PAIR, "firefox/0/en-de", "0", (CachedFile("model.bin", 3, None),
 def test_record_that_cannot_be_written_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither of itself, nor in the place of the one before it."""
+    """Neither a part of the new record, nor a change of the old one."""
     cache = ModelCache(tmp_path)
-    cache.remember(RECORD)
+    cache.save(RECORD)
     before = read_folder(tmp_path)
 
     def full(*_: object) -> None:
@@ -29,6 +29,6 @@ def test_record_that_cannot_be_written_leaves_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
         with pytest.raises(CacheError, match="cannot be written: No space left"):
-            cache.remember(Record(PAIR, "other", "1", ()))
+            cache.save(Record(PAIR, "other", "1", ()))
     assert read_folder(tmp_path) == before
     assert cache.record(parse_reference(PAIR)) == RECORD

@@ -3,7 +3,10 @@
 import base64
 import hashlib
 import json
+import os
 import pickle
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -19,7 +22,7 @@ from service.models.catalog import Catalog
 from service.models.registry import commands
 from service.models.registry.pull import Puller
 from service.settings import Settings
-from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
+from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
 from tests.tiny_text import write_model
 
 PAIR = "firefox:en-de"
@@ -34,6 +37,7 @@ def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRe
     """A registry with one pair, which the environment names."""
     with FakeRegistry() as registry:
         registry.publish_pair("en-de", STUDENT)
+        use_hub_cache(monkeypatch, tmp_path / "hub")
         monkeypatch.setenv("REGARD_FIREFOX_REGISTRY", registry.url)
         monkeypatch.setenv("REGARD_HF_ENDPOINT", registry.url)
         monkeypatch.setenv("REGARD_MODEL_CACHE", str(tmp_path / "cache"))
@@ -99,7 +103,7 @@ def test_folders_and_packages_are_listed_as_there_or_not(
 ) -> None:
     monkeypatch.setenv("REGARD_MODELS", f"{tmp_path},/no/such,package:no-such,package:pytest")
     lines = run("list").output.splitlines()
-    for name, state in (("/no/such", "not there"), ("package:no-such", "not there")):
+    for name, state in (("/no/such", "missing"), ("package:no-such", "missing")):
         assert [line for line in lines if name in line and state in line]
     assert [line for line in lines if "package:pytest" in line and "on disk" in line]
     assert [line for line in lines if str(tmp_path) in line and "on disk" in line]
@@ -119,7 +123,7 @@ def test_folder_without_sums_is_not_said_to_be_compared(
 ) -> None:
     run("pull")
     output = run("verify", str(weights_in(tmp_path).parent)).output
-    assert "there is no sum to compare its files with" in output
+    assert "no sums are known to compare its files with" in output
 
 
 def test_package_is_compared_with_what_was_installed(
@@ -194,7 +198,7 @@ def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path
 def test_failure_of_a_pull_is_one_sentence(registry: FakeRegistry) -> None:
     registry.faults["/db/models.json"] = [Fault(status=404)]
     output = run("pull", code=1).output
-    assert output.endswith("/db/models.json is not there (404)\n")
+    assert output.endswith("/db/models.json does not exist (404)\n")
 
 
 def test_what_is_pulled_and_no_model_is_told(registry: FakeRegistry) -> None:
@@ -209,7 +213,7 @@ def test_interrupted_pull_says_that_it_can_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Puller, "pull", interrupted)
-    assert "the same command goes on" in run("pull", code=130).output
+    assert "the same command continues" in run("pull", code=130).output
 
 
 def test_other_cache_may_be_named(registry: FakeRegistry, tmp_path: Path) -> None:
@@ -305,3 +309,15 @@ def test_cache_says_in_json_what_is_in_it(registry: FakeRegistry, tmp_path: Path
     record = json.loads(path.read_text())
     assert record["reference"] == PAIR
     assert {file["name"] for file in record["files"]} == STUDENT.keys()
+
+
+def test_start_with_local_models_imports_no_client_for_the_network() -> None:
+    """The clients take 0.2 s to import, and a server downloads nothing while it serves."""
+    code = (
+        "import sys; from service import cli; from service.settings import Settings; "
+        "import service.server; cli.take_models(Settings()); "
+        "print([m for m in ('huggingface_hub', 'httpx', 'httpx2', 'tqdm') if m in sys.modules])"
+    )
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("REGARD_")}
+    output = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert output == "[]\n"

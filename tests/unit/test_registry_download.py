@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.models.registry import download as download_module
-from service.models.registry.download import ETAG, PART, StoredFile, download, require_space
+from service.models.registry.download import ETAG, download, require_space
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -21,8 +21,8 @@ from service.models.registry.errors import (
     NotPublishedError,
     RegistryError,
 )
+from service.models.registry.files import PART, RemoteFile, StoredFile
 from service.models.registry.http_client import PAUSES_SECONDS, HttpClient
-from service.models.registry.remote import RemoteFile
 from tests.registry import FakeRegistry, Fault, git_id, sha256
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB: several blocks
@@ -172,7 +172,7 @@ def test_part_that_is_too_long_is_thrown_away(run: Run) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_failure_in_passing_is_tried_again(run: Run, registry: FakeRegistry, status: int) -> None:
+def test_transient_failure_is_tried_again(run: Run, registry: FakeRegistry, status: int) -> None:
     registry.faults[PATH] = [Fault(status=status)] * 3
     run()
     assert run.pauses == [1, 2, 4]
@@ -200,7 +200,7 @@ def test_server_that_is_not_there_is_told(run: Run) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [
-        (404, NotPublishedError, "is not there (404)"),
+        (404, NotPublishedError, "does not exist (404)"),
         (401, AccessRefusedError, "set HF_TOKEN"),
         (403, AccessRefusedError, "set HF_TOKEN"),
         (400, DownloadError, "answers 400"),
@@ -231,7 +231,7 @@ def test_file_that_is_cut_short_at_its_source_is_told(run: Run, registry: FakeRe
 def test_small_file_is_compared_with_its_id_in_git(run: Run) -> None:
     run(sha256=None, git_sha1=git_id(CONTENT))
     run.target.unlink()
-    run.fails(DamagedFileError, "in git, not 12", sha256=None, git_sha1="12")
+    run.fails(DamagedFileError, "git blob id", "not 12", sha256=None, git_sha1="12")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -268,7 +268,7 @@ def test_full_disk_keeps_what_is_there_and_says_what_is_needed(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", opened)
-        run.fails(DiskFullError, str(run.target), "648576 more bytes are needed", "is kept")
+        run.fails(DiskFullError, str(run.target), "648576 more bytes are needed", "are kept")
     assert run.part.read_bytes() == CONTENT[:400_000]
     run()
     assert registry.ranges(PATH)[1:] == ["bytes=400000-"]

@@ -29,7 +29,7 @@ def put(cache: ModelCache, reference: str, files: Mapping[str, bytes]) -> Path:
     folder.mkdir(parents=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    cache.remember(record)
+    cache.save(record)
     return folder
 
 
@@ -59,7 +59,7 @@ def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCac
         locate([PACKAGE, PAIR, "hf:a/b@v-1", PACKAGE], cache, is_offline=False)
     assert told.value.faults == [
         f"{PAIR}: {folder}/model.ende.bin has 6 bytes, not 7",
-        f"{PAIR}: {folder}/vocab.ende.spm is not there",
+        f"{PAIR}: {folder}/vocab.ende.spm does not exist",
         f"hf:a/b@v-1: all files; it was never pulled into {cache.root}",
     ]
     assert "`regard models pull firefox:en-de hf:a/b@v-1`" in str(told.value)
@@ -80,7 +80,7 @@ def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Pat
 def test_part_of_a_file_is_no_file(cache: ModelCache) -> None:
     folder = put(cache, PAIR, FILES)
     (folder / "vocab.ende.spm").rename(folder / "vocab.ende.spm.part")
-    with pytest.raises(MissingFilesError, match=r"vocab\.ende\.spm is not there"):
+    with pytest.raises(MissingFilesError, match=r"vocab\.ende\.spm does not exist"):
         locate([PAIR], cache, is_offline=True)
 
 
@@ -134,7 +134,7 @@ def test_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def put_record(cache: ModelCache) -> None:
-    cache.remember(Record(PAIR, "firefox/1/en-de", "1", ()))
+    cache.save(Record(PAIR, "firefox/1/en-de", "1", ()))
 
 
 def test_record_can_be_read_by_other_users(cache: ModelCache) -> None:

@@ -1,18 +1,21 @@
-"""Whole models from a server with the registries' shapes, into a cache."""
+"""Whole models, pulled from a server with the registries' shapes into a cache."""
 
+import errno
 import json
+import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, constants, hf_hub_download
 
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import find_models
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.download import PART, Report
+from service.models.registry.download import Report
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -22,13 +25,21 @@ from service.models.registry.errors import (
     NotPublishedError,
     OfflineError,
 )
+from service.models.registry.files import PART, choose_files
 from service.models.registry.http_client import HttpClient
-from service.models.registry.hub import choose_files
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.pull import Puller, Registries
 from service.models.registry.references import parse_reference
 from tests.hf_files import write_marian
-from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256
+from tests.registry import (
+    COMMIT,
+    HEAD,
+    FakeRegistry,
+    Fault,
+    read_folder,
+    sha256,
+    use_hub_cache,
+)
 from tests.tiny_text import write_model
 
 PAIR = "firefox:en-de"
@@ -54,6 +65,12 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 @pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_hub_cache(monkeypatch, tmp_path / "hub")
+    return tmp_path / "hub"
+
+
+@pytest.fixture
 def cache(tmp_path: Path) -> ModelCache:
     return ModelCache(tmp_path / "cache")
 
@@ -68,11 +85,10 @@ class Pull:
         self,
         text: str,
         pins: Mapping[str, str] | None = None,
-        token: str = "",
         is_offline: bool = False,
     ) -> Record:
         url = self.registry.url
-        registries = Registries(url, url, is_offline, token)
+        registries = Registries(url, url, is_offline)
         http = HttpClient(sleep=lambda seconds: None, timeout_seconds=10)
         entry = ModelEntry(parse_reference(text), pins=pins or {})
         return Puller(self.cache, registries, http, no_bar).pull(entry)
@@ -83,7 +99,7 @@ class Pull:
 
 
 @pytest.fixture
-def pull(registry: FakeRegistry, cache: ModelCache) -> Pull:
+def pull(registry: FakeRegistry, cache: ModelCache, hub_cache: Path) -> Pull:
     return Pull(registry, cache)
 
 
@@ -129,7 +145,7 @@ class TestFirefox:
         registry.publish_pair("en-de", STUDENT)
         with pytest.raises(NotPublishedError, match=r"no model for en-xx; from en there are en-de"):
             pull("firefox:en-xx")
-        with pytest.raises(NotPublishedError, match="none reads xx"):
+        with pytest.raises(NotPublishedError, match="none from xx"):
             pull("firefox:xx-en")
         with pytest.raises(NotPublishedError, match="no architecture big, only tiny"):
             pull(f"{PAIR}@big")
@@ -138,9 +154,9 @@ class TestFirefox:
         ("index", "words"),
         [
             (b"{", "is not JSON"),
-            (b"[]", "is no registry"),
-            (b'{"models": {"en-de": ["x"]}}', "is no registry"),
-            (b'{"models": {"en-de": [{}]}}', "lacks KeyError\\('files'\\)"),
+            (b"[]", "is not a registry"),
+            (b'{"models": {"en-de": ["x"]}}', "is not a registry"),
+            (b'{"models": {"en-de": [{}]}}', "misses KeyError\\('files'\\)"),
             (b'{"models": {"en-de": [{"files": {"model": {}}}]}}', "'model and vocab'"),
         ],
     )
@@ -158,7 +174,7 @@ class TestFirefox:
         entry = registry.publish_pair("en-de", STUDENT)
         entry["files"]["vocab"]["path"] = path
         registry.write_index({"en-de": [entry]})
-        with pytest.raises(DownloadError, match="is no file of a model"):
+        with pytest.raises(DownloadError, match="is not a file of a model"):
             pull(PAIR)
         assert registry.paths() == ["/db/models.json"]
 
@@ -169,7 +185,7 @@ class TestFirefox:
         entry = registry.publish_pair("en-de", STUDENT)
         entry["files"]["model"]["uncompressedHash"] = value
         registry.write_index({"en-de": [entry]})
-        with pytest.raises(DownloadError, match="for a sha256 sum"):
+        with pytest.raises(DownloadError, match="is not a sha256 sum"):
             pull(PAIR)
 
     def test_damage_to_a_file_without_a_published_sum_is_seen(
@@ -248,7 +264,7 @@ class TestHub:
         old = pull(OPUS)
         name = "Helsinki-NLP/opus-mt-en-de"
         registry.publish_repository(name, opus, commit=OTHER_COMMIT)
-        registry.faults[f"/{name}/resolve/{OTHER_COMMIT}/vocab.json"] = [Fault(status=404)]
+        registry.faults[f"{HEAD}/{name}/resolve/{OTHER_COMMIT}/vocab.json"] = [Fault(status=404)]
         with pytest.raises(NotPublishedError, match=r"vocab\.json"):
             pull(OPUS)
         assert pull.cache.record(parse_reference(OPUS)) == old
@@ -298,13 +314,186 @@ class TestHub:
         registry.faults[remote] = [Fault(status=403)]
         with pytest.raises(AccessRefusedError):
             pull(OPUS)
-        assert pull.cache.missing(record) == [f"{path} is not there"]
+        assert pull.cache.missing(record) == [f"{path} does not exist"]
+
+    def test_files_lie_in_the_cache_of_hugging_face_once(
+        self, pull: Pull, opus: dict[str, bytes], hub_cache: Path
+    ) -> None:
+        """A second name for the same content: removing one cache leaves the other complete."""
+        folder = pull.cache.folder(pull(OPUS))
+        snapshot = hub_cache / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / COMMIT
+        assert read_folder(snapshot) == opus
+        for name in opus:
+            assert (snapshot / name).samefile(folder / name)
+            assert not (folder / name).is_symlink()
+
+    def test_file_on_another_disk_is_linked_by_its_path(
+        self, pull: Pull, opus: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(*_: object) -> None:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "link", refused)
+        record = pull(OPUS)
+        assert pull.files(record) == opus
+        assert (pull.cache.folder(record) / "config.json").is_symlink()
+
+    def test_files_that_another_program_fetched_are_used(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        name = "Helsinki-NLP/opus-mt-en-de"
+        for file in (*opus, "README.md", "modeling_marian.py"):
+            hf_hub_download(name, file, revision=COMMIT, endpoint=registry.url)
+        registry.asked.clear()
+        assert pull.files(pull(OPUS)) == opus
+        assert registry.paths() == [f"/api/models/{name}/revision/main"]
+
+    def test_damaged_file_of_another_program_is_fetched_again(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        name = "Helsinki-NLP/opus-mt-en-de"
+        path = Path(hf_hub_download(name, "vocab.json", revision=COMMIT, endpoint=registry.url))
+        path.write_bytes(b"{}")
+        assert pull.files(pull(OPUS)) == opus
+        assert path.read_bytes() == opus["vocab.json"]
+
+    @pytest.mark.parametrize("setting", ["REGARD_OFFLINE", "HF_HUB_OFFLINE"])
+    def test_offline_only_the_cache_of_hugging_face_is_read(
+        self,
+        pull: Pull,
+        registry: FakeRegistry,
+        opus: dict[str, bytes],
+        monkeypatch: pytest.MonkeyPatch,
+        setting: str,
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", setting == "HF_HUB_OFFLINE")
+        is_offline = setting == "REGARD_OFFLINE"
+        with pytest.raises(OfflineError, match=f"{OPUS} has to be fetched, and .*{setting}"):
+            pull(OPUS, is_offline=is_offline)
+        assert registry.asked == []
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        name = "Helsinki-NLP/opus-mt-en-de"
+        for file in (*opus, "README.md"):
+            hf_hub_download(name, file, endpoint=registry.url)
+        registry.asked.clear()
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", setting == "HF_HUB_OFFLINE")
+        record = pull(OPUS, is_offline=is_offline)
+        assert (pull.files(record), record.revision) == (opus, COMMIT)
+        assert registry.asked == []
+
+    def test_offline_a_damaged_file_is_refused(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        for file in opus:
+            path = hf_hub_download("Helsinki-NLP/opus-mt-en-de", file, endpoint=registry.url)
+        Path(path).write_bytes(b"damaged")
+        registry.asked.clear()
+        with pytest.raises(DownloadError, match="cannot be fetched"):
+            pull(OPUS, is_offline=True)
+        assert registry.asked == []
+
+    def test_model_of_an_earlier_version_is_not_fetched_again(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], hub_cache: Path
+    ) -> None:
+        """It lies in the cache of this package alone."""
+        pull(OPUS)
+        shutil.rmtree(hub_cache)
+        registry.asked.clear()
+        assert pull.files(pull(OPUS)) == opus
+        assert registry.paths() == ["/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"]
+        assert not hub_cache.exists()
+
+    def test_broken_connection_is_resumed_where_it_broke(
+        self,
+        pull: Pull,
+        registry: FakeRegistry,
+        opus: dict[str, bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        registry.faults[weights] = [Fault(cut=1000)]
+        assert pull.files(pull(OPUS)) == opus
+        assert registry.ranges(weights) == [None, "bytes=1000-"]
+
+    @pytest.mark.parametrize("status", [429, 500, 503])
+    def test_transient_failure_is_tried_again(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], status: int
+    ) -> None:
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        for path in (
+            "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main",
+            f"{HEAD}{weights}",
+            weights,
+        ):
+            registry.faults[path] = [Fault(status=status)] * 2
+        assert pull.files(pull(OPUS)) == opus
+
+    @pytest.mark.parametrize("prefix", ["", HEAD], ids=["content", "metadata"])
+    def test_failure_that_lasts_is_reported(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], prefix: str
+    ) -> None:
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        registry.faults[prefix + weights] = [Fault(status=500)] * 20
+        with pytest.raises(DownloadError, match=r"model\.safetensors failed .* times: .* 500"):
+            pull(OPUS)
+
+    def test_wrong_sum_is_reported_and_nothing_of_the_file_is_left(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes], hub_cache: Path
+    ) -> None:
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        registry.files[weights] = opus["model.safetensors"][:-1] + b"!"
+        with pytest.raises(DamagedFileError, match=r"model\.safetensors: .* sha256 sum .*, not"):
+            pull(OPUS)
+        assert sha256(registry.files[weights]) not in map(
+            sha256, read_folder(hub_cache.parent).values()
+        )
+
+    def test_file_that_is_cut_short_at_its_source_is_reported(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
+        registry.files[weights] = opus["model.safetensors"][:-1]
+        with pytest.raises(DamagedFileError, match=r"model\.safetensors is damaged"):
+            pull(OPUS)
+
+    def test_full_disk_is_reported_with_the_setting(
+        self, pull: Pull, opus: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("huggingface_hub.file_download.http_get", full)
+        with pytest.raises(DiskFullError, match="the disk is full: .* or set HF_HOME or HF_HUB"):
+            pull(OPUS)
+
+    def test_model_that_does_not_fit_is_not_begun(
+        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+    ) -> None:
+        path = "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"
+        answer = json.loads(registry.files[path])
+        for sibling in answer["siblings"]:
+            if "lfs" in sibling:
+                sibling["lfs"]["size"] = 1 << 60
+        registry.files[path] = json.dumps(answer).encode()
+        with pytest.raises(DiskFullError, match="bytes are needed .* HF_HOME or HF_HUB_CACHE"):
+            pull(OPUS)
+        assert registry.paths() == [path]
+
+    def test_cache_that_cannot_be_written_is_reported(
+        self, pull: Pull, opus: dict[str, bytes], hub_cache: Path
+    ) -> None:
+        hub_cache.write_text("a file")
+        with pytest.raises(CacheError, match="cannot be written: .*set HF_HOME or HF_HUB_CACHE"):
+            pull(OPUS)
 
     def test_repository_without_weights_that_can_be_read_is_refused(
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
         registry.publish_repository("a/b", {"config.json": b"{}", "tf_model.h5": b"x"})
-        with pytest.raises(NotPublishedError, match=r"hf:a/b has no weights .*model\.safetensors"):
+        with pytest.raises(
+            NotPublishedError, match=r"hf:a/b has no supported weights.*model\.safetensors"
+        ):
             pull("hf:a/b")
 
     @pytest.mark.parametrize(
@@ -326,36 +515,48 @@ class TestHub:
             pull("hf:a/b")
 
     def test_repository_that_is_not_there_is_told(self, pull: Pull) -> None:
-        with pytest.raises(NotPublishedError, match=r"models/a/b/revision/main is not there"):
+        with pytest.raises(NotPublishedError, match=r"models/a/b/revision/main does not exist"):
             pull("hf:a/b")
 
     def test_token_goes_to_the_registry_and_never_along_to_another_host(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+        self,
+        pull: Pull,
+        registry: FakeRegistry,
+        opus: dict[str, bytes],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         weights = f"/Helsinki-NLP/opus-mt-en-de/resolve/{COMMIT}/model.safetensors"
         registry.files["/cdn/weights"] = opus["model.safetensors"]
         registry.moved[weights] = f"{registry.other_url}/cdn/weights?signature=secret"
-        pull(OPUS, token="hf_secret")
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        pull(OPUS)
         sent = {asked.path: asked.headers.get("Authorization") for asked in registry.asked}
         assert sent.pop("/cdn/weights") is None
         assert set(sent.values()) == {"Bearer hf_secret"}
 
     def test_token_follows_a_repository_that_was_renamed(
-        self, pull: Pull, registry: FakeRegistry, opus: dict[str, bytes]
+        self,
+        pull: Pull,
+        registry: FakeRegistry,
+        opus: dict[str, bytes],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         new = "/api/models/Helsinki-NLP/opus-mt-en-de/revision/main"
         registry.moved["/api/models/old/name/revision/main"] = new
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
         with pytest.raises(NotPublishedError, match="/old/name/resolve"):
-            pull("hf:old/name", token="hf_secret")
+            pull("hf:old/name")
         asked = [each for each in registry.asked if each.path == new]
         assert [each.headers.get("Authorization") for each in asked] == ["Bearer hf_secret"]
 
-    def test_token_is_in_no_message(self, pull: Pull, registry: FakeRegistry) -> None:
+    def test_token_is_in_no_message(
+        self, pull: Pull, registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
         registry.faults["/api/models/a/b/revision/main"] = [Fault(status=401)]
         with pytest.raises(AccessRefusedError, match="set HF_TOKEN") as told:
-            pull("hf:a/b", token="hf_secret")
+            pull("hf:a/b")
         assert "hf_secret" not in str(told.value)
-        assert "hf_secret" not in repr(Registries("", "", hf_token="hf_secret"))
 
 
 @pytest.mark.parametrize(
@@ -441,7 +642,7 @@ def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
     record = pull.cache.record(parse_reference(PAIR))
     assert record is not None
     folder = pull.cache.folder(record)
-    assert pull.cache.missing(record) == [f"{folder / SHORTLIST} is not there"]
+    assert pull.cache.missing(record) == [f"{folder / SHORTLIST} does not exist"]
     assert (folder / (SHORTLIST + PART)).stat().st_size == 10
     registry.asked.clear()
     assert pull.files(pull(PAIR)) == STUDENT

@@ -52,10 +52,17 @@ def test_reference_is_read_and_written_alike(
 )
 def test_what_is_no_reference_is_refused_with_its_shape(text: str) -> None:
     with pytest.raises(
-        UnknownReferenceError, match=r"is no reference; write (hf|firefox):"
+        UnknownReferenceError, match=r"is not a valid reference; write (hf|firefox):"
     ) as told:
         parse_reference(text)
     assert repr(text) in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["/models/a\nERROR b", "hf:a/b\r", "package:a\x1b[2K", "a\n.toml"])
+def test_reference_cannot_forge_a_line_of_the_log(text: str) -> None:
+    with pytest.raises(UnknownReferenceError, match="control characters") as raised:
+        read_entries([text])
+    assert repr(text) in str(raised.value)
 
 
 def write(folder: Path, text: str) -> Path:
@@ -122,9 +129,9 @@ def test_every_fault_of_a_manifest_is_told_at_once(tmp_path: Path) -> None:
     [
         ("", "no [[model]]"),
         ("model = 3", "no [[model]]"),
-        ("model = [3]", "model 1 is no table"),
+        ("model = [3]", "model 1 is not a table"),
         ("[[model]\n", "is not TOML"),
-        ('[[model]]\nreference = "a"\nsha256 = 3', "sha256 is no table"),
+        ('[[model]]\nreference = "a"\nsha256 = 3', "sha256 is not a table"),
     ],
 )
 def test_file_that_is_no_manifest_is_told(tmp_path: Path, text: str, words: str) -> None:

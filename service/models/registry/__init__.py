@@ -1,19 +1,19 @@
-"""From a reference (`hf:owner/name`, `firefox:en-de`, a folder) to a model's files on disk.
+"""Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
-Files, each importing only from those above it:
+Each file imports only from those above it. Only those from `http_client` to `pull` import a client
+for the network, and only the commands import those: a server that starts loads none of them.
 
     errors       the error tree
-    references   how a model is named
-    remote       what a registry says of a model: files, sizes, sums
-    manifest     a TOML file of references with sums, device and dtype
-    http_client  GET with patience
-    hub          Hugging Face's registry
-    firefox      Mozilla's
-    download     one file: resumed, checked, put into place whole
-    cache        which pulled files lie where, and their sums
-    pull         a reference -> files in the cache
-    locate       what the server starts from: never the network
-    describe     what a model on disk is
-    progress     bars
+    references   names of models
+    files        published and stored files, with their sums
+    manifest     TOML files of references with sums, device and dtype
+    cache        the folder of pulled models, with their records
+    locate       the models to serve, found on disk
+    describe     what a model on disk does
+    http_client  GET requests with retries (httpx2)
+    download     one file: resumed, checked, renamed when complete
+    hub          Hugging Face's registry (huggingface_hub)
+    firefox      Mozilla's registry
+    pull         from a reference to files in the cache
     commands     regard models
 """

@@ -1,10 +1,10 @@
-"""The folder of pulled models, and what is remembered of each.
+"""The cache: the folder of pulled models, with a record of each.
 
-    references/   one JSON file a reference: its folder, revision, files, sizes and sums
-    hf/OWNER/COMMIT/NAME/      files of a repository
-    firefox/REVISION/PAIR/     files of a pair
+    references/   one JSON file for each reference: its folder, revision, files, sizes and sums
+    hf/OWNER/COMMIT/NAME/      files of a repository, shared with Hugging Face's cache
+    firefox/REVISION/PAIR/     files of a language pair
 
-Paths inside are relative, so that the whole may be copied to another machine, or mounted elsewhere.
+Paths in records are relative: the folder may be copied to another machine or mounted elsewhere.
 """
 
 import json
@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from service.models.registry.download import StoredFile, measure
 from service.models.registry.errors import CacheError
+from service.models.registry.files import StoredFile, differing
 from service.models.registry.references import COMMIT, Reference
 
 RECORDS = "references"
@@ -25,12 +25,12 @@ RECORDS = "references"
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """A file that belongs to a model, there or not yet.
+    """A file of a model, on disk or still to be fetched.
 
     Attributes:
-        name: Its path inside the model's folder.
-        size: In bytes; None while neither the registry nor the disk has told.
-        sha256: Its sum; likewise.
+        name: Path inside the model's folder.
+        size: Size in bytes; None if it is not published and the file is not on disk yet.
+        sha256: Sha256 sum; None if it is not published and the file is not on disk yet.
     """
 
     name: str
@@ -40,13 +40,13 @@ class CachedFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is remembered of a reference.
+    """The record of a pulled model.
 
     Attributes:
-        reference: Its text.
-        folder: Where its files lie, inside the cache.
-        revision: Which version of the model they are.
-        files: All that belong to it.
+        reference: Text of the reference.
+        folder: Folder of the files, relative to the cache.
+        revision: Version of the model.
+        files: All files of the model.
     """
 
     reference: str
@@ -55,7 +55,7 @@ class Record:
     files: tuple[CachedFile, ...]
 
     def with_file(self, stored: StoredFile) -> "Record":
-        """The same, with what is known of a file now that it is there."""
+        """Returns the same record with size and sum of a file that is now on disk."""
         files = (
             CachedFile(stored.name, stored.size, stored.sha256) if f.name == stored.name else f
             for f in self.files
@@ -64,15 +64,15 @@ class Record:
 
     @property
     def num_bytes(self) -> int:
-        """Of all files whose size is known."""
+        """Total size of the files whose size is known."""
         return sum(file.size or 0 for file in self.files)
 
 
 class ModelCache:
-    """Pulled models.
+    """The folder of pulled models.
 
     Args:
-        root: The folder; it need not be there yet.
+        root: Path of the folder; it need not exist yet.
     """
 
     def __init__(self, root: Path) -> None:
@@ -80,10 +80,10 @@ class ModelCache:
 
     @classmethod
     def at(cls, path: str) -> "ModelCache":
-        """The cache in a folder that may begin with `~`.
+        """Returns the cache in a folder whose path may begin with `~`.
 
         Raises:
-            CacheError: Nobody knows where home is.
+            CacheError: The home folder is not known.
         """
         try:
             return cls(Path(path).expanduser())
@@ -91,16 +91,16 @@ class ModelCache:
             raise CacheError(f"{path}: {error}; set REGARD_MODEL_CACHE to a folder") from error
 
     def folder(self, record: Record) -> Path:
-        """Where a model's files lie."""
+        """Returns the folder of a model's files."""
         return self.root / record.folder
 
     def record(self, reference: Reference) -> Record | None:
-        """What is remembered of a reference; None where it was never pulled.
+        """Returns the record of a reference; None if it was never pulled.
 
-        A commit is also known where it was pulled as what a branch was then.
+        A commit is also found if a branch pointed to it when that branch was pulled.
 
         Raises:
-            CacheError: It is damaged.
+            CacheError: The record is damaged.
         """
         path = self._record_path(str(reference))
         if path.is_file():
@@ -113,15 +113,15 @@ class ModelCache:
         return found and replace(found, reference=str(reference))
 
     def records(self) -> list[Record]:
-        """All that are remembered, by reference.
+        """Returns all records, sorted by reference.
 
         Raises:
-            CacheError: One is damaged.
+            CacheError: A record is damaged.
         """
         return [_read_record(path) for path in sorted((self.root / RECORDS).glob("*.json"))]
 
-    def remember(self, record: Record) -> None:
-        """Writes down what is known of a reference, in place of what was known before.
+    def save(self, record: Record) -> None:
+        """Writes the record of a reference in place of an earlier one.
 
         Raises:
             CacheError: The cache cannot be written.
@@ -134,22 +134,22 @@ class ModelCache:
         except OSError as error:
             raise CacheError(
                 f"{path} cannot be written: {error.strerror}; "
-                "set REGARD_MODEL_CACHE to a folder that can"
+                "set REGARD_MODEL_CACHE to a folder that can be written"
             ) from error
 
     def missing(self, record: Record) -> list[str]:
-        """What is not there or has another size, a sentence each; sums are not computed."""
+        """Returns a sentence for each file that is missing or has another size than recorded."""
         faults = []
         for file in record.files:
             path = self.folder(record) / file.name
             if not path.is_file():
-                faults.append(f"{path} is not there")
+                faults.append(f"{path} does not exist")
             elif file.size is not None and path.stat().st_size != file.size:
                 faults.append(f"{path} has {path.stat().st_size} bytes, not {file.size}")
         return faults
 
     def damaged(self, record: Record) -> list[str]:
-        """What differs from what is remembered, a sentence each; every file is read."""
+        """Reads every file and returns a sentence for each that differs from its record."""
         faults = self.missing(record)
         if not faults:
             sums = {file.name: file.sha256 for file in record.files if file.sha256}
@@ -160,29 +160,14 @@ class ModelCache:
         return self.root / RECORDS / f"{quote(reference, safe='@')}.json"
 
 
-def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
-    """Files of a folder that are not there or have another sha256 sum, a sentence each."""
-    faults = []
-    for name, expected in sums.items():
-        path = folder / name
-        try:
-            found = measure(name, path).sha256
-        except OSError as error:
-            faults.append(f"{path} cannot be read: {error.strerror}")
-            continue
-        if found != expected:
-            faults.append(f"{path} has the sha256 sum {found}, not {expected}: it is damaged")
-    return faults
-
-
 def _replace(path: Path, content: str) -> None:
-    """Puts a file into place whole; nothing is left of it where that fails."""
+    """Writes a file completely before it takes its name; a failure leaves nothing behind."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # a server may run as another user than who pulled
+            os.chmod(file.name, 0o644)  # the server may run as another user than the pull
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)

@@ -1,7 +1,10 @@
-"""`regard models`: what is served, fetch it, check it, describe it."""
+"""`regard models`: lists, fetches, checks and describes models.
+
+The clients of the registries are imported by the commands that need them: they take 0.2 s, which
+`regard serve` would otherwise spend at every start.
+"""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,15 +13,22 @@ from typing import Annotated
 import typer
 from rich import box
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Column, Table
 
 from model.errors import ModelError
 from service.console import console, read_settings, stop
-from service.models.registry.cache import ModelCache, Record, differing
+from service.models.registry.cache import ModelCache, Record
 from service.models.registry.describe import describe, files_of
 from service.models.registry.errors import CacheError, OfflineError, RegistryError
-from service.models.registry.firefox import read_index
-from service.models.registry.http_client import HttpClient
+from service.models.registry.files import differing
 from service.models.registry.locate import (
     LocatedModel,
     broken_pins,
@@ -28,12 +38,9 @@ from service.models.registry.locate import (
     root_of,
 )
 from service.models.registry.manifest import ModelEntry, read_entries
-from service.models.registry.progress import Bars
-from service.models.registry.pull import Puller, Registries
 from service.models.registry.references import Source
 from service.settings import Settings
 
-HF_TOKEN = "HF_TOKEN"
 INTERRUPTED = 130
 COLUMNS = ("model", "state", "size", "revision", "folder")
 
@@ -41,7 +48,7 @@ app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True
 output = Console()
 
 _MODELS = typer.Argument(
-    help="references or manifests; those of REGARD_MODELS where none is named", show_default=False
+    help="references or manifests; without any, those of REGARD_MODELS", show_default=False
 )
 _CACHE = typer.Option(help="REGARD_MODEL_CACHE")
 Models = Annotated[list[str] | None, _MODELS]
@@ -49,7 +56,7 @@ Cache = Annotated[str | None, _CACHE]
 
 
 class _Choice:
-    """What a command is about: settings, the cache, and the models that were named."""
+    """The arguments of a command: settings, the cache, and the entries of the named models."""
 
     def __init__(self, models: list[str] | None, cache: str | None) -> None:
         flags = {} if cache is None else {"model_cache": cache}
@@ -66,7 +73,7 @@ def _errors_shown() -> Iterator[None]:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
         raise stop(
-            "interrupted; what was downloaded is kept, the same command goes on", INTERRUPTED
+            "interrupted; the same command continues; complete files are kept", INTERRUPTED
         ) from error
 
 
@@ -95,8 +102,11 @@ def list_models(
 
 
 def _list_published(settings: Settings) -> None:
+    from service.models.registry.firefox import read_index
+    from service.models.registry.http_client import HttpClient
+
     if settings.offline:
-        raise OfflineError("REGARD_OFFLINE forbids to ask what is published")
+        raise OfflineError("REGARD_OFFLINE forbids asking the registry; unset it")
     models = read_index(HttpClient(), settings.firefox_registry)
     for pair, entries in sorted(models.items()):
         kinds = (f"{e.get('architecture')} ({e.get('releaseStatus') or 'no'})" for e in entries)
@@ -106,7 +116,7 @@ def _list_published(settings: Settings) -> None:
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
     if not entry.reference.is_remote:
-        return name, "on disk" if _is_there(name) else "not there", "", "", name
+        return name, "on disk" if _exists(name) else "missing", "", "", name
     record = cache.record(entry.reference)
     if record is None:
         return name, "not pulled", "", "", ""
@@ -114,7 +124,7 @@ def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     return name, state, *_columns(record, cache)
 
 
-def _is_there(place: str) -> bool:
+def _exists(place: str) -> bool:
     try:
         return root_of(place).is_dir()
     except CacheError:  # a package that is not installed
@@ -127,26 +137,24 @@ def _columns(record: Record, cache: ModelCache) -> tuple[str, str, str]:
 
 @app.command()
 def pull(models: Models = None, cache: Cache = None) -> None:
-    """Fetch models into the cache: resumed, checked, and complete or not there at all."""
+    """Fetch models into the cache. Each file is checked before it takes its name."""
     with _errors_shown():
         choice = _Choice(models, cache)
         pull_models(choice.entries, choice.cache, choice.settings)
 
 
 def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings) -> None:
-    """Fetches what is not there yet, and sees whether it can be served.
+    """Fetches missing files of models and checks that the models can be served.
 
     Raises:
-        RegistryError: A model cannot be had.
-        CheckpointError: It is not one that can be served.
+        RegistryError: A model cannot be fetched.
+        CheckpointError: A model cannot be served.
     """
-    registries = Registries(
-        settings.hf_endpoint,
-        settings.firefox_registry,
-        settings.offline,
-        os.environ.get(HF_TOKEN, ""),
-    )
-    puller = Puller(cache, registries, HttpClient(), Bars(console).open)
+    from service.models.registry.http_client import HttpClient
+    from service.models.registry.pull import Puller, Registries
+
+    registries = Registries(settings.hf_endpoint, settings.firefox_registry, settings.offline)
+    puller = Puller(cache, registries, HttpClient(), _open_bar)
     for entry in (entry for entry in entries if entry.reference.is_remote):
         _say(f"{entry.reference}:")
         record = puller.pull(entry)
@@ -155,9 +163,26 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
         )
 
 
+@contextmanager
+def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
+    """Shows a bar for a file on a terminal, and one line elsewhere, as logs need it."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=size)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+    if not console.is_terminal:
+        _say(f"  {name}")
+
+
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Read every file and compare it with what was published, pinned and remembered."""
+    """Read every file and compare it with its published, pinned and recorded sum."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
@@ -166,7 +191,7 @@ def verify(models: Models = None, cache: Cache = None) -> None:
 
 
 def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """What is wrong with a model, a sentence each."""
+    """Returns a sentence for each fault of a model."""
     faults = missing_files(entry, cache)
     if faults:
         return faults
@@ -179,8 +204,8 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
         files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
         faults = differing(root_of(located.place), files)
     elif not entry.pins:
-        does += "; there is no sum to compare its files with: `regard models info --toml` writes a "
-        does += "manifest that pins them"
+        does += "; no sums are known to compare its files with: `regard models info --toml` writes "
+        does += "a manifest that pins them"
     faults += broken_pins(entry, cache)
     if not faults:
         _say(f"{entry.reference}: good, {does}")
@@ -188,7 +213,7 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:
-    """What an action finds wrong with any of the models; one does not hide the others."""
+    """Returns the faults that an action finds in all models; an error of one hides no other."""
     faults = []
     for entry in entries:
         try:
@@ -227,7 +252,7 @@ def _describe(entry: ModelEntry, cache: ModelCache, as_toml: bool) -> None:
 
 
 def _fixed(located: LocatedModel) -> ModelEntry:
-    """What was asked for; of a repository the commit that a branch was when it was pulled."""
+    """Returns the entry of a model, with the pulled commit in place of a branch."""
     entry, record = located.entry, located.record
     if record is None or entry.reference.source is not Source.HUB:
         return entry
@@ -235,7 +260,7 @@ def _fixed(located: LocatedModel) -> ModelEntry:
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
-    """One model of a manifest; JSON's strings are TOML's too."""
+    """Returns one model of a manifest as TOML; JSON's strings are valid TOML."""
     options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
     lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
     pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]

@@ -1,4 +1,4 @@
-"""What a model on disk is, and which files it has."""
+"""Describes models on disk: what they do, and which files they have."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,19 +7,19 @@ from model.checkpoints.families.sentence_transformers import MODULES, find_embed
 from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.models.catalog import NAMES
-from service.models.registry.download import PART, StoredFile, measure
+from service.models.registry.files import PART, StoredFile, measure
 from service.models.registry.locate import LocatedModel, root_of
 from service.models.registry.references import Source
 
 
 def describe(place: str) -> str:
-    """What the models at a place do, in a few words.
+    """Returns what the models at a place do, in a few words.
 
     Args:
         place: A folder or `package:NAME`.
 
     Raises:
-        CheckpointError: There is none that can be served.
+        CheckpointError: The place has no model that can be served.
     """
     try:
         return "translates " + ", ".join(files.name for files in find_models(place))
@@ -33,10 +33,10 @@ def describe(place: str) -> str:
 
 
 def folders_of(place: str) -> list[Path]:
-    """The folders of the models at a place, each of one model.
+    """Returns the folder of each model at a place.
 
     Raises:
-        CheckpointError: There is none that can be served.
+        CheckpointError: The place has no model that can be served.
     """
     try:
         return [files.weights.parent for files in find_models(place)]
@@ -45,10 +45,12 @@ def folders_of(place: str) -> list[Path]:
 
 
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
-    """Device and dtype that a manifest gives single models, by folder; empty where it gives none.
+    """Returns the device and dtype that a manifest sets for single models, by folder.
+
+    A value that the manifest does not set is empty.
 
     Raises:
-        CheckpointError: What is there cannot be served.
+        CheckpointError: The place of a model has no model that can be served.
     """
     return {
         str(folder): (model.entry.device, model.entry.dtype)
@@ -59,7 +61,7 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 
 
 def files_of(located: LocatedModel) -> list[StoredFile]:
-    """The files of a model, read; in a folder of one's own these are all that are there."""
+    """Reads the files of a model; outside cache and packages, all files of the folder count."""
     root = root_of(located.place)
     if located.record is not None:
         names = [file.name for file in located.record.files]
@@ -72,6 +74,6 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
 
 
 def _package_files(place: str, root: Path) -> list[str]:
-    """What lies in the folders of a package's models."""
+    """Returns the files in the folders of a package's models."""
     paths = sorted(p for folder in folders_of(place) for p in folder.rglob("*") if p.is_file())
     return list(dict.fromkeys(path.relative_to(root).as_posix() for path in paths))

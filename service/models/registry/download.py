@@ -1,13 +1,12 @@
-"""One file from a registry: resumed where it broke off, checked, and put into place whole.
+"""Downloads of one file: resumed after a failure, checked, and renamed only when complete.
 
-What is on its way lies beside its place as `NAME.part`. Only a file whose size and sum are right
-is ever called NAME.
+A partial download lies beside its target as `NAME.part`. A file is called NAME only once its size
+and sum are right.
 """
 
 import errno
 import fcntl
 import gzip
-import hashlib
 import os
 import shutil
 import zlib
@@ -17,104 +16,87 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from service.models.registry.errors import CacheError, DamagedFileError, DiskFullError
-from service.models.registry.http_client import (
-    BLOCK_BYTES,
-    HttpClient,
-    PassingError,
-    RangeRefusedError,
-    Response,
-    shown,
-)
-from service.models.registry.remote import RemoteFile
+import httpx2
 
-PART = ".part"
+from service.models.registry.errors import (
+    CacheError,
+    DamagedFileError,
+    DiskFullError,
+    TransientError,
+)
+from service.models.registry.files import (
+    BLOCK_BYTES,
+    PART,
+    RemoteFile,
+    StoredFile,
+    difference,
+    measure,
+)
+from service.models.registry.http_client import HttpClient, shown
+
 ETAG = ".etag"
 UNPACKED = ".unpacked"
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_UNPACKED_BYTES = 1 << 36
+CACHE_SETTING = "REGARD_MODEL_CACHE"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Report = Callable[[int, int | None], None]
-"""Told how many bytes there are, and how many there will be, where that is known."""
+"""Receives the number of bytes fetched so far, and the total, or None if it is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file that is in its place.
-
-    Attributes:
-        name: Its path inside the model's folder.
-        size: In bytes.
-        sha256: Its sum.
-    """
-
-    name: str
-    size: int
-    sha256: str
-
-
-def download(
-    file: RemoteFile, folder: Path, http: HttpClient, report: Report, token: str = ""
-) -> StoredFile:
+def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
     """Fetches a file into a folder.
 
-    Whatever ends it, an exception or the machine, what was fetched is kept, and the next call
-    goes on from there; but what turns out to be wrong is thrown away.
+    After an exception or a crash the fetched bytes are kept, and the next call resumes there.
+    Content that turns out to be wrong is deleted.
 
     Raises:
-        RegistryError: It cannot be had or written, or is not what was published.
+        RegistryError: The file cannot be fetched or written, or differs from the published one.
     """
     target = folder / file.name
     part = target.with_name(target.name + PART)
-    with _disk_trouble_told(target), _locked(part) as output:
-        fetch = _Fetch(file, target, part, output, http, report, token)
-        http.persevere(file.url, fetch.advance)
+    with disk_errors(target), _locked(part) as output:
+        transfer = _Transfer(file, target, part, output, http, report)
+        http.retry(file.url, transfer.advance)
         finished = _unpack(part, file, target) if file.is_packed else part
-        stored = check(file, finished, target)
-        _make_durable(finished)
+        stored = _check(file, finished, target)
+        _sync(finished)
         os.replace(finished, target)
         for left in (part, _etag_of(part)):
             left.unlink(missing_ok=True)
-        _make_durable(target.parent)
+        _sync(target.parent)
     return stored
 
 
-class _Fetch:
-    """A file on its way: each try goes on where the last one ended."""
+@dataclass
+class _Transfer:
+    """The transfer of one file; each try resumes where the last one ended."""
 
-    def __init__(
-        self,
-        file: RemoteFile,
-        target: Path,
-        part: Path,
-        output: BinaryIO,
-        http: HttpClient,
-        report: Report,
-        token: str,
-    ) -> None:
-        self.file, self.target, self.part = file, target, part
-        self.output, self.http = output, http
-        self.report, self.token = report, token
-        self.furthest = 0
+    file: RemoteFile
+    target: Path
+    part: Path
+    output: BinaryIO
+    http: HttpClient
+    report: Report
+    furthest: int = 0
 
     def advance(self) -> None:
-        """One try.
+        """Makes one try.
 
         Raises:
-            PassingError: It broke off.
+            TransientError: The connection broke, or the server has another file now.
         """
         offset = self.output.seek(0, os.SEEK_END)
         etag = _read_etag(self.part)
-        if offset and not etag:  # nothing would tell whether the rest is of the same file
-            offset = self.output.truncate(self.output.seek(0))
-        try:
-            with self.http.open(self.file.url, self._headers(offset, etag), self.token) as response:
+        if offset and not etag:  # without an ETag the rest might belong to another file
+            offset = self._truncate(0)
+        with self.http.open(self.file.url, self._headers(offset, etag)) as response:
+            if response.status_code != 416:
                 self._write(response, self._begin(response, offset))
-        except RangeRefusedError as error:
-            if error.size != offset:
-                self.output.truncate(self.output.seek(0))
-                raise PassingError("it is shorter than what is here already") from error
+            elif response.headers.get("Content-Range") != f"bytes */{offset}":
+                self._truncate(0)
+                raise TransientError("the file is shorter than the part that was fetched before")
 
     def _headers(self, offset: int, etag: str) -> dict[str, str]:
         # Packed files are asked for as they are stored: the bucket would unpack them on the way,
@@ -124,68 +106,84 @@ class _Fetch:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}
         return headers
 
-    def _begin(self, response: Response, offset: int) -> int:
-        """Where the body belongs; the server may give the whole file where a part was asked for."""
-        start = offset if response.status == 206 else 0
+    def _begin(self, response: httpx2.Response, offset: int) -> int:
+        """Returns where the body starts; the server may send the whole file instead of a part."""
+        start = offset if response.status_code == 206 else 0
         span = response.headers.get("Content-Range", "")
-        if response.status == 206 and not span.startswith(f"bytes {offset}-"):
-            self.output.truncate(self.output.seek(0))
-            raise PassingError(f"it gave {span or 'something else'} for the bytes from {offset} on")
-        self.output.truncate(self.output.seek(start))
+        if response.status_code == 206 and not span.startswith(f"bytes {offset}-"):
+            self._truncate(0)
+            raise TransientError(f"the server sent {span or 'no range'}, not bytes {offset} and on")
+        self._truncate(start)
         etag = response.headers.get("ETag", "")
         _etag_of(self.part).write_text("" if etag.startswith("W/") else etag, "utf-8")
         return start
 
-    def _write(self, response: Response, start: int) -> None:
-        total = None if response.length is None else start + response.length
-        done, most = start, None if self.file.is_packed else self.file.size
+    def _write(self, response: httpx2.Response, start: int) -> None:
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isascii() and length.isdigit() else None
+        done, limit = start, None if self.file.is_packed else self.file.size
         self.report(done, total)
         try:
-            for block in response.blocks():
+            for block in response.iter_raw():
                 _write_all(self.output, block, total and total - done, self.target)
                 done += len(block)
                 self.report(done, total)
-                if most is not None and done > most:  # or it would go on until the disk is full
-                    _refuse(self.file, self.target, f"has more than {most} bytes", self.part)
-        except PassingError as error:
-            # A server that begins anew each time, and never gets further, is not waited for.
-            error.has_moved = done > max(start, self.furthest)
+                if limit is not None and done > limit:  # or it would go on until the disk is full
+                    _refuse(self.file, self.target, f"has more than {limit} bytes", self.part)
+        except httpx2.TransportError as error:
+            # A server that starts anew each time, and never gets further, is given up.
+            broken = TransientError(
+                f"the connection broke after {done} of {total or 'unknown'} bytes"
+            )
+            broken.has_progressed = done > max(start, self.furthest)
             self.furthest = max(done, self.furthest)
-            raise
+            raise broken from error
+
+    def _truncate(self, size: int) -> int:
+        return self.output.truncate(self.output.seek(size))
 
 
 @contextmanager
 def _locked(part: Path) -> Iterator[BinaryIO]:
-    """The file, open to be written, for this process alone."""
+    """Opens the partial file for writing and locks out other processes."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    # Unbuffered: what was received is on its way to the disk whatever happens next.
+    # Unbuffered: received bytes are handed to the system at once, whatever happens next.
     with part.open("ab", buffering=0) as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise CacheError(f"{part} is being written by another `regard`; wait for it") from error
-        # Who held the lock may have put the file into place since it was opened here.
+        # The process that held the lock may have renamed the file since it was opened here.
         if not part.exists() or not os.path.samestat(os.fstat(output.fileno()), part.stat()):
             raise CacheError(f"{part} was finished by another `regard`; run the same command again")
         yield output
 
 
 @contextmanager
-def _disk_trouble_told(target: Path) -> Iterator[None]:
-    """Turns what the file system refuses into a sentence."""
+def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
+    """Turns errors of the file system into errors of this package.
+
+    Args:
+        target: File that is being written.
+        setting: Environment variable that names the folder.
+
+    Raises:
+        DiskFullError: The disk is full.
+        CacheError: The file cannot be written for another reason.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
-            _tell_full(target, None, error)
+            _raise_disk_full(target, None, error, setting)
         raise CacheError(
             f"{target} cannot be written: {error.strerror or error}; "
-            "set REGARD_MODEL_CACHE to a folder that can"
+            f"set {setting} to a folder that can be written"
         ) from error
 
 
 def _write_all(output: BinaryIO, block: bytes, missing: int | None, target: Path) -> None:
-    """Writes a block; `missing` is how much of the file, this block included, is still to come."""
+    """Writes a block; `missing` counts the bytes still to be written, this block included."""
     rest = memoryview(block)
     try:
         while rest:
@@ -194,35 +192,42 @@ def _write_all(output: BinaryIO, block: bytes, missing: int | None, target: Path
     except OSError as error:
         if error.errno in FULL:
             needed = None if missing is None else missing - (len(block) - len(rest))
-            _tell_full(target, needed, error)
+            _raise_disk_full(target, needed, error)
         raise
 
 
-def _tell_full(target: Path, needed: int | None, error: OSError) -> NoReturn:
+def _raise_disk_full(
+    target: Path, needed: int | None, error: OSError, setting: str = CACHE_SETTING
+) -> NoReturn:
     amount = "more space is needed" if needed is None else f"{needed} more bytes are needed"
     raise DiskFullError(
-        f"the disk is full: {target} cannot be written, {amount}. What was downloaded is kept: "
-        "free some space and run the same command, or set REGARD_MODEL_CACHE to another disk"
+        f"the disk is full: {target} cannot be written, {amount}. Complete files are kept: "
+        f"free some space and run the same command, or set {setting} to another disk"
     ) from error
 
 
-def require_space(folder: Path, needed: int) -> None:
-    """Sees to it that a download is not begun that cannot end well.
+def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> None:
+    """Checks that a download fits on the disk before it starts.
+
+    Args:
+        folder: Folder to download into.
+        needed: Bytes that will be written.
+        setting: Environment variable that names the folder.
 
     Raises:
-        DiskFullError: There is less space than that.
+        DiskFullError: The disk has less free space.
     """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise DiskFullError(
             f"{needed} bytes are needed in {folder}, and {free} are free; "
-            "free some space, or set REGARD_MODEL_CACHE to another disk"
+            f"free some space, or set {setting} to another disk"
         )
 
 
 def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
-    """The file without its packing; the part itself where it has none."""
+    """Returns the path of the unpacked file, or of the part itself if it is not packed."""
     with part.open("rb") as packed:
         if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return part
@@ -232,7 +237,7 @@ def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
             _copy(source, output, file, target)  # type: ignore[arg-type]
     except (EOFError, gzip.BadGzipFile, zlib.error, DamagedFileError) as error:
         _refuse(file, target, f"cannot be unpacked: {error}", part, unpacked)
-    except BaseException:  # the packed file is kept, it takes a second to unpack it again
+    except BaseException:  # the packed file is kept: unpacking it again takes a second
         unpacked.unlink(missing_ok=True)
         raise
     return unpacked
@@ -249,17 +254,8 @@ def _copy(source: BinaryIO, output: BinaryIO, file: RemoteFile, target: Path) ->
         _write_all(output, block, missing, target)
 
 
-def check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
-    """Compares what was fetched with what was published; what differs is thrown away.
-
-    Args:
-        file: What was published.
-        path: What was fetched.
-        target: What it is for.
-
-    Raises:
-        DamagedFileError: They differ.
-    """
+def _check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
+    """Compares a fetched file with the published one and deletes it if they differ."""
     stored = measure(file.name, path)
     reason = difference(stored, file, path)
     if reason is not None:
@@ -267,41 +263,19 @@ def check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
     return stored
 
 
-def measure(name: str, path: Path) -> StoredFile:
-    """Size and sum of a file."""
-    with path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-        return StoredFile(name, content.tell(), digest)
-
-
-def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
-    """In what a file differs from what was published; None where it does not."""
-    if file.size is not None and stored.size != file.size:
-        return f"has {stored.size} bytes, not {file.size}"
-    if file.sha256 is not None and stored.sha256 != file.sha256:
-        return f"has the sha256 sum {stored.sha256}, not {file.sha256}"
-    if file.git_sha1 is not None and (found := _git_sha1(path, stored.size)) != file.git_sha1:
-        return f"has the id {found} in git, not {file.git_sha1}"
-    return None
-
-
-def _git_sha1(path: Path, size: int) -> str:
-    """What git calls a file: the sum of a header and its content."""
-    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    with path.open("rb") as content:
-        while block := content.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _refuse(file: RemoteFile, target: Path, reason: str, *paths: Path) -> NoReturn:
-    """Throws away what was fetched, and says why."""
+    """Deletes fetched files and raises the reason."""
     for path in paths:
         path.unlink(missing_ok=True)
         _etag_of(path).unlink(missing_ok=True)
-    raise DamagedFileError(
-        f"{target}: what {shown(file.url)} gives {reason}; "
-        "it was thrown away, run the same command again"
+    raise damaged_download(file, target, reason)
+
+
+def damaged_download(file: RemoteFile, target: Path, reason: str) -> DamagedFileError:
+    """Returns the error for a fetched file that differs from the published one."""
+    return DamagedFileError(
+        f"{target}: the download from {shown(file.url)} {reason}; "
+        "it was deleted, run the same command again"
     )
 
 
@@ -316,8 +290,8 @@ def _read_etag(part: Path) -> str:
         return ""
 
 
-def _make_durable(path: Path) -> None:
-    """Lets a crash of the machine not undo what was just written there."""
+def _sync(path: Path) -> None:
+    """Writes a file or folder through to the disk, so that it survives a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,33 +1,35 @@
-"""What can go wrong between a reference and a model's files.
+"""Errors of finding, fetching and checking the files of a model.
 
 RegistryError
-├─ UnknownReferenceError   a reference that names nothing we know of
-├─ ManifestError           a manifest that cannot be read, with every fault
+├─ UnknownReferenceError   the text is not a valid reference
+├─ ManifestError           a manifest cannot be read; the message lists every fault
 ├─ NotPublishedError       the registry has no such model, revision or file
-├─ AccessRefusedError      the registry wants a token, or another one
-├─ DownloadError           the network or the registry failed, also when asked again
-├─ DamagedFileError        size or sum are not those that were published, pinned or remembered
-├─ DiskFullError           no space left; what was downloaded is kept
+├─ AccessRefusedError      the registry asks for a token, or refuses the one it got
+├─ DownloadError           the network or the registry failed, after all retries
+├─ DamagedFileError        a file's size or sum differs from the published, pinned or recorded one
+├─ DiskFullError           the disk has no space left
 ├─ CacheError              the cache cannot be read or written
-├─ OfflineError            the network is needed and REGARD_OFFLINE forbids it
-└─ MissingFilesError       files that the server needs are not on disk: all of them
+├─ OfflineError            the network is needed, and a setting forbids it
+└─ MissingFilesError       files that the server needs are not on disk; the message lists them all
+
+TransientError             one try failed; `HttpClient.retry` repeats it or raises DownloadError
 """
 
 
 class RegistryError(Exception):
-    """The root of every error of this package."""
+    """Base class of the errors of this package."""
 
 
 class UnknownReferenceError(RegistryError):
-    """A reference that names nothing we know of."""
+    """The text is not a valid reference."""
 
 
 class ManifestError(RegistryError):
-    """A manifest that cannot be read.
+    """A manifest cannot be read.
 
     Args:
-        name: The file.
-        faults: Every one that was found, not only the first.
+        name: Path of the manifest.
+        faults: Every fault that was found, not only the first.
     """
 
     def __init__(self, name: str, faults: list[str]) -> None:
@@ -40,19 +42,19 @@ class NotPublishedError(RegistryError):
 
 
 class AccessRefusedError(RegistryError):
-    """The registry wants a token, or another one."""
+    """The registry asks for a token, or refuses the one it got."""
 
 
 class DownloadError(RegistryError):
-    """The network or the registry failed, also when asked again."""
+    """The network or the registry failed, after all retries."""
 
 
 class DamagedFileError(RegistryError):
-    """A file has not the size or sum that was published, pinned or remembered."""
+    """A file's size or sum differs from the published, pinned or recorded one."""
 
 
 class DiskFullError(RegistryError):
-    """No space is left; what was downloaded is kept."""
+    """The disk has no space left; files that were fetched before are kept."""
 
 
 class CacheError(RegistryError):
@@ -60,18 +62,32 @@ class CacheError(RegistryError):
 
 
 class OfflineError(RegistryError):
-    """The network is needed, and the settings forbid it."""
+    """The network is needed, and a setting forbids it."""
 
 
 class MissingFilesError(RegistryError):
     """Files that the server needs are not on disk.
 
     Args:
-        faults: One for each file, or for each model of which nothing is known.
-        advice: The command that fetches them.
+        faults: One sentence for each missing file, or for each model that was never pulled.
+        advice: The command that fetches the files.
     """
 
     def __init__(self, faults: list[str], advice: str) -> None:
         self.faults = faults
         lines = [f"  {fault}" for fault in faults]
         super().__init__("\n".join(["models are not complete:", *lines, advice]))
+
+
+class TransientError(Exception):
+    """One try failed in a way that a later try may not.
+
+    Args:
+        reason: What happened.
+        retry_after_seconds: Pause that the server asks for.
+    """
+
+    def __init__(self, reason: str, retry_after_seconds: float = 0.0) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        self.has_progressed = False
+        super().__init__(reason)

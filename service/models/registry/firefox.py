@@ -1,20 +1,22 @@
-"""Mozilla's registry of the models that Firefox translates with.
+"""Mozilla's registry of the translation models of Firefox.
 
 Source: mozilla/translations, inference and db: `db/models.json` beside the models in Mozilla's
-bucket. It lists models by pair of languages, each with an architecture, a release status and
-files; weights have a sha256 sum and size, unpacked. All files are packed with gzip.
+bucket. It lists the models of each language pair with architecture, release status and files.
+Weights have a size and a sha256 sum, both of the unpacked file. All files are packed with gzip.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from service.models.registry.errors import DownloadError, NotPublishedError
+from service.models.registry.download import Report, download, require_space
+from service.models.registry.errors import DownloadError, NotPublishedError, OfflineError
+from service.models.registry.files import PART, RemoteFile, RemoteModel, StoredFile
 from service.models.registry.http_client import HttpClient, shown
 from service.models.registry.references import Reference
-from service.models.registry.remote import RemoteFile, RemoteModel
 
 INDEX = "db/models.json"
 PACKED = ".gz"
@@ -25,44 +27,81 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""Best first, of both: what Firefox has released before what it tries out, then the larger."""
+"""Both best first: released models before experimental ones, then larger before smaller ones."""
 
 REVISION_DIGITS = 12
 
+OpenBar = Callable[[str, int | None], AbstractContextManager[Report]]
+"""Opens the display of one file's progress, by its name and size."""
 
-def find_model(reference: Reference, http: HttpClient, base_url: str) -> RemoteModel:
-    """The files of the best model for a pair of languages, or of that of an architecture.
+
+class Firefox:
+    """The registry of Mozilla, or a mirror of it.
 
     Args:
-        reference: A pair, and perhaps an architecture.
-        http: The client.
-        base_url: Of the bucket, or of a mirror of it: the one that the index names is not used.
-
-    Raises:
-        RegistryError: It cannot be had, or there is none for that pair.
+        base_url: Address of the bucket or of a mirror. The address in the index is not used.
+        http: Client that sends the requests.
+        open_bar: Opens the display of one file's progress.
+        is_offline: Whether no request may be sent.
     """
-    entry = choose_model(read_index(http, base_url), reference)
-    try:
-        files = [_to_file(entry["files"][role], base_url) for role in _roles(entry["files"])]
-    except (KeyError, TypeError, AttributeError) as error:
-        where = shown(f"{base_url}/{INDEX}")
-        raise DownloadError(f"{where}: the entry of {reference} lacks {error!r}") from error
-    weights = files[0]
-    revision = (weights.sha256 or "unknown")[:REVISION_DIGITS]
-    return RemoteModel(PurePosixPath("firefox", revision, reference.name), revision, tuple(files))
+
+    def __init__(
+        self, base_url: str, http: HttpClient, open_bar: OpenBar, is_offline: bool = False
+    ) -> None:
+        self.base_url, self.http = base_url, http
+        self.open_bar, self.is_offline = open_bar, is_offline
+
+    def find(self, reference: Reference) -> RemoteModel:
+        """Returns the files of the best model of a language pair, or of a given architecture.
+
+        Raises:
+            RegistryError: The index cannot be read, or has no such model.
+        """
+        if self.is_offline:
+            raise OfflineError(
+                f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it where "
+                "there is a network and copy the folder REGARD_MODEL_CACHE here"
+            )
+        entry = choose_model(read_index(self.http, self.base_url), reference)
+        try:
+            files = entry["files"]
+            chosen = [_to_file(files[role], self.base_url) for role in _roles(files)]
+        except (KeyError, TypeError, AttributeError) as error:
+            where = shown(f"{self.base_url}/{INDEX}")
+            raise DownloadError(f"{where}: the entry of {reference} misses {error!r}") from error
+        revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
+        folder = PurePosixPath("firefox", revision, reference.name)
+        return RemoteModel(reference.name, folder, revision, tuple(chosen))
+
+    def require_space(self, files: Iterable[RemoteFile], model: RemoteModel, folder: Path) -> None:
+        """Checks that files fit on the disk before they are downloaded.
+
+        Raises:
+            DiskFullError: The disk has less free space.
+        """
+        require_space(folder, sum(_still_needed(file, folder) for file in files))
+
+    def fetch(self, file: RemoteFile, model: RemoteModel, folder: Path) -> StoredFile:
+        """Downloads a file into a folder.
+
+        Raises:
+            RegistryError: The file cannot be fetched, or differs from the published one.
+        """
+        with self.open_bar(file.name, file.size) as report:
+            return download(file, folder, self.http, report)
 
 
 def read_index(http: HttpClient, base_url: str) -> Mapping[str, list[Mapping[str, Any]]]:
-    """All models that are published, by pair of languages.
+    """Returns the published models of each language pair.
 
     Raises:
-        RegistryError: The registry cannot be had.
+        RegistryError: The index cannot be read.
     """
     url = f"{base_url}/{INDEX}"
     index = http.read_json(url)
     models = index.get("models") if isinstance(index, dict) else None
     if not isinstance(models, dict) or not all(map(_is_list_of_models, models.values())):
-        raise DownloadError(f"{shown(url)} is no registry of models: it has no object 'models'")
+        raise DownloadError(f"{shown(url)} is not a registry of models: it has no object 'models'")
     return models
 
 
@@ -71,10 +110,10 @@ def _is_list_of_models(value: Any) -> bool:
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
-    """The entry that a reference means.
+    """Returns the entry that a reference stands for.
 
     Raises:
-        NotPublishedError: There is none for that pair or architecture.
+        NotPublishedError: The index has no entry for the language pair or the architecture.
     """
     entries = models.get(reference.name)
     if not entries:
@@ -82,7 +121,7 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
         known = sorted(pair for pair in models if pair.partition("-")[0] == source)
         raise NotPublishedError(
             f"Mozilla has published no model for {reference.name}; "
-            + (f"from {source} there are {', '.join(known)}" if known else f"none reads {source}")
+            + (f"from {source} there are {', '.join(known)}" if known else f"none from {source}")
         )
     wanted = [e for e in entries if reference.revision in ("", e.get("architecture"))]
     if not wanted:
@@ -96,20 +135,20 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
 
 def _order(entry: Mapping[str, Any]) -> tuple[int, int]:
     return (
-        _place(entry.get("releaseStatus"), STATUSES),
-        _place(entry.get("architecture"), ARCHITECTURES),
+        _rank(entry.get("releaseStatus"), STATUSES),
+        _rank(entry.get("architecture"), ARCHITECTURES),
     )
 
 
-def _place(value: Any, order: Sequence[str]) -> int:
+def _rank(value: Any, order: Sequence[str]) -> int:
     return order.index(value) if value in order else len(order)
 
 
 def _roles(files: Mapping[str, Any]) -> list[str]:
-    """What of an entry is needed: weights first, vocabularies, and a shortlist where there is one.
+    """Returns the needed roles of files: weights, vocabularies, and the shortlist if there is one.
 
     Raises:
-        KeyError: Something is not there.
+        KeyError: A needed file is missing.
     """
     needed = next((roles for roles in NEEDED if all(role in files for role in roles)), None)
     if needed is None:
@@ -121,7 +160,7 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> RemoteFile:
     path = str(entry["path"])
     name = PurePosixPath(path).name.removesuffix(PACKED)
     if not NAME.fullmatch(name):
-        raise DownloadError(f"{path!r} in the registry is no file of a model")
+        raise DownloadError(f"{path!r} in the registry is not a file of a model")
     size = entry.get("uncompressedSize")
     return RemoteFile(
         name,
@@ -130,3 +169,10 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> RemoteFile:
         entry.get("uncompressedHash"),
         is_packed=path.endswith(PACKED),
     )
+
+
+def _still_needed(file: RemoteFile, folder: Path) -> int:
+    """Returns the bytes of a file that are not on disk yet."""
+    part = folder / (file.name + PART)
+    begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
+    return max(0, (file.size or 0) - begun)

@@ -1,7 +1,6 @@
-"""HTTP GET with patience: what passes is tried again, what does not is said at once.
+"""HTTP GET with retries, for every registry. The client is httpx2, which huggingface_hub uses too.
 
-It is the standard library's client, for a dependency would serve nothing but this. Proxies of the
-environment are used.
+Proxies of the environment and the system's certificates are used.
 """
 
 import json
@@ -9,120 +8,58 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from email.message import Message
-from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, TypeVar
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    UnknownHandler,
-)
+
+import httpx2
 
 from service.models.registry.errors import (
     AccessRefusedError,
     DownloadError,
     NotPublishedError,
+    TransientError,
 )
 
 T = TypeVar("T")
 
-PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
 MAX_PAUSE_SECONDS = 60.0
 TIMEOUT_SECONDS = 30.0
-BLOCK_BYTES = 1 << 18
 MAX_JSON_BYTES = 1 << 26
-AUTHORIZATION = "Authorization"
 
 
-class PassingError(Exception):
-    """Something that may be otherwise the next time.
-
-    Args:
-        reason: What happened.
-        retry_after_seconds: How long the server asks to be left alone.
-    """
-
-    def __init__(self, reason: str, retry_after_seconds: float = 0.0) -> None:
-        self.retry_after_seconds = retry_after_seconds
-        self.has_moved = False
-        super().__init__(reason)
-
-
-class RangeRefusedError(Exception):
-    """The server has nothing from that byte on.
+def open_client(timeout_seconds: float = TIMEOUT_SECONDS) -> httpx2.Client:
+    """Returns a client that follows redirects, but never from https to http.
 
     Args:
-        size: Of the whole, where it says so.
+        timeout_seconds: Longest silence of a server.
     """
-
-    def __init__(self, size: int | None) -> None:
-        self.size = size
-        super().__init__("the range is not in the file")
-
-
-class _Redirects(HTTPRedirectHandler):
-    """Follows redirects; a token goes along only to the host that it is for, and never unsealed."""
-
-    def redirect_request(
-        self, req: Request, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise DownloadError(f"{shown(req.full_url)} leads away from https, which is refused")
-        request = super().redirect_request(req, fp, code, msg, headers, newurl)
-        token = req.unredirected_hdrs.get(AUTHORIZATION)
-        if request is not None and token and origin(newurl) == origin(req.full_url):
-            request.add_unredirected_header(AUTHORIZATION, token)
-        return request
+    return httpx2.Client(
+        follow_redirects=True,
+        timeout=timeout_seconds,
+        headers={"User-Agent": "regard"},
+        event_hooks={"response": [refuse_downgrade]},
+    )
 
 
-class Response:
-    """An answer whose body is still to be read."""
+def refuse_downgrade(response: httpx2.Response) -> None:
+    """Refuses a redirect from https to an unencrypted address.
 
-    def __init__(self, response: HTTPResponse) -> None:
-        self._response = response
-        self.status = response.status
-        self.headers: Message = response.headers
-
-    @property
-    def length(self) -> int | None:
-        """Of the body that is announced."""
-        return _number(self.headers.get("Content-Length"))
-
-    def blocks(self) -> Iterator[bytes]:
-        """The body, piece by piece.
-
-        Raises:
-            PassingError: The connection broke before its end.
-        """
-        count = 0
-        while True:
-            try:
-                block = self._response.read(BLOCK_BYTES)
-            except (OSError, HTTPException) as error:
-                raise PassingError(f"the connection broke: {_reason(error)}") from error
-            if not block:
-                break
-            count += len(block)
-            yield block
-        if self.length is not None and count < self.length:
-            raise PassingError(f"the connection broke after {count} of {self.length} bytes")
+    Raises:
+        DownloadError: The response redirects to an unencrypted address.
+    """
+    location = response.headers.get("Location", "")
+    if response.url.scheme == "https" and location.lower().startswith("http:"):
+        raise DownloadError(f"{shown(response.url)} redirects away from https, which is refused")
 
 
 class HttpClient:
-    """GET, tried again where that helps.
+    """Sends GET requests and retries transient failures.
 
     Args:
         sleep: Waits between two tries.
-        timeout_seconds: How long a server may say nothing.
+        timeout_seconds: Longest silence of a server.
     """
 
     def __init__(
@@ -131,65 +68,38 @@ class HttpClient:
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._sleep = sleep
-        self._timeout_seconds = timeout_seconds
-        self._opener = OpenerDirector()
-        for handler in (
-            ProxyHandler(),
-            HTTPHandler(),
-            HTTPSHandler(context=ssl.create_default_context()),
-            HTTPDefaultErrorHandler(),
-            HTTPErrorProcessor(),
-            UnknownHandler(),
-            _Redirects(),
-        ):
-            self._opener.add_handler(handler)
+        self._client = open_client(timeout_seconds)
 
     @contextmanager
-    def open(
-        self, url: str, headers: Mapping[str, str] | None = None, token: str = ""
-    ) -> Iterator[Response]:
-        """One try.
-
-        Args:
-            url: An http or https address.
-            headers: Of the request.
-            token: Sent to the host of this address and to no other, and only where nobody on
-                the way reads along: over https, or to this machine.
+    def open(self, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
+        """Sends one request; the caller reads the body of the response.
 
         Raises:
-            PassingError: It is worth another try.
-            RangeRefusedError: The file ends before the range begins.
-            RegistryError: It is not.
+            TransientError: The request or the reading of the body failed; a later try may not.
+            RegistryError: The request failed for good.
         """
-        request = Request(url, headers={"User-Agent": "regard", **(headers or {})})
-        if token and is_private(url):
-            request.add_unredirected_header(AUTHORIZATION, f"Bearer {token}")
         try:
-            response = self._opener.open(request, timeout=self._timeout_seconds)
-        except HTTPError as error:
-            with error:
-                raise _refusal(url, error) from error
-        except (OSError, HTTPException) as error:
-            if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
-                raise DownloadError(f"{shown(url)} is not trusted: {_reason(error)}") from error
-            raise PassingError(_reason(error)) from error
-        with response:
-            yield Response(response)
+            with self._client.stream("GET", url, headers=dict(headers)) as response:
+                if response.status_code >= 400 and response.status_code != 416:
+                    raise status_error(response)
+                yield response
+        except httpx2.RequestError as error:
+            raise request_error(url, error) from error
 
-    def persevere(self, url: str, action: Callable[[], T]) -> T:
-        """The result of an action that is tried again while it fails in passing.
+    def retry(self, url: str, action: Callable[[], T]) -> T:
+        """Returns the result of an action, which is repeated while it fails transiently.
 
-        Tries are counted from the last one that brought something on its way.
+        The count of tries starts anew after a try that brought new bytes.
 
         Raises:
-            DownloadError: It failed too often in a row.
+            DownloadError: The action failed too often in a row.
         """
         pauses = list(PAUSES_SECONDS)
         while True:
             try:
                 return action()
-            except PassingError as error:
-                if error.has_moved:
+            except TransientError as error:
+                if error.has_progressed:
                     pauses = list(PAUSES_SECONDS)
                 if not pauses:
                     tries = len(PAUSES_SECONDS) + 1
@@ -199,70 +109,70 @@ class HttpClient:
                 asked = min(error.retry_after_seconds, MAX_PAUSE_SECONDS)
                 self._sleep(max(pauses.pop(0), asked))
 
-    def read_json(self, url: str, token: str = "") -> Any:
-        """What the JSON at an address says.
+    def read_json(self, url: str) -> Any:
+        """Fetches and parses a JSON document.
 
         Raises:
-            RegistryError: It cannot be had, or is not JSON.
+            RegistryError: The document cannot be fetched, or it is not JSON.
         """
 
         def read() -> bytes:
             body = bytearray()
-            with self.open(url, {"Accept-Encoding": "identity"}, token) as response:
-                for block in response.blocks():
+            with self.open(url, {"Accept-Encoding": "identity"}) as response:
+                for block in response.iter_raw():
                     body += block
                     if len(body) > MAX_JSON_BYTES:
-                        raise DownloadError(f"{shown(url)} is over {MAX_JSON_BYTES} bytes of JSON")
+                        raise DownloadError(
+                            f"{shown(url)} has more than {MAX_JSON_BYTES} bytes of JSON"
+                        )
             return bytes(body)
 
-        body = self.persevere(url, read)
+        body = self.retry(url, read)
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             raise DownloadError(f"{shown(url)} is not JSON: {error}") from error
 
 
-def _refusal(url: str, error: HTTPError) -> Exception:
-    """What a status of 400 and more means."""
-    status, where = error.code, shown(url)
-    if status == 416:
-        total = error.headers.get("Content-Range", "").rpartition("/")[2]
-        return RangeRefusedError(_number(total))
-    if status in PASSING:
-        after = _number(error.headers.get("Retry-After"))
-        return PassingError(f"it answers {status}", float(after or 0))
+def status_error(response: httpx2.Response) -> Exception:
+    """Returns the error that a status of 400 or more stands for."""
+    status, where = response.status_code, shown(response.url)
+    if status in TRANSIENT_STATUSES:
+        after = response.headers.get("Retry-After", "")
+        return TransientError(
+            f"the server answers {status}",
+            float(after) if after.isascii() and after.isdigit() else 0.0,
+        )
     if status in (404, 410):
-        return NotPublishedError(f"{where} is not there ({status})")
+        return NotPublishedError(f"{where} does not exist ({status})")
     if status in (401, 403):
         return AccessRefusedError(
-            f"{where} is refused ({status}): it is not there, or wants a token of somebody who "
-            "may read it; set HF_TOKEN to one"
+            f"{where} is refused ({status}): it does not exist, or it needs a token with read "
+            "access; set HF_TOKEN to such a token"
         )
     return DownloadError(f"{where} answers {status}")
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else None
+def request_error(url: str, error: httpx2.RequestError) -> Exception:
+    """Returns the error that a failed request stands for."""
+    reason = str(error) or type(error).__name__
+    is_transport_error = isinstance(error, httpx2.TransportError)
+    if not is_transport_error or isinstance(error, httpx2.UnsupportedProtocol):
+        return DownloadError(f"{shown(url)} cannot be fetched: {reason}")
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes(error)):
+        return DownloadError(f"{shown(url)} is not trusted: {reason}")
+    return TransientError(reason)
 
 
-def _reason(error: Exception) -> str:
-    reason = error.reason if isinstance(error, URLError) else error
-    return str(reason) or type(reason).__name__
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error and the errors that it was raised from."""
+    each: BaseException | None = error
+    while each is not None:
+        yield each
+        each = each.__cause__ or each.__context__
 
 
-def origin(url: str) -> tuple[str, str]:
-    """Scheme and host, with its port."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc
-
-
-def is_private(url: str) -> bool:
-    """Whether what is sent there is read by nobody on the way."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
-
-
-def shown(url: str) -> str:
-    """An address as a message may have it: without a password or query."""
-    parts = urlsplit(url)
+def shown(url: object) -> str:
+    """Returns an address without password and query, as messages may contain it."""
+    parts = urlsplit(str(url))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

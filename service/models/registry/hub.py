@@ -1,116 +1,268 @@
-"""Hugging Face's registry: which files of a repository are a model's, and what they should be.
+"""Hugging Face's registry: the files of a repository that make up a model.
 
-Source: https://huggingface.co/docs/hub/api (`/api/models/{id}/revision/{revision}?blobs=true`
-lists files with sizes, sha256 sums of large ones and git's ids of small ones) and
-`/{id}/resolve/{commit}/{file}`.
+huggingface_hub downloads them into its own cache, which HF_HOME or HF_HUB_CACHE names and which
+other programs share. The cache of this package gets a link to each file that a model needs, so
+that code and other files of the repository stay outside the model's folder.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
-from typing import Any
-from urllib.parse import quote
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+from urllib.parse import quote, urlsplit
 
-from service.models.registry.errors import DownloadError, NotPublishedError
-from service.models.registry.http_client import HttpClient, shown
+import httpx2
+import huggingface_hub as hf
+from huggingface_hub import constants
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetDownloadError
+from huggingface_hub.hf_api import ModelInfo, RepoSibling
+
+from service.models.registry.download import damaged_download, disk_errors, require_space
+from service.models.registry.errors import (
+    DamagedFileError,
+    DownloadError,
+    NotPublishedError,
+    OfflineError,
+    TransientError,
+)
+from service.models.registry.files import (
+    WEIGHTS,
+    RemoteFile,
+    RemoteModel,
+    StoredFile,
+    choose_files,
+    difference,
+    is_sha256,
+    measure,
+)
+from service.models.registry.http_client import (
+    HttpClient,
+    causes,
+    open_client,
+    request_error,
+    shown,
+    status_error,
+)
 from service.models.registry.references import COMMIT, Reference
-from service.models.registry.remote import RemoteFile, RemoteModel
+
+T = TypeVar("T")
 
 DEFAULT_REVISION = "main"
-
-WEIGHTS = (
-    ("model.safetensors",),
-    ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
-    ("pytorch_model.bin",),
-    ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
-)
-"""The first of these that a folder has is its weights: the file, or the index and its shards."""
-
-PARTS = frozenset(
-    (
-        "config.json generation_config.json tokenizer.json tokenizer_config.json "
-        "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
-        "merges.txt source.spm target.spm sentencepiece.bpe.model spiece.model tokenizer.model "
-        "modules.json sentence_bert_config.json sentence_roberta_config.json "
-        "sentence_xlm-roberta_config.json config_sentence_transformers.json"
-    ).split()
-)
-"""What else is read. Code, other frameworks' weights and the like are left where they are."""
-
-MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
-"""sentence-transformers keeps each module behind the encoder in one: `1_Pooling`."""
+CACHE_SETTING = "HF_HOME or HF_HUB_CACHE"
 
 
-def find_model(
-    reference: Reference, http: HttpClient, endpoint: str, token: str = ""
-) -> RemoteModel:
-    """The files of a repository that make up the model, at the commit that its revision means.
+class Hub:
+    """The registry of Hugging Face, or a mirror of it.
 
-    Raises:
-        RegistryError: It cannot be had, or has no weights that can be read.
+    The token comes from HF_TOKEN or `hf auth login`. It is sent over https or to this machine.
+
+    Args:
+        endpoint: Address of the registry.
+        http: Client whose pauses and tries are used.
+        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE says so too.
     """
-    revision = quote(reference.revision or DEFAULT_REVISION, safe="")
-    url = f"{endpoint}/api/models/{quote(reference.name)}/revision/{revision}?blobs=true"
-    answer = http.read_json(url, token)
-    commit, entries = _read_answer(answer, url)
-    chosen = [entries[name] for name in choose_files(entries)]
-    if not chosen:
+
+    def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
+        self.endpoint, self.http = endpoint, http
+        self.is_offline = is_offline or constants.is_offline_mode()
+        self._token = None if _is_private(endpoint) else False
+        hf.set_client_factory(open_client)
+        # Its warnings about retries contain signed addresses.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+
+    def find(self, reference: Reference) -> RemoteModel:
+        """Returns the files of a model at the commit that its revision stands for.
+
+        Raises:
+            RegistryError: The repository cannot be read, or has no supported weights.
+        """
+        if self.is_offline:
+            return self._find_cached(reference)
+        revision = reference.revision or DEFAULT_REVISION
+        name, address = quote(reference.name), quote(revision, safe="")
+        url = f"{self.endpoint}/api/models/{name}/revision/{address}"
+        info = self._call(url, lambda: self._read_info(reference.name, revision, url))
+        siblings = {str(PurePosixPath(each.rfilename)): each for each in info.siblings or ()}
+        base = f"{self.endpoint}/{name}/resolve/{info.sha}"
+        files = [_to_file(siblings[path], base) for path in choose_files(siblings)]
+        return _to_model(reference, str(info.sha), files)
+
+    def _find_cached(self, reference: Reference) -> RemoteModel:
+        """Returns the files of a model that Hugging Face's cache has, without any request."""
+        revision = reference.revision or DEFAULT_REVISION
+        try:
+            root = Path(
+                hf.snapshot_download(
+                    reference.name, revision=revision, local_files_only=True, allow_patterns=[]
+                )
+            )
+        except (LocalEntryNotFoundError, ValueError) as error:
+            raise OfflineError(
+                f"{reference} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
+                "pull it where there is a network and copy the folder REGARD_MODEL_CACHE here"
+            ) from error
+        paths = (path for path in root.rglob("*") if path.is_file())
+        names = choose_files(path.relative_to(root).as_posix() for path in paths)
+        return _to_model(reference, root.name, [_to_cached_file(name, root) for name in names])
+
+    def require_space(self, files: Iterable[RemoteFile], model: RemoteModel, folder: Path) -> None:
+        """Checks that the files which Hugging Face's cache misses fit on its disk.
+
+        Raises:
+            DiskFullError: The disk has less free space.
+        """
+        missing = [file for file in files if _cached_path(file, model) is None]
+        needed = sum(file.size or 0 for file in missing)
+        require_space(Path(constants.HF_HUB_CACHE), needed, CACHE_SETTING)
+
+    def fetch(self, file: RemoteFile, model: RemoteModel, folder: Path) -> StoredFile:
+        """Downloads a file, unless Hugging Face's cache has it, and links it into a folder.
+
+        Raises:
+            RegistryError: The file cannot be fetched, or differs from the published one.
+        """
+        cached = _cached_path(file, model)
+        if cached is not None and _difference(file, cached) is not None:
+            _delete(cached)
+        with disk_errors(Path(constants.HF_HUB_CACHE, file.name), CACHE_SETTING):
+            path = Path(self._call(file.url, lambda: self._download(file, model)))
+        target = folder / file.name
+        reason = _difference(file, path)
+        if reason is not None:
+            _delete(path)
+            raise damaged_download(file, target, reason)
+        with disk_errors(target):
+            _link(path, target)
+        return measure(file.name, target)
+
+    def _read_info(self, name: str, revision: str, url: str) -> ModelInfo:
+        """Asks for the commit and the files of a repository.
+
+        Source: https://huggingface.co/docs/hub/api; `?blobs=true` adds sizes, sha256 sums of large
+        files and git's blob ids of small ones.
+        """
+        api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
+        try:
+            info = api.model_info(name, revision=revision, files_metadata=True)
+        except HfHubHTTPError:  # some of them are a ValueError too
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
+        if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
+            raise DownloadError(f"{shown(url)} names no commit, but {info.sha!r}")
+        return info
+
+    def _download(self, file: RemoteFile, model: RemoteModel) -> str:
+        return hf.hf_hub_download(
+            model.name,
+            file.name,
+            revision=model.revision,
+            endpoint=self.endpoint,
+            token=self._token,
+            library_name="regard",
+            local_files_only=self.is_offline,
+        )
+
+    def _call(self, url: str, action: Callable[[], T]) -> T:
+        """Returns the result of a call of huggingface_hub, with its errors translated.
+
+        huggingface_hub itself repeats broken downloads and requests for a file's metadata. Only
+        errors that it raises at once are retried here.
+        """
+
+        def attempt() -> T:
+            try:
+                return action()
+            except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
+                raise _translated(url, error) from error
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # some are of hf_xet
+                raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
+            except OSError as error:
+                if error.errno is None:  # its check of a file's length
+                    raise DamagedFileError(f"{shown(url)} is damaged: {error}") from error
+                raise
+
+        return self.http.retry(url, attempt)
+
+
+def _to_model(reference: Reference, commit: str, files: list[RemoteFile]) -> RemoteModel:
+    if not files:
         raise NotPublishedError(
-            f"{reference} has no weights that can be read: no "
+            f"{reference} has no supported weights; it needs one of "
             + ", ".join(str(weights[0]) for weights in WEIGHTS)
         )
-    base = f"{endpoint}/{quote(reference.name)}/resolve/{commit}"
     owner, _, name = reference.name.rpartition("/")
     folder = PurePosixPath("hf", owner or "_", commit, name)
-    files = tuple(_to_file(entry, base, shown(url)) for entry in chosen)
-    return RemoteModel(folder, commit, files, token)
+    return RemoteModel(reference.name, folder, commit, tuple(files))
 
 
-def _read_answer(answer: Any, url: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
-    """The commit, and each file's entry by its path."""
-    try:
-        commit = answer["sha"]
-        entries = {str(PurePosixPath(each["rfilename"])): each for each in answer["siblings"]}
-    except (KeyError, TypeError) as error:
-        raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
-    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
-        raise DownloadError(f"{shown(url)} names no commit, but {commit!r}")
-    return commit, entries
-
-
-def choose_files(names: Iterable[str]) -> list[str]:
-    """Those of a repository's files that make up a model; none where there are no weights."""
-    folders: dict[str, list[str]] = {}
-    for path in map(PurePosixPath, names):
-        folder = str(path.parent)
-        if folder == "." or MODULE_FOLDER.fullmatch(folder):
-            folders.setdefault(folder, []).append(path.name)
-    if not _weights_of(folders.get(".", [])):
-        return []
-    return sorted(
-        str(PurePosixPath(folder, name))
-        for folder, files in folders.items()
-        for name in [*_weights_of(files), *PARTS.intersection(files)]
-    )
-
-
-def _weights_of(names: list[str]) -> list[str]:
-    for first, *shards in WEIGHTS:
-        if first in names:
-            return [str(first), *(n for n in names for s in shards if re.fullmatch(s, n))]
-    return []
-
-
-def _to_file(entry: Mapping[str, Any], base: str, registry: str) -> RemoteFile:
-    name = str(entry["rfilename"])
-    large = entry.get("lfs") or {}
-    if not isinstance(large, dict):
-        raise DownloadError(f"{registry} describes {name} by {large!r}")
-    size = large.get("size", entry.get("size"))
+def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
+    name, large = sibling.rfilename, sibling.lfs
+    size = sibling.size if large is None else large.size
     return RemoteFile(
         name,
         f"{base}/{quote(name)}",
         size if isinstance(size, int) else None,
-        large.get("sha256"),
-        None if large else entry.get("blobId"),
+        None if large is None else large.sha256,
+        sibling.blob_id if large is None else None,
     )
+
+
+def _to_cached_file(name: str, root: Path) -> RemoteFile:
+    """Describes a file of Hugging Face's cache, which names the content by its published sum."""
+    path = root / name
+    digest = path.resolve().name
+    return RemoteFile(
+        name,
+        path.as_uri(),
+        sha256=digest if is_sha256(digest) else None,
+        git_sha1=digest if COMMIT.fullmatch(digest) else None,
+    )
+
+
+def _cached_path(file: RemoteFile, model: RemoteModel) -> Path | None:
+    path = hf.try_to_load_from_cache(model.name, file.name, revision=model.revision)
+    return Path(path) if isinstance(path, str) else None
+
+
+def _translated(url: str, error: Exception) -> Exception:
+    """Returns this package's error for an error of huggingface_hub."""
+    found: Exception = DownloadError(f"{shown(url)} cannot be fetched: {error}")
+    for each in causes(error):
+        if isinstance(each, HfHubHTTPError):
+            found = status_error(each.response)
+        elif isinstance(each, httpx2.RequestError):
+            found = request_error(url, each)
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(found, TransientError):
+        return DownloadError(f"{shown(url)} failed several times: {found}; try again later")
+    return found
+
+
+def _difference(file: RemoteFile, path: Path) -> str | None:
+    return difference(measure(file.name, path), file, path)
+
+
+def _delete(path: Path) -> None:
+    """Deletes a damaged file from Hugging Face's cache: the content and the name that links to it.
+
+    Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache ("blobs", "snapshots").
+    """
+    path.resolve().unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _link(path: Path, target: Path) -> None:
+    """Gives a file of Hugging Face's cache a second name; on another disk a symbolic link."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(path.resolve(), target)
+    except OSError:
+        target.symlink_to(path.resolve())
+
+
+def _is_private(url: str) -> bool:
+    """Returns whether requests to an address are encrypted or stay on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")

@@ -1,6 +1,6 @@
-"""What the server starts from: models on disk. The network is never asked.
+"""Finds the models to serve on disk, without any network.
 
-All that lacks is told at once, with the command that fetches it.
+One error lists all missing files and the command that fetches them.
 """
 
 import base64
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from service.models.registry.cache import ModelCache, Record, differing
+from service.models.registry.cache import ModelCache, Record
 from service.models.registry.errors import CacheError, DamagedFileError, MissingFilesError
+from service.models.registry.files import differing
 from service.models.registry.manifest import ModelEntry, read_entries
 from service.models.registry.references import Source
 
@@ -21,9 +22,9 @@ class LocatedModel:
     """A model whose files are on disk.
 
     Attributes:
-        entry: What was asked for.
+        entry: Entry that names the model.
         place: A folder or `package:NAME`, as `find_models` takes it.
-        record: What the cache remembers; None where it is not from there.
+        record: Record of the cache; None if the model is not in the cache.
     """
 
     entry: ModelEntry
@@ -32,11 +33,11 @@ class LocatedModel:
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:
-    """The models of a list of references and manifests, pinned sums checked.
+    """Returns the models of a list of references and manifests, with pinned sums checked.
 
     Raises:
-        MissingFilesError: With every file of every model that is not there or too short.
-        DamagedFileError: With every file whose sum is not the one that is pinned.
+        MissingFilesError: Files are missing or have another size; the error lists all of them.
+        DamagedFileError: Sums differ from their pins; the error lists all of them.
         RegistryError: A reference, a manifest or the cache cannot be read.
     """
     entries = read_entries(references)
@@ -50,10 +51,10 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """What a model from a registry lacks, a sentence each.
+    """Returns a sentence for each missing file of a model from a registry.
 
     Raises:
-        CacheError: What the cache remembers is damaged.
+        CacheError: The record of the model is damaged.
     """
     if not entry.reference.is_remote:
         return []
@@ -65,10 +66,10 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
-    """Where a model lies.
+    """Returns a model with its place on disk.
 
     Raises:
-        CacheError: It was never pulled.
+        CacheError: The model was never pulled.
     """
     if not entry.reference.is_remote:
         return LocatedModel(entry, str(entry.reference))
@@ -79,14 +80,18 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
 
 
 def broken_pins(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Pinned files that have another sum or are not there, a sentence each."""
+    """Returns a sentence for each pinned file that is missing or has another sum."""
     if not entry.pins:
         return []
     return differing(root_of(place_of(entry, cache).place), entry.pins)
 
 
 def root_of(place: str) -> Path:
-    """The folder that paths of a model's files begin in; of a package that it is installed in."""
+    """Returns the folder that the paths of a model's files are relative to.
+
+    Raises:
+        CacheError: The package is not installed.
+    """
     if not place.startswith(Source.PACKAGE):
         return Path(place)
     name = place.removeprefix(Source.PACKAGE)
@@ -97,7 +102,7 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """The sha256 sum of each file of a package that pip wrote down when it was installed."""
+    """Returns the sha256 sums that pip recorded when it installed a package, by file."""
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()
@@ -107,7 +112,7 @@ def installed_sums(package: str) -> dict[str, str]:
 
 
 def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> str:
-    needed = [text for text in references if _lacks_files(text, cache)]
+    needed = [text for text in references if _is_incomplete(text, cache)]
     command = shlex.join(["regard", "models", "pull", *needed])
     if is_offline:
         return (
@@ -117,5 +122,5 @@ def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> s
     return f"fetch them with `{command}`, or let the start do it by REGARD_PULL=true"
 
 
-def _lacks_files(text: str, cache: ModelCache) -> bool:
+def _is_incomplete(text: str, cache: ModelCache) -> bool:
     return any(missing_files(entry, cache) for entry in read_entries([text]))

@@ -1,13 +1,11 @@
-"""A manifest: the models to serve, with pinned sums, device and dtype each.
+"""Manifests: TOML files that list the models to serve, with pinned sums, device and dtype.
 
-TOML, as Python reads it without any package, and people comment in it:
+[[model]]
+reference = "firefox:en-de"
+dtype = "int8"
 
-    [[model]]
-    reference = "firefox:en-de"
-    dtype = "int8"
-
-    [model.sha256]
-    "model.ende.intgemm.alphas.bin" = "9c1…"
+[model.sha256]
+"model.ende.intgemm.alphas.bin" = "9c1…"
 """
 
 import re
@@ -18,8 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from service.models.registry.errors import ManifestError, UnknownReferenceError
-from service.models.registry.references import Reference, Source, parse_reference
-from service.models.registry.remote import is_sha256
+from service.models.registry.files import is_sha256
+from service.models.registry.references import (
+    Reference,
+    Source,
+    parse_reference,
+    require_one_line,
+)
 
 SUFFIX = ".toml"
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
@@ -29,13 +32,13 @@ KEYS = ("reference", "device", "dtype", "sha256")
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """One model that is to be served.
+    """One model to serve.
 
     Attributes:
-        reference: Which.
-        device: Where it computes; empty for the server's own setting.
-        dtype: In which precision; likewise.
-        pins: The sha256 sum that a file must have, by its path inside the model's folder.
+        reference: Reference of the model.
+        device: Device that computes the model; empty for the server's setting.
+        dtype: Precision of the model; empty for the server's setting.
+        pins: Required sha256 sum of each pinned file, by its path inside the model's folder.
     """
 
     reference: Reference
@@ -45,15 +48,16 @@ class ModelEntry:
 
 
 def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
-    """The models behind a list of references and manifests.
+    """Returns the models of a list of references and manifests.
 
     Raises:
-        UnknownReferenceError: One begins like a reference, and is none.
+        UnknownReferenceError: A text is not a valid reference.
         ManifestError: A manifest cannot be read.
     """
     entries: list[ModelEntry] = []
     for text in texts:
         if text.endswith(SUFFIX):
+            require_one_line(text)
             entries += read_manifest(Path(text))
         else:
             entries.append(ModelEntry(parse_reference(text)))
@@ -61,10 +65,10 @@ def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
 
 
 def read_manifest(path: Path) -> list[ModelEntry]:
-    """The models of a manifest; folders in it are relative to its own.
+    """Reads the models of a manifest; its folders are relative to the manifest's folder.
 
     Raises:
-        ManifestError: With every fault in it.
+        ManifestError: The manifest has faults; the error lists every one.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -72,10 +76,10 @@ def read_manifest(path: Path) -> list[ModelEntry]:
         raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
-    faults = [f"{key!r} is not known, only [[model]] is" for key in content if key != "model"]
+    faults = [f"{key!r} is not a known key; only [[model]] is" for key in content if key != "model"]
     tables = content.get("model")
     if not isinstance(tables, list) or not tables:
-        raise ManifestError(str(path), [*faults, "it has no [[model]]"])
+        raise ManifestError(str(path), [*faults, "it has no [[model]] table"])
     entries = [_read_model(table, n, path.parent, faults) for n, table in enumerate(tables, 1)]
     if faults:
         raise ManifestError(str(path), faults)
@@ -83,12 +87,16 @@ def read_manifest(path: Path) -> list[ModelEntry]:
 
 
 def _read_model(table: Any, number: int, folder: Path, faults: list[str]) -> ModelEntry:
-    """One model; what is wrong with it is added to the faults."""
+    """Reads one model and appends its faults to the list."""
     if not isinstance(table, dict):
-        faults.append(f"model {number} is no table")
+        faults.append(f"model {number} is not a table")
         table = {}
     name = f"model {number}"
-    faults += [f"{name}: {key!r} is none of {', '.join(KEYS)}" for key in table if key not in KEYS]
+    faults += [
+        f"{name}: {key!r} is not a known key; the keys are {', '.join(KEYS)}"
+        for key in table
+        if key not in KEYS
+    ]
     reference = _read_reference(table.get("reference"), name, folder, faults)
     device, dtype = table.get("device", ""), table.get("dtype", "")
     if device != "" and not (isinstance(device, str) and DEVICE.fullmatch(device)):
@@ -115,12 +123,12 @@ def _read_reference(text: Any, name: str, folder: Path, faults: list[str]) -> Re
 def _read_pins(table: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, str]:
     pins = table.get("sha256", {})
     if not isinstance(pins, dict):
-        faults.append(f"{name}: sha256 is no table of files")
+        faults.append(f"{name}: sha256 is not a table of files")
         return {}
     for file, value in pins.items():
         path = PurePosixPath(file)
         if path.is_absolute() or ".." in path.parts or str(path) != file:
-            faults.append(f"{name}: {file!r} is no path inside the model's folder")
+            faults.append(f"{name}: {file!r} is not a path inside the model's folder")
         if not is_sha256(value):
             faults.append(f"{name}: the sha256 of {file} is {value!r}, must be 64 hex digits")
     return pins

@@ -1,4 +1,4 @@
-"""How a model is named: where it comes from, what it is called there, and in which version."""
+"""References: the texts that name a model by its source, its name there, and its version."""
 
 import re
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 REVISION = re.compile(r"[A-Za-z0-9][\w./-]*", re.ASCII)
 PAIR = re.compile(r"[a-z]{2,3}(?:_[a-z]{2,4})?-[a-z]{2,3}(?:_[a-z]{2,4})?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Source(StrEnum):
-    """Where a model comes from; the value is the prefix of its references."""
+    """Source of a model; the value is the prefix of its references."""
 
     FOLDER = ""
     PACKAGE = "package:"
@@ -29,10 +30,10 @@ class Reference:
     """The name of a model.
 
     Attributes:
-        source: Where it comes from.
-        name: A folder, a package, `owner/name`, or a pair of languages.
-        revision: A branch, tag or commit at Hugging Face, an architecture at Mozilla; empty where
-            the registry chooses.
+        source: Source of the model.
+        name: A folder, a package, `owner/name`, or a language pair.
+        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; empty
+            where the registry chooses.
     """
 
     source: Source
@@ -41,7 +42,7 @@ class Reference:
 
     @property
     def is_remote(self) -> bool:
-        """Whether its files are pulled into the cache."""
+        """Whether the model's files are pulled into the cache."""
         return self.source in REMOTE
 
     def __str__(self) -> str:
@@ -49,17 +50,29 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """The reference that a text spells.
+    """Parses a reference.
 
     Raises:
-        UnknownReferenceError: It begins like one, and is none.
+        UnknownReferenceError: The text has the prefix of a registry and is not a valid reference,
+            or it contains control characters.
     """
+    require_one_line(text)
     for source in (Source.HUB, Source.FIREFOX):
         if text.startswith(source):
             return _parse_remote(source, text)
     if text.startswith(Source.PACKAGE):
         return Reference(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
     return Reference(Source.FOLDER, text)
+
+
+def require_one_line(text: str) -> None:
+    """Refuses control characters: a line break would forge lines of the log.
+
+    Raises:
+        UnknownReferenceError: The text contains a control character.
+    """
+    if CONTROL.search(text):
+        raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
 
 
 def _parse_remote(source: Source, text: str) -> Reference:
@@ -71,5 +84,5 @@ def _parse_remote(source: Source, text: str) -> Reference:
     )
     is_revision = REVISION.fullmatch(revision) and ".." not in revision if at else True
     if not pattern.fullmatch(name) or ".." in name or not is_revision:
-        raise UnknownReferenceError(f"{text!r} is no reference; write {shape}")
+        raise UnknownReferenceError(f"{text!r} is not a valid reference; write {shape}")
     return Reference(source, name, revision)
