@@ -1,29 +1,64 @@
-"""What an operator can set, meet or call stands in the README or in docs/."""
+"""The documents name every setting, metric, route and error, and their commands are right."""
 
+import ast
+import importlib.util
+import json
 import re
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
+from prometheus_client import Metric
 from pydantic import SecretStr
+from typer.core import TyperGroup
 
-from service.errors import KINDS, Kind
+from service.cli import app
+from service.errors import KINDS
 from service.metrics.definitions import Metrics
 from service.server import create_app
 from service.settings import Settings
 from tests.api.servers import make_settings
+from tests.documents import (
+    CHANGELOG,
+    DOCS,
+    PAGES,
+    README,
+    ROOT,
+    SHELL,
+    Command,
+    anchors,
+    blocks,
+    commands,
+    linked_file,
+    links,
+    prose_lines,
+    read,
+    section,
+    table_rows,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from .unit.test_deploy import labels_by_name
 
+MAX_LINE = 100
+MAX_README_LINES = 150
+MAX_ARCHITECTURE_LINES = 250
 
-@pytest.fixture(scope="module")
-def pages() -> str:
-    return "\n".join(page.read_text("utf-8") for page in PAGES)
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def is_named(name: str, text: str) -> bool:
     """Whether a text has a name as a word of its own, not only as a part of another."""
     return re.search(rf"(?<![\w/]){re.escape(name)}(?![\w/]*\w)", text) is not None
+
+
+def all_text() -> str:
+    return "\n".join(read(page) for page in PAGES)
+
+
+# Settings
 
 
 def spellings(default: object) -> set[str]:
@@ -38,85 +73,307 @@ def spellings(default: object) -> set[str]:
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-def test_setting_is_described_with_its_default(pages: str, field: str) -> None:
-    """In one row of a table, each in code type."""
-    name = f"REGARD_{field.upper()}"
-    rows = [line for line in pages.splitlines() if f"`{name}`" in line]
-    assert rows, f"{name} is not described"
-    defaults = spellings(Settings.model_fields[field].default)
-    assert [row for row in rows for default in defaults if f"`{default}`" in row], (
-        f"{name} is described, but not with its default, {' or '.join(defaults)}"
-    )
+def test_setting_is_described_with_its_default(field: str) -> None:
+    """In one row of a table of docs/settings.md: name, default, meaning."""
+    name = f"`REGARD_{field.upper()}`"
+    rows = [row for row in table_rows(read(DOCS / "settings.md")) if row[0] == name]
+    assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/settings.md"
+    _, default, meaning = rows[0]
+    assert default.strip("`") in spellings(Settings.model_fields[field].default)
+    assert meaning
 
 
-def test_no_setting_is_described_that_does_not_exist(pages: str) -> None:
+def test_no_setting_is_described_that_does_not_exist() -> None:
     known = {f"REGARD_{field.upper()}" for field in Settings.model_fields}
     client = {"REGARD_URL"}  # of `regard bench`
     tests = {"REGARD_BROWSER_SERVER", "REGARD_WRITE_IMAGES"}
-    named = set(re.findall(r"\bREGARD_[A-Z_]*[A-Z]\b", pages))
+    named = set(re.findall(r"\bREGARD_[A-Z_]*[A-Z]\b", all_text()))
     assert named <= known | client | tests
 
 
-def metric_names() -> list[str]:
-    families = [
-        family for family in Metrics().registry.collect() if family.name.startswith("regard")
-    ]
-    return [f.name + "_total" * (f.type == "counter") for f in families]
+# Metrics
 
 
-@pytest.mark.parametrize("name", metric_names())
-def test_metric_is_described(pages: str, name: str) -> None:
-    assert is_named(name, pages)
+def metric_types() -> dict[str, str]:
+    return {f.name + "_total" * (f.type == "counter"): f.type for f in families()}
 
 
-def test_no_metric_is_described_that_does_not_exist(pages: str) -> None:
-    known = metric_names()
-    for name in set(re.findall(r"\bregard_[a-z_]*[a-z]\b", pages)):
+def metric_labels() -> dict[str, set[str]]:
+    """Returns the label names of each metric, by its name without the suffix of a sample."""
+    sampled = {f.name: {label for s in f.samples for label in s.labels} for f in families()}
+    return sampled | labels_by_name()
+
+
+def families() -> list[Metric]:
+    return [f for f in Metrics().registry.collect() if f.name.startswith("regard")]
+
+
+@pytest.mark.parametrize("name", metric_types())
+def test_metric_is_described_with_its_type_and_labels(name: str) -> None:
+    """In one row of a table of docs/metrics.md: name, type, labels, meaning."""
+    rows = [row for row in table_rows(read(DOCS / "metrics.md")) if row[0] == f"`{name}`"]
+    assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/metrics.md"
+    _, kind, labels, meaning = rows[0]
+    assert kind == metric_types()[name]
+    assert set(re.findall(r"\w+", labels)) == metric_labels()[name.removesuffix("_total")] - {"le"}
+    assert meaning
+
+
+def test_no_metric_is_described_that_does_not_exist() -> None:
+    known = metric_types()
+    for name in set(re.findall(r"\bregard_[a-z_]*[a-z]\b", all_text())):
         assert re.sub("_(bucket|sum|count)$", "", name) in known, name
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.error_type)
-def test_error_type_is_described(pages: str, kind: Kind) -> None:
-    assert any(
-        is_named(kind.error_type, line) and is_named(str(kind.status), line)
-        for line in pages.splitlines()
-    )
+# Routes and errors
+
+UNDOCUMENTED = {("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
+"""Routes that /openapi.json leaves out."""
+DISABLED = {
+    ("POST", "/suggest"),
+    ("POST", "/translate_file"),
+    ("GET", "/download_file/{name}"),
+}
+"""Routes of LibreTranslate that are refused."""
 
 
-def routes() -> list[str]:
+def routes() -> set[tuple[str, str]]:
     paths = create_app(make_settings()).openapi()["paths"]
-    return [*paths, "/docs", "/"]
+    found = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    return {route for route in found if route[0] != "HEAD"} | UNDOCUMENTED
 
 
-@pytest.mark.parametrize("path", routes())
-def test_route_is_described(pages: str, path: str) -> None:
-    assert is_named(path, pages)
+def documented_routes() -> set[tuple[str, str]]:
+    """Returns the method and path of each row in the first table of docs/api.md."""
+    found = set()
+    for first, *_ in table_rows(read(DOCS / "api.md").split("\n## ", 1)[0])[1:]:
+        methods = re.findall(r"\b(?:GET|POST|PUT|DELETE)\b", first)
+        found |= {(m, path) for m in methods for path in re.findall(r"/[\w/{}.]*", first)}
+    return found
 
 
-def test_every_file_of_the_service_is_on_the_map() -> None:
-    """A map that lacks one, or has one that is gone, leads nowhere."""
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    section = page.split("\nservice/ ", 1)[1].split("\nbenchmarks/ ", 1)[0]
-    shown = re.findall(r"^  (\S+)", section, re.MULTILINE)
-    found = [path.name + "/" * path.is_dir() for path in (ROOT / "service").iterdir()]
-    hidden = {"__init__.py", "__main__.py", "__pycache__/", "py.typed"}
-    assert sorted(shown) == sorted(set(found) - hidden)
+def test_every_route_is_described() -> None:
+    assert routes() - documented_routes() == set()
 
 
-LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
+def test_no_route_is_described_that_does_not_exist() -> None:
+    assert documented_routes() - routes() - DISABLED == set()
 
 
-def anchors(page: Path) -> set[str]:
-    """Those that its headings have where it is shown."""
-    titles: list[str] = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+def test_every_error_type_is_described_with_its_status() -> None:
+    rows = table_rows(section(read(DOCS / "api.md"), "Errors"))[1:]
+    described = {(status, error_type.strip("`")) for status, error_type, _ in rows}
+    assert described == {(str(kind.status), kind.error_type) for kind in KINDS.values()}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# Pages and links
+
+
+def test_readme_is_short() -> None:
+    assert len(read(README).splitlines()) <= MAX_README_LINES
+
+
+def test_architecture_is_short() -> None:
+    assert len(read(DOCS / "architecture.md").splitlines()) <= MAX_ARCHITECTURE_LINES
+
+
+@by_page
+def test_lines_of_prose_are_short(page: Path) -> None:
+    """Tables, code, HTML and lines with a long address are exempt."""
+    long = [(number, line) for number, line in prose_lines(read(page)) if len(line) > MAX_LINE]
+    assert [(n, line) for n, line in long if "://" not in line] == []
+
+
+@by_page
 def test_links_lead_somewhere(page: Path) -> None:
-    found = [a or b for a, b in LINK.findall(page.read_text("utf-8"))]
-    for link in (link for link in found if not link.startswith("http")):
-        name, _, anchor = link.partition("#")
-        target = page.parent / name if name else page
+    for link in links(page):
+        target = linked_file(page, link)
         assert target.is_file(), link
+        anchor = link.partition("#")[2]
         assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, waiting = {README}, [README]
+    while waiting:
+        page = waiting.pop()
+        targets = {linked_file(page, link) for link in links(page)} & set(PAGES)
+        waiting += targets - reached
+        reached |= targets
+    assert set(PAGES) - reached == set()
+
+
+def test_readme_links_every_page() -> None:
+    linked = {linked_file(README, link) for link in links(README)}
+    assert {*DOCS.glob("*.md"), CHANGELOG} - linked == set()
+
+
+@pytest.mark.parametrize("page", [README, *DOCS.glob("*.md")], ids=lambda page: page.name)
+def test_headings_of_a_page_have_anchors_of_their_own(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", read(page), flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^#+ ", text, re.MULTILINE)) == len(anchors(page))
+
+
+# Folders and files
+
+HIDDEN = {"__init__.py", "__main__.py", "__pycache__/", "py.typed", "ruff.toml"}
+
+
+@pytest.mark.parametrize("folder", ["service", "model"])
+def test_every_file_is_on_the_map(folder: str) -> None:
+    """The map in docs/architecture.md names the first level of both packages, and nothing else."""
+    rows = table_rows(section(read(DOCS / "architecture.md"), f"{folder}/"))[1:]
+    shown = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    found = {path.name + "/" * path.is_dir() for path in (ROOT / folder).iterdir()}
+    assert sorted(shown) == sorted(name for name in found - HIDDEN if name[0] != ".")
+
+
+@by_page
+def test_named_files_exist(page: Path) -> None:
+    pattern = r"`((?:service|model|tests|deploy|docs|benchmarks)/[\w./*-]*)`"
+    for name in re.findall(pattern, read(page)):
+        assert [*ROOT.glob(name.rstrip("/"))], name
+
+
+# Commands
+
+
+def all_commands() -> list[Command]:
+    return [command for page in PAGES for command in commands(page)]
+
+
+def check_make(words: list[str]) -> None:
+    """Compares targets and variables with the Makefile."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for word in words:
+        name, is_variable, _ = word.partition("=")
+        pattern = rf"^{name} \?= ?" if is_variable else rf"^{name}:"
+        assert re.search(pattern, makefile, re.MULTILINE), word
+
+
+def check_regard(words: list[str]) -> None:
+    """Parses the arguments as the command itself does, and runs nothing."""
+    command: typer.core.TyperCommand | TyperGroup = typer.main.get_command(app)  # type: ignore[assignment]
+    context, name = None, "regard"
+    while isinstance(command, TyperGroup):
+        context = command.make_context(name, [*words], parent=context)
+        name, words = words[0], words[1:]
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command = found  # type: ignore[assignment]
+    command.make_context(name, [*words], parent=context)
+
+
+def check_docker(words: list[str]) -> None:
+    """Checks files and services, and the command that runs in a container."""
+    assert words.pop(0) == "compose"
+    files = [ROOT / "docker-compose.yml"]
+    while words[0] == "-f":
+        files.append(ROOT / words[1])
+        del words[:2]
+    parsed = [yaml.safe_load(file.read_text("utf-8")) for file in files]
+    verb, *rest = words
+    rest = [word for word in rest if word not in ("--rm", "--build", "-d")]
+    if verb == "up":
+        assert set(rest) <= set(parsed[0]["services"])
+        return
+    assert verb in ("run", "exec")
+    service, *inner = rest
+    assert service in parsed[0]["services"]
+    # `run` has the image's entry point, which is regard; `exec` names the program itself.
+    assert verb == "run" or inner.pop(0) == "regard"
+    check_regard(inner)
+
+
+def check_python(words: list[str]) -> None:
+    """Finds the module and its flags; pytest's markers are strict."""
+    assert words.pop(0) == "-m"
+    module = words.pop(0)
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    if module == "pytest":
+        assert words[0] == "-m"
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+        markers = project["tool"]["pytest"]["ini_options"]["markers"]
+        assert words[1] in [marker.partition(":")[0] for marker in markers]
+        return
+    assert spec.origin is not None
+    assert_flags(words, Path(spec.origin).read_text("utf-8"))
+
+
+def assert_flags(words: list[str], source: str) -> None:
+    for flag in (word for word in words if word.startswith("--")):
+        assert f'"{flag}"' in source, flag
+
+
+def check_curl(words: list[str]) -> None:
+    """Checks the path; tests/api/test_documented_requests.py sends the request."""
+    (address,) = [word for word in words if re.match(r"(http://)?(127\.0\.0\.1|localhost)", word)]
+    path = "/" + address.removeprefix("http://").partition("/")[2]
+    assert is_named(path, read(DOCS / "api.md")) or path.startswith("/v1/models/")
+
+
+def check_git(words: list[str]) -> None:
+    assert words == ["clone", "$REPOSITORY", "regard"]
+
+
+def check_shell(words: list[str]) -> None:
+    assert words in (["regard"], ["PATH=$PWD/.venv/bin:$PATH"])
+
+
+CHECKS: dict[str, Callable[[list[str]], None]] = {
+    "make": check_make,
+    "regard": check_regard,
+    "docker": check_docker,
+    "python": check_python,
+    "curl": check_curl,
+    "git": check_git,
+    "cd": check_shell,
+    "export": check_shell,
+}
+
+
+@pytest.mark.parametrize("command", all_commands(), ids=str)
+def test_command_is_right(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command is checked; a program without a check fails the test."""
+    for name in ("en.txt", "pt.txt", "stsb-dev.csv", "S", "R", "N"):
+        (tmp_path / name).write_text("a line\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REGARD_URL", raising=False)
+    program, *words = command.words
+    CHECKS[program.removeprefix(".venv/bin/")](words)
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in all_commands() if command.settings], ids=str
+)
+def test_settings_of_a_command_are_valid(command: Command) -> None:
+    values = {name.removeprefix("REGARD_").lower(): v for name, v in command.settings.items()}
+    Settings.model_validate(values)
+
+
+def test_flags_of_the_benchmarks_exist() -> None:
+    """`make bench` hands ARGS on to the benchmarks."""
+    source = (ROOT / "benchmarks" / "options.py").read_text("utf-8")
+    arguments = [word for command in all_commands() for word in command.words if "ARGS=" in word]
+    assert arguments
+    for words in arguments:
+        assert_flags(words.removeprefix("ARGS=").split(), source)
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "python": ast.parse,
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "yaml": yaml.safe_load,
+    "": str,  # diagrams
+}
+
+
+@by_page
+def test_code_blocks_can_be_parsed(page: Path) -> None:
+    for block in blocks(page):
+        if block.language not in SHELL:
+            PARSERS[block.language](block.text)

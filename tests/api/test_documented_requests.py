@@ -1,0 +1,101 @@
+"""The curl commands of README and docs/, sent to the built-in models."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.server import create_app
+from service.settings import DEFAULT_MODELS
+from service.workers.loading import LoadEngine
+from tests.documents import PAGES, Command, commands
+from tests.workers import Threads
+
+from .servers import Server, make_settings
+
+ADMIN_KEY = "key-of-the-test"
+REQUESTS = [command for page in PAGES for command in commands(page) if command.words[0] == "curl"]
+
+pytestmark = pytest.mark.checkpoint
+
+
+@pytest.fixture(scope="module")
+def server(load_real: LoadEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The built-in models in float32, as the tests have them loaded already."""
+    settings = make_settings(
+        models=DEFAULT_MODELS,
+        model_cache=str(tmp_path_factory.mktemp("cache")),
+        admin_key=ADMIN_KEY,
+        device="cpu",
+        dtype="float32",
+        max_rows=8,
+        max_batch_tokens=128,
+    )
+    with Server(create_app(settings, Threads(load_real))) as server:
+        yield server.until_ready()
+
+
+def request_of(command: Command) -> tuple[str, str, dict[str, Any]]:
+    """Returns the method, path and remaining arguments of the request that curl would send."""
+    words = [word.replace("$REGARD_ADMIN_KEY", ADMIN_KEY) for word in command.words[1:]]
+    method, path, data = "", "", []
+    headers = {}
+    while words:
+        word = words.pop(0)
+        if word == "-X":
+            method = words.pop(0)
+        elif word == "-d":
+            data.append(words.pop(0))
+        elif word == "-H":
+            name, _, headers[name] = words.pop(0).partition(": ")
+        elif word != "-s":
+            path = "/" + word.removeprefix("http://").partition("/")[2]
+    if data:
+        headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
+    method = method or ("POST" if data else "GET")
+    return method, path, {"headers": headers, "content": "&".join(data).encode()}
+
+
+def documented(reply: str) -> Any:
+    """Parses the JSON of a page, in which a bare … stands for more elements of a list."""
+    return json.loads(re.sub(r'(?<!")…(?!")', '"…"', reply))
+
+
+def assert_agrees(shown: Any, real: Any) -> None:
+    """Compares a reply with the page; … stands for anything, and int8 may differ a little."""
+    if shown in ("…", ["…"]):
+        return
+    if isinstance(shown, dict):
+        assert shown.keys() - {"…"} <= real.keys()
+        assert "…" in shown or shown.keys() == real.keys()
+        for name in shown.keys() - {"…"}:
+            assert_agrees(shown[name], real[name])
+    elif isinstance(shown, list):
+        is_start = bool(shown) and shown[-1] == "…"
+        assert is_start or len(shown) == len(real)
+        for each, other in zip(shown[: len(shown) - is_start], real, strict=False):
+            assert_agrees(each, other)
+    elif isinstance(shown, float):
+        assert real == pytest.approx(shown, rel=0.05, abs=0.02)
+    else:
+        assert real == shown
+
+
+@pytest.mark.parametrize("command", REQUESTS, ids=str)
+def test_request_gets_the_documented_reply(server: Server, command: Command) -> None:
+    method, path, arguments = request_of(command)
+    response = server.begin(method, path, **arguments).result()
+    if path.startswith("/v1/models/"):  # the model of the page has not been pulled
+        expected = {"POST": "regard models pull firefox:en-de", "DELETE": "en-de"}
+        assert 400 <= response.status_code < 500
+        assert expected[method] in response.text
+    else:
+        assert response.status_code == 200, response.text
+        assert_agrees(documented(command.reply or '"…"'), response.json())
+
+
+def test_pages_show_replies() -> None:
+    """Most requests of the pages have a reply to compare with."""
+    assert sum(bool(command.reply) for command in REQUESTS) >= 6
