@@ -155,9 +155,8 @@ def main() -> None:
             for name in figures[id(checkouts[0])]:
                 pair = [figures[id(each)][name] for each in checkouts]
                 found.setdefault((case.name, name), []).append(pair)
-    print(
-        "| case | figure | this | other | ratio (median of rounds) |\n| --- | --- | ---: | ---: | ---: |"
-    )
+    print("| case | figure | this | other | median ratio |")
+    print("| --- | --- | ---: | ---: | ---: |")
     for (case_name, name), pairs in found.items():
         ours, theirs = (statistics.median(values) for values in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
