@@ -21,6 +21,9 @@ is refused or cut up before it is sent to one.
 import traceback
 from dataclasses import dataclass
 
+SHOWN_CHARS = 40
+"""An error message quotes at most this number of characters of a value from a client."""
+
 
 class ServiceError(Exception):
     """The root of what a request can end in other than a result.

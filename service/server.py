@@ -33,7 +33,7 @@ def create_app(
     core = build_core(settings, catalog, start_worker, on_failure)
     # One of its own: the core's changes earlier or later, while requests go by the other.
     services = build_services(settings, copy(catalog), core, int(time.time()))
-    core.changes.announce = services.offer.change
+    core.changes.announce = services.served_models.change
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

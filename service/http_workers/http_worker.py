@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.api.app import LOG_FORMAT, build_services, create_web, http_config
-from service.api.served_models import Offer
+from service.api.served_models import ServedModels
 from service.errors import ServiceError, UnavailableError
 from service.http_workers.messages import (
     Answer,
@@ -73,7 +73,7 @@ class RemoteBackend:
         self.idle = asyncio.Event()
         self.idle.set()
         self.is_lost = False
-        self.offer: Offer | None = None
+        self.served_models: ServedModels | None = None
         self.tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -205,10 +205,10 @@ class RemoteBackend:
             future.set_exception(message.error)
 
     async def _serve(self, serve: Serve) -> None:
-        assert self.offer is not None  # it is there before messages are read
+        assert self.served_models is not None  # it is there before messages are read
         failure = None
         try:
-            await self.offer.change(serve.models)
+            await self.served_models.change(serve.models)
         except Exception as error:
             logger.exception("the models cannot be changed")
             failure = str(error)
@@ -326,7 +326,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
 
     catalog = Catalog.of(config.models, settings.offered)
     services = build_services(settings, catalog, backend, config.started)
-    backend.offer = services.offer
+    backend.served_models = services.served_models
     server = FrontendServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.errors import ModelError
-from service.api.parameters import SHOWN_CHARS
 from service.errors import (
+    SHOWN_CHARS,
     ConflictError,
     InternalError,
     InvalidRequestError,
@@ -27,8 +27,8 @@ from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
+from service.models.state import ModelState
 from service.settings import Settings
-from service.tasks.backend import State
 from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
 
 logger = logging.getLogger("regard.models")
@@ -75,7 +75,7 @@ class ModelChanges:
         self.settings = settings
         self.supervisor = supervisor
         self.announce: Announce = nobody
-        self.states: dict[str, State] = {}
+        self.states: dict[str, ModelState] = {}
         self.failures: dict[str, str] = {}
         self.unanswered: set[str] = set()
         self.turn = asyncio.Lock()

@@ -7,15 +7,13 @@ these interfaces cannot tell.
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from service.items.orders import Inquiry, Sentence, TextToEmbed
 from service.metrics.definitions import Ended
+from service.models.state import ModelState
 from service.scheduling.lanes import EmbeddedText, Shown, Translated
 from service.workers.messages import ResidentEmbedder, ResidentModel
-
-State = Literal["loading", "ready", "unloading", "failed"]
-"""Of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Status:
     is_stopping: bool
     models: dict[str, ResidentModel]
     embedders: dict[str, ResidentEmbedder] = field(default_factory=dict)
-    changes: dict[str, State] = field(default_factory=dict)
+    changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 

@@ -19,7 +19,6 @@ class RequestContext:
         outcome: Label of regard_requests_total.
         stages: Seconds by stage.
         num_cut: Sentences or texts longer than the model takes, by model.
-        is_openai: Whether errors have OpenAI's shape.
     """
 
     request_id: str
@@ -30,7 +29,6 @@ class RequestContext:
     outcome: str = "ok"
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
-    is_openai: bool = False
 
     def stage(self, name: str) -> "Stage":
         """Adds the time spent inside to a stage."""

@@ -5,11 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.api.parameters import SHOWN_CHARS
-from service.api.tei.formats import EmbedUsage, Vectors
-from service.api.tei.schemas import EmbedParameters, Input
-from service.errors import NotFoundError
+from service.errors import SHOWN_CHARS, NotFoundError
 from service.ipc.machine import uses_gpu
 from service.items.orders import TextToEmbed
 from service.models.catalog import Catalog
@@ -28,40 +26,39 @@ from service.tasks.embedding_limits import (
     find_long,
     find_prompt,
 )
+from service.tasks.embedding_query import EmbedQuery
 from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, add_times, run_sized
 
+Vectors = NDArray[np.float32]
+"""Embeddings, (n, D)."""
 
-@dataclass(slots=True)
-class EmbedWish:
-    """What a client asked for.
+
+@dataclass(frozen=True, slots=True)
+class EmbedUsage:
+    """Characters and tokens that a model has read for one request.
 
     Attributes:
-        inputs: Texts or ids.
-        param: What the client calls them.
-        reading: How they are read.
-        model: Served name; None for the first that there is.
-        dimensions: Numbers of each vector; None for all.
-        is_normalized: Whether vectors are to have length 1.
-        is_per_token: Whether those of the tokens are wanted, as they leave the model.
+        num_chars: Characters of all texts, as the client sent them; a token id counts as one.
+        num_tokens: Tokens that the model read of each input: after the cut, with special tokens
+            and the prompt.
+        truncated: Indices of the inputs that were cut.
+        device: Device of the computation: `cpu`, or `cuda:N`.
     """
 
-    inputs: Sequence[Input]
-    param: str
-    reading: EmbedParameters
-    model: str | None = None
-    dimensions: int | None = None
-    is_normalized: bool = True
-    is_per_token: bool = False
+    num_chars: int
+    num_tokens: Sequence[int]
+    truncated: Sequence[int]
+    device: str
 
 
 @dataclass(slots=True)
 class Embeddings:
-    """What became of it.
+    """The result of a request for embeddings.
 
     Attributes:
         model: Served name.
-        vectors: (n, D), one for each input.
-        usage: What was read.
+        vectors: (n, D), one row for each input.
+        usage: Characters and tokens that were read.
     """
 
     model: str
@@ -90,7 +87,7 @@ class Embedder:
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
         self.default = next(iter(self.catalog.embedders), None)
 
-    async def embed(self, wish: EmbedWish, context: RequestContext) -> Embeddings:
+    async def embed(self, wish: EmbedQuery, context: RequestContext) -> Embeddings:
         """A vector for each input.
 
         Raises:
@@ -110,7 +107,7 @@ class Embedder:
         return Embeddings(reader.name, vectors, usage)
 
     async def embed_tokens(
-        self, wish: EmbedWish, context: RequestContext
+        self, wish: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
         """The vectors (T, D) of the tokens of each input.
 
@@ -141,7 +138,7 @@ class Embedder:
         raise NotFoundError(message, param="model")
 
     async def _compute(
-        self, wish: EmbedWish, reader: TextReader, context: RequestContext
+        self, wish: EmbedQuery, reader: TextReader, context: RequestContext
     ) -> tuple[list[EmbeddedText], EmbedUsage]:
         context.model = reader.name
         check_num_inputs(wish.inputs, self.settings.max_inputs, wish.param)
@@ -164,7 +161,7 @@ class Embedder:
         return results, usage
 
     def _usage(
-        self, wish: EmbedWish, reader: TextReader, texts: Sequence[ReadText], num_chars: int
+        self, wish: EmbedQuery, reader: TextReader, texts: Sequence[ReadText], num_chars: int
     ) -> EmbedUsage:
         whole = [text.num_tokens for text in texts]
         uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
@@ -188,7 +185,7 @@ def begun(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)
 
 
-def read_all(wish: EmbedWish, reader: TextReader, prompt: str) -> list[ReadText]:
+def read_all(wish: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
     """Each input as ids."""
     read: Callable[..., ReadText] = reader.read
     direction = wish.reading.truncation_direction
