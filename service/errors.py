@@ -21,6 +21,9 @@ take is refused or chunked before it is sent to the model.
 import traceback
 from dataclasses import dataclass
 
+SHOWN_CHARS = 40
+"""An error message quotes at most this number of characters of a value from a client."""
+
 
 class ServiceError(Exception):
     """Root of the errors that a request can end with.

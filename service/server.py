@@ -31,7 +31,7 @@ def create_app(
     catalog = Catalog.load(settings.models, settings.offered)
     core = build_core(settings, catalog.files, start_worker, on_failure)
     services = build_services(settings, catalog, core, int(time.time()))
-    core.changes.announce = services.offer.change
+    core.changes.announce = services.served_models.change
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.attention.alignment import align
-from service.tasks.attention.matrices import Attention, AttentionItem, Kind, View, show
+from service.tasks.attention.matrices import Attention, AttentionItem, show
+from service.tasks.attention.requests import Kind, View
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."

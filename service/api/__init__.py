@@ -1,1 +1,1 @@
-"""HTTP and nothing else: one file or folder of routes and schemas for each dialect."""
+"""HTTP and nothing else: one file or folder for each dialect, and the code that they share."""

@@ -1,30 +1,31 @@
-"""create_app: settings in, a FastAPI application out, with what it needs as its lifespan."""
+"""Builds the FastAPI application: services, dialects, error handlers and middleware."""
 
 import logging
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.api import health, page
+from service.api import admin, health, page
 from service.api.attention import routes as attention
-from service.api.libretranslate import languages
-from service.api.libretranslate import routes as translate
-from service.api.middleware import DirectRoutes, OpenToPages, RequestMiddleware
-from service.api.openai import models
-from service.api.responses import (
+from service.api.errors import (
     handle_http_exception,
     handle_service_error,
     handle_validation_error,
 )
-from service.api.served_models import Offer
+from service.api.libretranslate import routes as libretranslate
+from service.api.middleware import CrossOrigin, DirectRoutes, RequestMiddleware
+from service.api.openai import routes as openai
+from service.api.request.openapi import move_definitions
+from service.api.served_models import ServedModels
 from service.api.services import Services
-from service.api.tei import routes as embed
+from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
@@ -35,68 +36,93 @@ from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
 
+DIALECTS = (
+    libretranslate.DIALECT,
+    attention.DIALECT,
+    tei.DIALECT,
+    openai.DIALECT,
+    admin.DIALECT,
+    health.DIALECT,
+    page.DIALECT,
+)
+
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
+class Application(FastAPI):
+    """FastAPI with the bodies that routes read themselves in its OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Returns the OpenAPI document, in which all references lead somewhere."""
+        document = super().openapi()
+        move_definitions(document)
+        return document
+
+
 def build_services(
     settings: Settings, catalog: Catalog, backend: Backend, started: int
 ) -> Services:
-    """What the routes work with, in front of a backend."""
+    """Builds the services of the routes in front of a backend.
+
+    Args:
+        settings: Settings of the server.
+        catalog: Models and languages that are served.
+        backend: Admission, device workers and metrics.
+        started: Start of the server, in Unix seconds.
+    """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
     translator = Translator(catalog, backend, detector, settings)
     inspector = Inspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
-    offer = Offer(catalog, detector, embedder, settings.request_timeout_seconds)
+    served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
     return Services(
-        settings, catalog, backend, translator, inspector, text_inspector, embedder, offer, started
+        settings, catalog, backend, translator, inspector, text_inspector, embedder, served, started
     )
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
-    """The routes and what is around them."""
-    # It warns of single characters of a body that it cannot read; the client is told anyway.
+    """Builds the application from the dialects, the error handlers and the middleware."""
+    # python_multipart warns of each character that it cannot read; the client gets an error.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
-    app = FastAPI(
+    app = Application(
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=lifespan,
-        # Off: it would look for a tracer at each request, and tell one of URLs, which hold texts.
+        # Off: telemetry looks for a tracer at each request and reports URLs, which contain texts.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services
-    for module in (translate, attention, embed, languages, models, health, page):
-        app.include_router(module.router)
+    for dialect in DIALECTS:
+        for router in dialect.routers:
+            app.include_router(router)
     app.add_exception_handler(ServiceError, handle_service_error)
     app.add_exception_handler(HTTPException, handle_http_exception)
     app.add_exception_handler(RequestValidationError, handle_validation_error)
-    direct = {
-        ("POST", "/translate"): translate.translate,
-        ("POST", "/embed"): embed.embed,
-        ("POST", "/v1/embeddings"): embed.embeddings,
-    }
-    app.add_middleware(DirectRoutes, endpoints=direct)
+    app.add_middleware(DirectRoutes, dialects=DIALECTS)
     app.add_middleware(
-        RequestMiddleware, recorder=services.backend, requests=services.offer.requests
+        RequestMiddleware,
+        recorder=services.backend,
+        requests=services.served_models.requests,
+        dialects=DIALECTS,
     )
-    # Around all else: a preflight is not counted.
-    app.add_middleware(OpenToPages)
+    app.add_middleware(CrossOrigin)  # outermost, so that preflights are not counted
     return app
 
 
 def http_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How an application is served."""
+    """Returns the configuration of the HTTP server for an application."""
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         log_level="warning",
-        access_log=False,  # a request line would carry the text of a query
+        access_log=False,  # a request line would contain the text of a query
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
         server_header=False,
-        proxy_headers=False,  # nothing here asks who the client is
+        proxy_headers=False,  # no route uses the address of the client
     )

@@ -1,28 +1,36 @@
-"""Health and metrics. None of them ever runs a model."""
+"""Health and metrics. These routes never run a model."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.libretranslate.schemas import ErrorBody, Health
-from service.api.services import ServicesDep
+from service.api.dialect import Dialect
+from service.api.errors import ErrorBody
+from service.api.services import services_of
 from service.errors import UnavailableError
 
 router = APIRouter(tags=["operation"])
 
 
+class Health(BaseModel):
+    """The state of a healthy server; any other state is an error."""
+
+    status: str = Field(description="Always `ok`.")
+
+
 @router.get("/health/live")
-async def live(services: ServicesDep) -> Health:
-    """Whether the server answers; true while the models load."""
-    await services.backend.status()
+async def live(request: Request) -> Health:
+    """Tells whether the server answers, also while the models load."""
+    await services_of(request).backend.status()
     return Health(status="ok")
 
 
 @router.get("/health/ready", responses={503: {"model": ErrorBody}})
 @router.get("/health", responses={503: {"model": ErrorBody}})
-async def ready(services: ServicesDep) -> Health:
-    """Whether translations are accepted."""
-    status = await services.backend.status()
+async def ready(request: Request) -> Health:
+    """Tells whether the server accepts translations."""
+    status = await services_of(request).backend.status()
     if status.failure is not None:
         raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)
     if not status.is_ready:
@@ -32,6 +40,10 @@ async def ready(services: ServicesDep) -> Health:
 
 
 @router.get("/metrics", response_class=Response)
-async def metrics(services: ServicesDep) -> Response:
-    """All figures, in Prometheus' text format."""
-    return Response(await services.backend.metrics_text(), media_type=CONTENT_TYPE_LATEST)
+async def metrics(request: Request) -> Response:
+    """Returns all metrics in Prometheus' text format."""
+    text = await services_of(request).backend.metrics_text()
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+DIALECT = Dialect((router,))

@@ -1,7 +1,7 @@
-"""Around every request: its id, its timings, its figures, and an answer even to a fault of ours.
+"""Middleware around every request: its id, timings and metrics, CORS, and direct routes.
 
-Pure ASGI: middleware that hands responses through tasks of its own would hide from the routes
-that a client has gone.
+The middleware is pure ASGI. Middleware that passes responses through tasks of its own would hide
+the disconnection of a client from the routes.
 """
 
 import asyncio
@@ -9,15 +9,14 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.openai.errors import OPENAI_PREFIX
-from service.api.responses import error_response, handle_service_error
+from service.api.dialect import Dialect, Endpoint, shape_of
+from service.api.errors import ErrorShape, error_response, handle_service_error
 from service.api.served_models import OpenRequests
 from service.errors import InternalError, ServiceError, UnavailableError, fault
 from service.metrics.definitions import Ended
@@ -26,24 +25,14 @@ from service.tasks.context import RequestContext
 
 logger = logging.getLogger("regard.http")
 
-TASKS = {
-    "/translate": "translate",
-    "/detect": "detect",
-    "/attention": "attention",
-    "/attention/steps": "attention",
-    "/embed": "embed",
-    "/embed_all": "embed",
-    "/similarity": "embed",
-    "/v1/embeddings": "embed",
-}
 CLIENT_GONE = 499
-"""The status of a request whose client has closed the connection; nobody gets it."""
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+"""Status in the metrics of a request whose client closed the connection before the response."""
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
-OPEN_TO_PAGES = (
+CORS_METHODS = ("GET", "POST")
+CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", ", ".join(CORS_METHODS).encode()),
     (
         b"access-control-expose-headers",
         b"Retry-After, Server-Timing, X-Request-Id, X-Truncated-Inputs",
@@ -54,18 +43,29 @@ PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestMiddleware:
-    """Gives each request a RequestContext and counts it when it has been answered.
+    """Gives each request a RequestContext, and counts the request after its response.
+
+    HEAD is served as GET without the body.
 
     Args:
-        app: What is wrapped.
-        recorder: Who counts it.
-        requests: Who knows which are under way.
+        app: The application inside.
+        recorder: Counts requests.
+        requests: Registers the running requests.
+        dialects: Their paths decide the task label and the shape of errors.
     """
 
-    def __init__(self, app: ASGIApp, recorder: Recorder, requests: OpenRequests) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        recorder: Recorder,
+        requests: OpenRequests,
+        dialects: Sequence[Dialect],
+    ) -> None:
         self.app = app
         self.recorder = recorder
         self.requests = requests
+        self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
+        self.shapes = {each.prefix: each.error_shape for each in dialects if each.prefix}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -73,58 +73,69 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         path = scope["path"]
-        context = RequestContext(
-            request_id(scope), task=TASKS.get(path), is_openai=path.startswith(OPENAI_PREFIX)
-        )
-        scope.setdefault("state", {})["context"] = context
-        reply = Reply(send, context)
+        context = RequestContext(request_id(scope), task=self.tasks.get(path))
+        shape = shape_of(path, self.shapes)
+        state = scope.setdefault("state", {})
+        state["context"], state["error_shape"] = context, shape
+        response = ResponseSender(send, context, shape)
+        if scope["method"] == "HEAD":
+            scope, response.has_body = {**scope, "method": "GET"}, False
         if context.task:
             self.recorder.begin(context.task)
             self.requests.begin(context)
         try:
-            await self.app(scope, receive, reply)
-        except ClientDisconnect:  # while it sent its body, or waited for the answer
+            await self.app(scope, receive, response)
+        except ClientDisconnect:  # while the client sent its body, or waited for the response
             context.outcome = "cancelled"
-        except asyncio.CancelledError:  # it took longer than a stopping server waits
-            await reply.fail(UnavailableError("the server is stopping; try again", 1))
+        except asyncio.CancelledError:  # the request took longer than a stopping server waits
+            await response.fail(UnavailableError("the server is stopping; try again", 1))
             raise
         except Exception as error:
             logger.error("request %s failed: %s", context.request_id, fault(error))
-            await reply.fail(InternalError("the server failed; the log has this request's id"))
+            await response.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             context.release()
             if context.task:
                 self.requests.end(context)
-                self.recorder.end(ended(context, context.task, reply.status or CLIENT_GONE))
+                self.recorder.end(ended(context, context.task, response.status or CLIENT_GONE))
 
 
-class Reply:
-    """Sends a response on with the headers that every response has.
+class ResponseSender:
+    """Sends the messages of a response, with the headers that every response has.
 
     Args:
-        send: The server's.
-        context: Whose id and timings go along.
+        send: Sends a message to the client.
+        context: Id and timings of the request.
+        shape: Shape of an error of the request.
+
+    Attributes:
+        status: HTTP status of the response; None until it has begun.
+        has_body: False for a response to HEAD.
     """
 
-    def __init__(self, send: Send, context: RequestContext) -> None:
+    def __init__(self, send: Send, context: RequestContext, shape: ErrorShape) -> None:
         self.send = send
         self.context = context
+        self.shape = shape
         self.status: int | None = None
+        self.has_body = True
 
     async def __call__(self, message: Message) -> None:
         """Sends one message of the response."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message["headers"]
-            headers += OPEN_TO_PAGES
+            headers += CORS_HEADERS
             headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
             if self.context.stages:
                 headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
+        elif not self.has_body:
+            message = {**message, "body": b""}
         await self.send(message)
 
     async def fail(self, error: ServiceError) -> None:
-        """Answers with an error, unless an answer has begun; the outcome is the error's anyway."""
-        response = error_response(error, self.context)
+        """Sends an error, unless a response has begun; the error becomes the outcome anyway."""
+        response = error_response(error, self.context, self.shape)
         if self.status is None:
             await self(
                 {
@@ -137,7 +148,7 @@ class Reply:
 
 
 def ended(context: RequestContext, task: str, status: int) -> Ended:
-    """What is counted of a request that ends now."""
+    """Returns the record of a request that ends now, for the metrics."""
     return Ended(
         task=task,
         model=context.model,
@@ -151,28 +162,28 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
 
 
 def request_id(scope: Scope) -> str:
-    """The client's own id where it is short and plain, else a new one."""
+    """Returns the client's request id where it is short and plain, and otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
             return str(value.decode("latin-1"))
     return f"{random.getrandbits(64):016x}"
 
 
-class OpenToPages(CORSMiddleware):
-    """Tells browsers that pages from anywhere may use the server.
+class CrossOrigin(CORSMiddleware):
+    """Allows pages of any origin to call the server, with any header.
 
-    Every response says so, whoever asks (`Reply`), so that only preflights are left to do.
+    This class answers preflights alone. `ResponseSender` adds the CORS headers to every response.
 
     Args:
-        app: What is wrapped.
+        app: The application inside.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             app,
             allow_origins=["*"],
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_methods=CORS_METHODS,
+            allow_headers=["*"],  # OpenAI's library sends a dozen of its own, X-Stainless-…
             max_age=CORS_MAX_AGE_SECONDS,
         )
 
@@ -185,19 +196,21 @@ class OpenToPages(CORSMiddleware):
 
 
 class DirectRoutes:
-    """Takes the requests of a few routes past the framework, and hands it all others.
+    """Calls the endpoints of the busiest routes without the framework, and passes on all others.
 
-    What is asked for most is only described by FastAPI: its dependencies, stacks of contexts and
-    nested routers cost as much as all of our own work on a short text.
+    FastAPI only describes these routes. Its dependencies, stacks of contexts and nested routers
+    cost as much as all of our own work on a short text.
 
     Args:
         app: The framework.
-        endpoints: By method and path.
+        dialects: Their direct endpoints are called.
     """
 
-    def __init__(self, app: ASGIApp, endpoints: Mapping[tuple[str, str], Endpoint]) -> None:
+    def __init__(self, app: ASGIApp, dialects: Sequence[Dialect]) -> None:
         self.app = app
-        self.endpoints = endpoints
+        self.endpoints: dict[tuple[str, str], Endpoint] = {}
+        for dialect in dialects:
+            self.endpoints.update(dialect.direct)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""

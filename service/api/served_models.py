@@ -1,4 +1,4 @@
-"""What a process that answers HTTP knows of the models, and how that changes while it runs."""
+"""The models that an HTTP process serves, and their change while requests are running."""
 
 import asyncio
 
@@ -11,18 +11,18 @@ from service.workers.model_set import ModelSet
 
 
 class OpenRequests:
-    """The requests under way, so that a model is not taken from under them."""
+    """The running requests, so that a model is unloaded only after its requests have ended."""
 
     def __init__(self) -> None:
         self.contexts: dict[int, RequestContext] = {}
         self.waiting: list[tuple[set[int], asyncio.Event]] = []
 
     def begin(self, context: RequestContext) -> None:
-        """A request has come."""
+        """Registers a request that has arrived."""
         self.contexts[id(context)] = context
 
     def end(self, context: RequestContext) -> None:
-        """It has been answered."""
+        """Removes a request that has been answered."""
         del self.contexts[id(context)]
         for keys, ended in self.waiting:
             keys.discard(id(context))
@@ -30,7 +30,7 @@ class OpenRequests:
                 ended.set()
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for those to end that go to one of these models, or of which it is not known."""
+        """Waits for the end of the running requests of these models, or of a yet unknown model."""
         keys = {key for key, each in self.contexts.items() if each.model in models | {NO_MODEL}}
         if not keys:
             return
@@ -42,14 +42,14 @@ class OpenRequests:
             self.waiting.remove(waiting)
 
 
-class Offer:
-    """What is served, for all that answers requests in this process.
+class ServedModels:
+    """The models that the routes of this process serve.
 
     Args:
-        catalog: Where models are looked up.
-        detector: Of the catalog's languages.
-        embedder: It has readers of its own.
-        timeout_seconds: A request that has not ended by then is over its deadline.
+        catalog: Catalog in which the routes look up models.
+        detector: Detector of the catalog's languages.
+        embedder: Embedder, which keeps a text reader for each model.
+        timeout_seconds: Deadline of a request.
     """
 
     def __init__(
@@ -67,22 +67,22 @@ class Offer:
         self.turn = asyncio.Lock()
 
     async def change(self, files: ModelSet) -> None:
-        """Goes by these from now on; returns when requests for what is gone have ended.
+        """Serves other models; returns when the requests of the removed models have ended.
 
         Raises:
-            CheckpointError: A file is damaged; then nothing has changed.
+            CheckpointError: A file is damaged; the served models have not changed.
         """
         async with self.turn:
-            gone = self.catalog.files.names - files.names
+            removed = self.catalog.files.names - files.names
             catalog = await asyncio.to_thread(self.catalog.changed_to, files)
             if catalog.languages != self.catalog.languages:
-                # Their models take a while to be read, 0.4 s each.
+                # The detector reads the model of each new language in about 0.4 s.
                 await asyncio.to_thread(LanguageDetector(catalog.languages).preload)
             self.catalog.replace(catalog)
             self.detector.choose(catalog.languages)
             self.embedder.refresh()
-        if gone:
+        if removed:
             try:
-                await asyncio.wait_for(self.requests.drained(gone), self.timeout_seconds)
-            except TimeoutError:  # a client that is slow to send or to read
+                await asyncio.wait_for(self.requests.drained(removed), self.timeout_seconds)
+            except TimeoutError:  # a client sends or reads slowly
                 return

@@ -1,11 +1,11 @@
-"""What routes ask for, as Annotated aliases."""
+"""The objects that routes work with, and the functions that return them for a request."""
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import cast
 
-from fastapi import Depends, Request
+from starlette.requests import Request
 
-from service.api.served_models import Offer
+from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
@@ -18,18 +18,18 @@ from service.tasks.translation import Translator
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a route may use.
+    """The objects that routes work with.
 
     Attributes:
-        settings: How the server runs.
-        catalog: What it serves.
-        backend: What there is only once.
-        translator: Text in, text out.
-        inspector: Text in, attention out.
-        text_inspector: The same of texts that are embedded.
-        embedder: Text in, vector out.
-        offer: What this process knows of the models, and how that changes.
-        started: When, in Unix seconds.
+        settings: Settings of the server.
+        catalog: Models and languages that are served.
+        backend: Admission, device workers and metrics, which exist once for all processes.
+        translator: Translates texts.
+        inspector: Computes the attention of translations.
+        text_inspector: Computes the attention of texts to embed.
+        embedder: Computes the vectors of texts.
+        served_models: Changes the served models of this process.
+        started: Start of the server, in Unix seconds.
     """
 
     settings: Settings
@@ -39,22 +39,15 @@ class Services:
     inspector: Inspector
     text_inspector: TextInspector
     embedder: Embedder
-    offer: Offer
+    served_models: ServedModels
     started: int
 
 
-# Not waiting for anything, they are async all the same: FastAPI takes others to a thread.
-
-
-async def get_services(request: Request) -> Services:
-    """The parts of the server that this request came to."""
+def services_of(request: Request) -> Services:
+    """Returns the services of the application that received a request."""
     return cast("Services", request.app.state.services)
 
 
-async def get_context(request: Request) -> RequestContext:
-    """What the middleware knows of this request."""
+def context_of(request: Request) -> RequestContext:
+    """Returns the context that the middleware has made for a request."""
     return cast("RequestContext", request.state.context)
-
-
-ServicesDep = Annotated[Services, Depends(get_services)]
-ContextDep = Annotated[RequestContext, Depends(get_context)]

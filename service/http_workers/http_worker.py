@@ -63,7 +63,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
 
     catalog = Catalog.of(config.models, settings.offered)
     services = build_services(settings, catalog, backend, config.started)
-    backend.change_models = services.offer.change
+    backend.change_models = services.served_models.change
     server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)
 

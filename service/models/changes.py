@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 from model.errors import ModelError
-from service.api.parameters import SHOWN_CHARS
 from service.errors import (
+    SHOWN_CHARS,
     ConflictError,
     InternalError,
     InvalidRequestError,
@@ -24,7 +24,7 @@ from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
-from service.models.states import State
+from service.models.state import ModelState
 from service.settings import Settings
 from service.workers.model_set import AnyFiles, ModelSet
 from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
@@ -80,7 +80,7 @@ class ModelChanges:
         self.supervisor = supervisor
         self.kinds_of = kinds_of
         self.announce: Announce = announce_to_none
-        self.states: dict[str, State] = {}
+        self.states: dict[str, ModelState] = {}
         self.failures: dict[str, str] = {}
         self.unanswered: set[str] = set()
         self.turn = asyncio.Lock()

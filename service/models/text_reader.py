@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from service.api.tei.schemas import Direction, Input
+Input = str | list[int]
+"""Text to embed, or the ids of its tokens."""
+
+Direction = Literal["left", "right"]
+"""End of a text that is cut off where the text is too long."""
 
 Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
 """The ids of a prompt and a text without special tokens, and whether they are all: of a text with

@@ -11,7 +11,7 @@ from typing import Protocol
 from service.items.base import WorkItem
 from service.items.result import ResultStream
 from service.metrics.definitions import Ended
-from service.models.states import State
+from service.models.state import ModelState
 from service.workers.messages import Resident
 
 
@@ -32,7 +32,7 @@ class Status:
     is_ready: bool
     is_stopping: bool
     models: dict[str, Resident]
-    changes: dict[str, State] = field(default_factory=dict)
+    changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
 

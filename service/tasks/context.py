@@ -22,7 +22,6 @@ class RequestContext:
         outcome: Label of regard_requests_total.
         stages: Seconds by stage.
         num_cut: Sentences or texts longer than the model takes, by model.
-        is_openai: Whether errors have OpenAI's shape.
         lease: Admission of the request; None before.
     """
 
@@ -34,7 +33,6 @@ class RequestContext:
     outcome: str = "ok"
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
-    is_openai: bool = False
     lease: Lease | None = None
 
     async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:

@@ -5,11 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.api.parameters import SHOWN_CHARS
-from service.api.tei.formats import EmbedUsage, Vectors
-from service.api.tei.schemas import EmbedParameters, Input
-from service.errors import NotFoundError
+from service.errors import SHOWN_CHARS, NotFoundError
 from service.ipc.machine import uses_gpu
 from service.items.embedding import EmbeddingItem
 from service.items.result import Result
@@ -28,40 +26,39 @@ from service.tasks.embedding_limits import (
     find_long,
     find_prompt,
 )
+from service.tasks.embedding_query import EmbedQuery
 from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
+Vectors = NDArray[np.float32]
+"""Embeddings, (n, D)."""
 
-@dataclass(slots=True)
-class EmbedWish:
-    """What a client asked for.
+
+@dataclass(frozen=True, slots=True)
+class EmbedUsage:
+    """Characters and tokens that a model has read for one request.
 
     Attributes:
-        inputs: Texts or ids.
-        param: What the client calls them.
-        reading: How they are read.
-        model: Served name; None for the first that there is.
-        dimensions: Numbers of each vector; None for all.
-        is_normalized: Whether vectors are to have length 1.
-        is_per_token: Whether those of the tokens are wanted, as they leave the model.
+        num_chars: Characters of all texts, as the client sent them; a token id counts as one.
+        num_tokens: Tokens that the model read of each input: after the cut, with special tokens
+            and the prompt.
+        truncated: Indices of the inputs that were cut.
+        device: Device of the computation: `cpu`, or `cuda:N`.
     """
 
-    inputs: Sequence[Input]
-    param: str
-    reading: EmbedParameters
-    model: str | None = None
-    dimensions: int | None = None
-    is_normalized: bool = True
-    is_per_token: bool = False
+    num_chars: int
+    num_tokens: Sequence[int]
+    truncated: Sequence[int]
+    device: str
 
 
 @dataclass(slots=True)
 class Embeddings:
-    """What became of it.
+    """The result of a request for embeddings.
 
     Attributes:
         model: Served name.
-        vectors: (n, D), one for each input.
-        usage: What was read.
+        vectors: (n, D), one row for each input.
+        usage: Characters and tokens that were read.
     """
 
     model: str
@@ -90,35 +87,35 @@ class Embedder:
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
         self.default = next(iter(self.catalog.embedders), None)
 
-    async def embed(self, wish: EmbedWish, context: RequestContext) -> Embeddings:
+    async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
         """A vector for each input.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
-        reader = self._reader(wish.model)
+        reader = self._reader(query.model)
         if reader.size is not None:
-            check_dimensions(wish.dimensions, reader.size)
-        results, usage = await self._compute(wish, reader, context)
+            check_dimensions(query.dimensions, reader.size)
+        results, usage = await self._compute(query, reader, context)
         start = time.perf_counter()
         whole = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         vectors: Vectors = whole.reshape(len(results), -1)
-        size = check_dimensions(wish.dimensions, vectors.shape[1])
-        if size < vectors.shape[1] or (wish.is_normalized and not reader.is_normalized):
-            vectors = shortened(vectors, size, wish.is_normalized)
+        size = check_dimensions(query.dimensions, vectors.shape[1])
+        if size < vectors.shape[1] or (query.is_normalized and not reader.is_normalized):
+            vectors = shortened(vectors, size, query.is_normalized)
         context.add("serialize", time.perf_counter() - start)
         return Embeddings(reader.name, vectors, usage)
 
     async def embed_tokens(
-        self, wish: EmbedWish, context: RequestContext
+        self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
         """The vectors (T, D) of the tokens of each input.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
-        reader = self._reader(wish.model)
-        results, usage = await self._compute(wish, reader, context)
+        reader = self._reader(query.model)
+        results, usage = await self._compute(query, reader, context)
         vectors = [
             np.frombuffer(each.value, dtype=np.float32).reshape(number, -1)
             for each, number in zip(results, usage.num_tokens, strict=True)
@@ -141,24 +138,24 @@ class Embedder:
         raise NotFoundError(message, param="model")
 
     async def _compute(
-        self, wish: EmbedWish, reader: TextReader, context: RequestContext
+        self, query: EmbedQuery, reader: TextReader, context: RequestContext
     ) -> tuple[list[Result], EmbedUsage]:
         context.model = reader.name
-        check_num_inputs(wish.inputs, self.settings.max_inputs, wish.param)
-        check_ids(wish.inputs, reader.vocab_size, wish.param)
-        reader, prompt = begun(reader, wish.reading.prompt_name)
-        sizes = list(map(len, wish.inputs))
+        check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
+        check_ids(query.inputs, reader.vocab_size, query.param)
+        reader, prompt = begun(reader, query.reading.prompt_name)
+        sizes = list(map(len, query.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
-            texts = await run_sized(num_chars, read_all, wish, reader, prompt)
-        usage = self._usage(wish, reader, texts, sum(sizes))
+            texts = await run_sized(num_chars, read_all, query, reader, prompt)
+        usage = self._usage(query, reader, texts, sum(sizes))
         context.num_cut[reader.name] = len(usage.truncated)
-        is_raw = not (wish.is_normalized or wish.is_per_token)
+        is_raw = not (query.is_normalized or query.is_per_token)
         is_bulk = len(texts) > self.settings.bulk_sentences
         items = [
-            EmbeddingItem(reader.name, text.ids, wish.is_per_token, is_raw, is_bulk)
+            EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk)
             for text in texts
         ]
         deadline = context.started + self.settings.request_timeout_seconds
@@ -167,16 +164,16 @@ class Embedder:
         return results, usage
 
     def _usage(
-        self, wish: EmbedWish, reader: TextReader, texts: Sequence[ReadText], num_chars: int
+        self, query: EmbedQuery, reader: TextReader, texts: Sequence[ReadText], num_chars: int
     ) -> EmbedUsage:
         whole = [text.num_tokens for text in texts]
         uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
-        limit, truncate = reader.max_tokens, wish.reading.truncate
-        truncated = find_long(whole, limit, truncate, wish.param, uncounted)
+        limit, truncate = reader.max_tokens, query.reading.truncate
+        truncated = find_long(whole, limit, truncate, query.param, uncounted)
         num_tokens = [len(text.ids) for text in texts]
-        check_num_tokens(num_tokens, self.settings.max_pending_tokens, wish.param)
-        if wish.is_per_token:
-            check_num_vectors(num_tokens, self.settings.max_token_vectors, wish.param)
+        check_num_tokens(num_tokens, self.settings.max_pending_tokens, query.param)
+        if query.is_per_token:
+            check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
 
 
@@ -191,11 +188,11 @@ def begun(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)
 
 
-def read_all(wish: EmbedWish, reader: TextReader, prompt: str) -> list[ReadText]:
+def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
     """Each input as ids."""
     read: Callable[..., ReadText] = reader.read
-    direction = wish.reading.truncation_direction
-    return [read(each, prompt, direction) for each in wish.inputs]
+    direction = query.reading.truncation_direction
+    return [read(each, prompt, direction) for each in query.inputs]
 
 
 def shortened(vectors: Vectors, size: int, is_normalized: bool) -> Vectors:

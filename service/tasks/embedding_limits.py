@@ -5,9 +5,8 @@ Numbers only: names of parameters, counts and limits; never a text.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from service.api.parameters import SHOWN_CHARS
-from service.api.tei.schemas import Input
-from service.errors import InvalidRequestError, RequestTooLargeError
+from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
+from service.models.text_reader import Input
 from service.text.language_codes import match_language
 
 

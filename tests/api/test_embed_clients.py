@@ -15,7 +15,7 @@ from huggingface_hub.utils._http import default_client_factory
 from numpy.testing import assert_allclose, assert_array_equal
 
 from model.encoding.embedding import Vectors
-from service.api.json_chunks import CHUNK_BYTES
+from service.api.responses import CHUNK_BYTES
 from service.server import create_app
 from tests.api.servers import LiveServer, make_settings
 from tests.embedding_reference import Reference

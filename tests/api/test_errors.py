@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api.libretranslate.schemas import TranslateRequest
 from service.errors import (
     KINDS,
     ConflictError,
@@ -111,7 +112,6 @@ def test_error_is_told_in_the_one_shape(
         (translation("a", format="pdf"), InvalidRequestError, "pdf format is not supported"),
         (translation("a", alternatives="many"), InvalidRequestError, "alternatives" + NO_NUMBER),
         (translation("a", alternatives=1.5), InvalidRequestError, "alternatives" + NO_NUMBER),
-        (translation("a", alternatives=None), InvalidRequestError, "alternatives" + NO_NUMBER),
         (translation("a", alternatives=-1), InvalidRequestError, "alternatives parameter"),
         (translation("a", alternatives=8), InvalidRequestError, "alternatives parameter must be"),
         (translation("a", alternatives=10**30), InvalidRequestError, "alternatives parameter"),
@@ -134,13 +134,50 @@ def test_other_method_is_told_which_is_allowed(steady_server: Server) -> None:
     for method, path, allowed in (
         ("GET", "/translate", "POST"),
         ("GET", "/detect", "POST"),
-        ("POST", "/languages", "GET"),
-        ("POST", "/health", "GET"),
-        ("DELETE", "/metrics", "GET"),
+        ("POST", "/languages", "GET, HEAD"),
+        ("POST", "/health", "GET, HEAD"),
+        ("DELETE", "/metrics", "GET, HEAD"),
+        ("DELETE", "/", "GET, HEAD"),
+        ("POST", "/static/app.js", "GET, HEAD"),
+        ("HEAD", "/translate", "POST"),
     ):
         response = steady_server.begin(method, path).result(LIMIT_SECONDS)
-        assert_error(response, MethodNotAllowedError, f"use {allowed}")
-        assert response.headers["allow"] == allowed
+        if method != "HEAD":
+            assert_error(response, MethodNotAllowedError, f"use {allowed}")
+        assert (response.status_code, response.headers["allow"]) == (405, allowed)
+
+
+def test_allow_names_the_methods_of_all_routes_of_a_path(steady_server: Server) -> None:
+    """The framework names those of one route alone."""
+    response = steady_server.begin("PUT", "/v1/models/en-pt").result(LIMIT_SECONDS)
+    assert response.status_code == 405
+    assert response.headers["allow"] == "GET, POST, DELETE, HEAD"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "message"),
+    [
+        ("POST", "/suggest", ForbiddenError, "Suggestions are disabled on this server."),
+        ("POST", "/translate_file", ForbiddenError, "Files translation are disabled on this"),
+        ("GET", "/download_file/x", InvalidRequestError, "Files translation are disabled on"),
+    ],
+)
+def test_disabled_route_answers_like_libretranslate(
+    steady_server: Server, method: str, path: str, kind: type[ServiceError], message: str
+) -> None:
+    response = steady_server.begin(method, path).result(LIMIT_SECONDS)
+    assert_error(response, kind, message)
+
+
+@pytest.mark.parametrize("name", [*TranslateRequest.model_fields][3:])
+def test_null_is_an_absent_parameter(steady_server: Server, name: str) -> None:
+    plain = steady_server.translate("Hello.").json()
+    assert steady_server.translate("Hello.", **{name: None}).json() == plain
+
+
+def test_empty_format_is_text(steady_server: Server) -> None:
+    response = steady_server.translate("Hello.", format="")
+    assert response.status_code == 200
 
 
 def test_pair_without_a_model_is_refused(serve: Serve) -> None:

@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from service.items.orders import Inquiry, Sentence, TextToEmbed
+
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis, Sequence
-from service.items.orders import Inquiry, Sentence, TextToEmbed
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
 from service.scheduling.lanes import EmbeddedText, Shown, Translated

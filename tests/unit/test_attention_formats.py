@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.formats import (
-    Format,
     bertviz_body,
-    check_bertviz,
     choose_format,
     json_body,
     npz_bytes,
     safetensors_bytes,
 )
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse
-from service.api.json_chunks import json_chunks
+from service.api.attention.schemas import Format
+from service.api.responses import json_chunks
 from service.errors import InvalidRequestError
 from service.tasks.attention.matrices import AttentionItem, ShownItem, TextItem
+from service.tasks.attention.query import check_equal_layers
 from tests.attention import made_up_item
 
 
@@ -199,9 +199,9 @@ def test_bertviz_fails_at_unequal_layers_which_are_refused(tokenizer: Tokenizer)
     with pytest.raises(IndexError):
         bertviz.head_view(**{**two, "encoder_attention": six["encoder_attention"]})
     with pytest.raises(InvalidRequestError, match="not 6 of encoder, 2 of cross; .* 0 to 1$"):
-        check_bertviz({"encoder": 6, "cross": 2})
-    check_bertviz({"encoder": 2, "cross": 2})
-    check_bertviz({"encoder": 6})
+        check_equal_layers({"encoder": 6, "cross": 2})
+    check_equal_layers({"encoder": 2, "cross": 2})
+    check_equal_layers({"encoder": 6})
 
 
 @pytest.mark.parametrize(

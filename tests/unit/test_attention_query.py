@@ -6,7 +6,6 @@ import pytest
 
 from model.config import DecoderKind
 from model.inspection.query import AttentionKind, AttentionQuery, Reduction, resolve_query
-from service.api.attention.schemas import AttentionRequest, StepsRequest
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.query import (
     COMPUTED_PER_SHOWN,
@@ -17,14 +16,15 @@ from service.tasks.attention.query import (
     start_token,
     steps_query,
 )
+from service.tasks.attention.requests import InspectionRequest, TraceRequest
 from tests.tiny import tiny_config
 
 UNTRAINED = tiny_config()
 TRAINED = tiny_config(alignment_layer=1, alignment_head=0)
 
 
-def request(**fields: Any) -> AttentionRequest:
-    return AttentionRequest(text="x", model="en-pt", **fields)
+def request(**fields: Any) -> InspectionRequest:
+    return InspectionRequest(texts=["x"], model="en-pt", **fields)
 
 
 def cross(aligner: Aligner) -> tuple[int, ...]:
@@ -104,13 +104,13 @@ def test_fault_of_the_model_package_becomes_the_clients() -> None:
 def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
     config = tiny_config(encoder_layers=5)
     with pytest.raises(InvalidRequestError, match="5 of encoder, 2 of cross"):
-        attention_query(config, request(kinds=["encoder", "cross"], format="bertviz"))
-    attention_query(config, request(kinds=["encoder", "cross"], layers=[0], format="bertviz"))
+        attention_query(config, request(kinds=["encoder", "cross"], needs_equal_layers=True))
+    equal = request(kinds=["encoder", "cross"], layers=[0], needs_equal_layers=True)
+    attention_query(config, equal)
 
 
 def test_steps_are_counted_from_the_front() -> None:
-    fields = {"text": "x", "model": "m", "layer": -1, "head": -2, "query": -3}
-    wanted = StepsRequest.model_validate(fields)
+    wanted = TraceRequest(text="x", model="m", layer=-1, head=-2, query=-3)
     query = steps_query(UNTRAINED, wanted, 9, 7)
     assert (query.kind, query.layer, query.head, query.query) == (AttentionKind.CROSS, 1, 0, 4)
     with pytest.raises(InvalidRequestError, match="token -3 is not there"):

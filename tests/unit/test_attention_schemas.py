@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.api.attention.schemas import AttentionRequest, StepsRequest
-from service.api.parameters import describe
-from service.tasks.attention.matrices import View
+from service.api.request.parameters import describe
+from service.tasks.attention.requests import View
 
 PAIR = {"source": "en", "target": "pt"}
 
@@ -44,6 +44,17 @@ def test_bertviz_has_all_heads_and_layers_unless_said_otherwise() -> None:
     assert request(format="bertviz", layers=[0]).layers == [0]
     asked = request(format="bertviz", layers=None, reduce=None)
     assert (asked.reduce, asked.layers) == ("none", "all")
+
+
+@pytest.mark.parametrize("format", [None, "json", "npz", "bertviz"])
+def test_documented_defaults_are_accepted(format: str | None) -> None:
+    """Generated clients send the default of every field; with bertviz mean_heads was refused."""
+    properties = AttentionRequest.model_json_schema()["properties"]
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+    assert defaults["reduce"] == "mean_heads"
+    asked = request(**{**defaults, **PAIR, "format": format})
+    assert asked.reduce == ("none" if format == "bertviz" else "mean_heads")
+    assert (asked.layers, asked.kinds) == ([-1], ["cross"])
 
 
 @pytest.mark.parametrize("name", [*AttentionRequest.model_fields])

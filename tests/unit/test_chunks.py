@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
-from service.api.json_chunks import CHUNK_BYTES, PART_VALUES, json_chunks
+from service.api.responses import CHUNK_BYTES, PART_VALUES, json_chunks
 
 
 def read(body: Any) -> Any:

@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from service.api.disconnect import unless_disconnected
+from service.api.request.disconnect import unless_disconnected
 from tests.unit.scheduling import settle
 
 

@@ -10,15 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from service.api.json_chunks import CHUNK_BYTES
-from service.api.tei.formats import (
-    EmbedUsage,
-    Vectors,
-    compute_headers,
-    cosines,
-    embeddings_chunks,
-)
-from service.api.tei.schemas import EmbeddingsResponse, EncodingFormat
+from service.api.openai.formats import embeddings_chunks
+from service.api.openai.schemas import EmbeddingsResponse, EncodingFormat
+from service.api.responses import CHUNK_BYTES
+from service.api.tei.formats import compute_headers, cosines
+from service.tasks.embedding import EmbedUsage, Vectors
 
 ENCODINGS: list[EncodingFormat] = ["float", "base64"]
 MAX_FLOAT_CHARS = len("-1.1754944e-38,")

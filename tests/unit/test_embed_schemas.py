@@ -5,14 +5,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from service.api.parameters import describe
-from service.api.tei.schemas import (
-    EmbedAllRequest,
-    EmbeddingsRequest,
-    EmbedParameters,
-    EmbedRequest,
-    SimilarityRequest,
-)
+from service.api.openai.schemas import EmbeddingsRequest
+from service.api.request.parameters import describe
+from service.api.tei.schemas import EmbedAllRequest, EmbedRequest, SimilarityRequest
+from service.tasks.embedding_query import EmbedQuery, ReadingOptions
 
 
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:
@@ -116,10 +112,10 @@ def test_parameter_is_refused(fields: dict[str, Any], words: str) -> None:
 def test_similarity_is_of_one_to_the_others() -> None:
     inputs = {"source_sentence": "a", "sentences": ["b", "c"]}
     asked = SimilarityRequest.model_validate({"inputs": inputs, "parameters": None})
-    assert (asked.texts, asked.reading) == (["a", "b", "c"], EmbedParameters.model_validate({}))
+    assert asked.query() == EmbedQuery(["a", "b", "c"], "inputs", ReadingOptions())
     parameters = {"truncate": False, "prompt_name": "query"}
     asked = SimilarityRequest.model_validate({"inputs": inputs, "parameters": parameters})
-    assert (asked.reading.truncate, asked.reading.prompt_name) == (False, "query")
+    assert asked.query().reading == ReadingOptions(False, "right", "query")
 
 
 @pytest.mark.parametrize(
@@ -155,9 +151,6 @@ def test_empty_name_of_a_model_is_refused(model: type[BaseModel]) -> None:
 def test_all_four_shapes_of_inputs_are_described(model: type[BaseModel]) -> None:
     properties = model.model_json_schema()["properties"]
     shapes = properties["input" if model is EmbeddingsRequest else "inputs"]["anyOf"]
-    ids = {"type": "array", "items": {"type": "integer"}}
-    assert shapes == [
-        {"type": "string"},
-        ids,
-        {"type": "array", "items": {"anyOf": [{"type": "string"}, ids]}},
-    ]
+    text = {"type": "string", "minLength": 1}
+    ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+    assert shapes == [text, ids, {"type": "array", "items": {"anyOf": [text, ids]}, "minItems": 1}]

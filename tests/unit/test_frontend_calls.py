@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from service.items.orders import Inquiry, Sentence
 
 from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import DecodingOptions
@@ -18,7 +19,6 @@ from service.errors import InternalError, OverloadedError
 from service.http_workers.http_worker import RemoteBackend
 from service.http_workers.supervisor import FrontendLink
 from service.ipc import channel
-from service.items.orders import Inquiry, Sentence
 from service.scheduling.lanes import Shown
 from tests.tiny import tiny_config
 

@@ -1,5 +1,6 @@
-from model.inspection.query import AttentionJob
 from service.items.orders import Inquiry
+
+from model.inspection.query import AttentionJob
 from service.tasks.attention.translations import in_parts
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from service.scheduling.queues import Queues
 
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Sequence
 from service.metrics.definitions import Metrics
 from service.scheduling.lanes import BULK_SHARE, LOOK_AHEAD, Job, Lane, ModelQueue
-from service.scheduling.queues import Queues
 from service.workers.messages import AttentionTask
 
 LOOP = asyncio.new_event_loop()  # never runs: a job only has to have a future

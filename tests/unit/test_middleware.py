@@ -9,8 +9,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.app import DIALECTS
+from service.api.errors import handle_http_exception, own_shape
 from service.api.middleware import RequestMiddleware
-from service.api.responses import handle_http_exception
 from service.api.served_models import OpenRequests
 from service.api.tei.formats import TRUNCATED_HEADER
 from service.metrics.definitions import Metrics
@@ -18,7 +19,11 @@ from service.tasks.context import RequestContext
 
 
 def call(
-    app: ASGIApp, metrics: Metrics, kind: str = "http", path: str = "/translate"
+    app: ASGIApp,
+    metrics: Metrics,
+    kind: str = "http",
+    path: str = "/translate",
+    method: str = "POST",
 ) -> list[Message]:
     """What is sent in answer to a request."""
     sent: list[Message] = []
@@ -29,8 +34,9 @@ def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": kind, "path": path, "method": "POST", "headers": []}
-    asyncio.run(RequestMiddleware(app, metrics, OpenRequests())(scope, receive, send))
+    scope = {"type": kind, "path": path, "method": method, "headers": []}
+    middleware = RequestMiddleware(app, metrics, OpenRequests(), DIALECTS)
+    asyncio.run(middleware(scope, receive, send))
     return sent
 
 
@@ -99,7 +105,8 @@ def test_log_of_a_fault_tells_where_and_not_what(caplog: pytest.LogCaptureFixtur
 
 def test_other_refusal_of_the_framework_has_our_shape() -> None:
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": []}
-    request = Request({**scope, "state": {"context": RequestContext("some-id")}})
+    state = {"context": RequestContext("some-id"), "error_shape": own_shape}
+    request = Request({**scope, "state": state})
     response = asyncio.run(handle_http_exception(request, HTTPException(418, "a teapot")))
     assert response.status_code == 400
     assert json.loads(bytes(response.body)) == {
@@ -129,3 +136,15 @@ def test_pages_from_elsewhere_may_read_what_was_cut() -> None:
     start, *_ = call(app, Metrics())
     exposed = dict(start["headers"])[b"access-control-expose-headers"].decode()
     assert {TRUNCATED_HEADER, "Retry-After", "X-Request-Id"} <= set(exposed.split(", "))
+
+
+def test_head_is_a_get_without_its_body() -> None:
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        assert scope["method"] == "GET"
+        headers = [(b"content-length", b"4")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"text"})
+
+    start, body = call(app, Metrics(), path="/health", method="HEAD")
+    assert (start["status"], dict(start["headers"])[b"content-length"]) == (200, b"4")
+    assert body["body"] == b""

@@ -1,4 +1,4 @@
-"""What a process that answers HTTP knows of the models: which requests it waits for."""
+"""The running requests that the unloading of a model waits for."""
 
 import asyncio
 

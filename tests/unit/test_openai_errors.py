@@ -1,12 +1,12 @@
-"""Every error has OpenAI's shape under /v1/, and nowhere else."""
+"""The shape of OpenAI's errors: body, type, code and status of every error."""
 
 import json
 from typing import Any
 
 import pytest
 
-from service.api.openai.errors import OPENAI_KINDS, OpenAIErrorBody, openai_body
-from service.api.responses import error_response
+from service.api.errors import error_response
+from service.api.openai.errors import OPENAI_KINDS, OpenAIErrorBody, openai_shape
 from service.errors import (
     KINDS,
     ConflictError,
@@ -34,6 +34,7 @@ ERRORS: list[tuple[ServiceError, str, str | None]] = [
     (NotFoundError("m"), "invalid_request_error", "unknown_url"),
     (NotFoundError("m", param="model"), "invalid_request_error", "model_not_found"),
     (MethodNotAllowedError("m"), "invalid_request_error", "method_not_allowed"),
+    (RequestTooLargeError("m"), "invalid_request_error", "too_large"),
     (RequestTooLargeError("m", param="input"), "invalid_request_error", "too_large"),
     (OverloadedError("m", 7, "requests"), "requests", "rate_limit_exceeded"),
     (OverloadedError("m", 7, "tokens"), "tokens", "rate_limit_exceeded"),
@@ -50,19 +51,21 @@ def test_every_kind_of_error_is_here() -> None:
 
 @pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
 def test_body_is_openais(error: ServiceError, error_type: str, code: str | None) -> None:
-    body = openai_body(error)
+    _, body = openai_shape(error, RequestContext("id"))
     assert OpenAIErrorBody.model_validate(body).model_dump() == body
     expected = {"message": "m", "type": error_type, "param": error.param, "code": code}
     assert body == {"error": expected}
 
 
 @pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
-def test_status_and_headers_are_those_of_every_shape(
+def test_status_and_headers_are_those_of_our_own_shape(
     error: ServiceError, error_type: str, code: str | None
 ) -> None:
     own = error_response(error, RequestContext("id"))
-    openais = error_response(error, RequestContext("id", is_openai=True))
-    assert openais.status_code == own.status_code == KINDS[type(error)].status
+    openais = error_response(error, RequestContext("id"), openai_shape)
+    assert own.status_code == KINDS[type(error)].status
+    is_input = isinstance(error, RequestTooLargeError) and error.param == "input"
+    assert openais.status_code == (400 if is_input else own.status_code)
     assert openais.headers.get("retry-after") == own.headers.get("retry-after")
     inside: dict[str, Any] = json.loads(bytes(openais.body))["error"]
     assert (inside["type"], inside["code"]) == (error_type, code)

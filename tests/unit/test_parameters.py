@@ -15,8 +15,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from service.api.attention.schemas import AttentionRequest, StepsRequest
 from service.api.libretranslate.schemas import DetectRequest, TranslateRequest
-from service.api.parameters import MAX_FIELDS, describe, parse_json, read_body, read_parameters
-from service.api.tei.schemas import EmbeddingsRequest, EmbedRequest, SimilarityRequest
+from service.api.openai.schemas import EmbeddingsRequest
+from service.api.request.body import MAX_FIELDS, parse_json, read_body
+from service.api.request.parameters import describe, read_parameters
+from service.api.tei.schemas import EmbedRequest, SimilarityRequest
 from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
 
 TEXT = st.characters(exclude_categories=["Cs"])

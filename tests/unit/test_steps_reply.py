@@ -13,7 +13,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.response_schemas import StepsResponse
 from service.api.attention.schemas import Include
 from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
-from service.api.json_chunks import json_chunks
+from service.api.responses import json_chunks
 from service.tasks.attention.pairs import Pair
 from service.tasks.attention.results import SteppedThrough
 from tests.attention import sides

@@ -12,9 +12,8 @@ from model.checkpoints.families.sentence_transformers import (
 from model.checkpoints.load import load_vocabularies
 from model.checkpoints.load import read_folder as read_translation_folder
 from model.tokenization.text import TextTokenizer
-from service.api.tei.schemas import Direction
 from service.models.served import ServedEmbedder, ServedModel
-from service.models.text_reader import TextReader
+from service.models.text_reader import Direction, TextReader
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
 from tests.tiny_text import write_model
 

@@ -1,1 +1,1 @@
-"""`POST /attention` and `POST /attention/steps`: our own dialect."""
+"""Our own dialect: `POST /attention` and `POST /attention/steps`."""

@@ -1,23 +1,21 @@
-"""How attention is written: JSON, npz, safetensors, or what bertviz takes.
+"""Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
-Numbers are float32 in all of them. In JSON each is the shortest decimal number that is nearest to
+Numbers are float32 in all formats. In JSON each is the shortest decimal number that is nearest to
 that float32 and to no other, so that reading it as float32 gives back its bits.
 """
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from service.errors import InvalidRequestError
+from service.api.attention.schemas import Format
 from service.tasks.attention.labels import Labels
 from service.tasks.attention.matrices import Attention, AttentionItem, ShownItem, TextItem
-
-Format = Literal["json", "npz", "safetensors", "bertviz"]
 
 MEDIA_TYPES: dict[Format, str] = {
     "json": "application/json",
@@ -28,16 +26,16 @@ MEDIA_TYPES: dict[Format, str] = {
 
 
 def choose_format(wanted: Format | None, accept: str) -> Format:
-    """The format that a request names or, where it names none, that its Accept header prefers.
+    """Returns the format of a request: from its body, otherwise the best of its Accept header.
 
     Args:
-        wanted: From the body.
-        accept: The header; what it says of other media types is not looked at.
+        wanted: Format in the body, or None.
+        accept: Accept header; unknown media types in it are ignored.
     """
     if wanted is not None:
         return wanted
     ranges = [_media_range(part) for part in accept.split(",")]
-    ranges.sort(key=lambda found: -found[1])  # equals stay in their order
+    ranges.sort(key=lambda found: -found[1])  # equal weights keep their order
     binary: dict[str, Format] = {MEDIA_TYPES[name]: name for name in ("npz", "safetensors")}
     for media_type, weight in ranges:
         if weight > 0 and media_type in (*binary, MEDIA_TYPES["json"], "*/*"):
@@ -46,7 +44,7 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 
 
 def _media_range(part: str) -> tuple[str, float]:
-    """A media type and its weight, 1 where it is not said and 0 where it cannot be read."""
+    """Returns a media type and its weight: 1 where none is given, 0 where it is not a number."""
     media_type, *parameters = (word.strip().lower() for word in part.split(";"))
     weights = [word[2:] for word in parameters if word.startswith("q=")]
     try:
@@ -56,12 +54,12 @@ def _media_range(part: str) -> tuple[str, float]:
 
 
 def json_body(model: str, items: Sequence[ShownItem], decimals: int | None) -> dict[str, Any]:
-    """The reply, for `json_chunks`: matrices stay arrays.
+    """Returns the response for `json_chunks`; matrices stay arrays.
 
     Args:
         model: Name of the model.
-        items: Sentences.
-        decimals: To how many the weights of alignments are rounded; None leaves them.
+        items: One item for each sentence.
+        decimals: Decimals to which the weights of alignments are rounded; None leaves them.
     """
     return {
         "model": model,
@@ -127,7 +125,7 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
 
 
 def arrays(items: Sequence[ShownItem]) -> dict[str, NDArray[Any]]:
-    """The matrices by name: `item0.cross`, and `item0.cross.indices` where `top_k` cut them."""
+    """Returns the matrices by name: `item0.cross`, and with `top_k` also `item0.cross.indices`."""
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
         for attention in item.attentions:
@@ -139,7 +137,7 @@ def arrays(items: Sequence[ShownItem]) -> dict[str, NDArray[Any]]:
 
 
 def metadata(body: Mapping[str, Any]) -> bytes:
-    """JSON of a body without its matrices."""
+    """Returns the JSON of a body without its matrices."""
     items = [
         {
             **item,
@@ -154,11 +152,11 @@ def metadata(body: Mapping[str, Any]) -> bytes:
 
 
 def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
-    """What `numpy.load` reads without pickles: `arrays`, and `metadata` as bytes.
+    """Returns a file for `numpy.load` without pickles: `arrays`, and `metadata` as bytes.
 
     Args:
-        body: From `json_body`, of these items.
-        items: Sentences.
+        body: Result of `json_body` for these items.
+        items: One item for each sentence.
     """
     file = io.BytesIO()
     labels = np.frombuffer(metadata(body), dtype=np.uint8)
@@ -167,17 +165,17 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
-    """What `safetensors` reads: `arrays`, and `metadata` under `regard` in the header."""
+    """Returns a safetensors file: `arrays`, and `metadata` under `regard` in the header."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 
 
 def bertviz_body(items: Sequence[ShownItem]) -> dict[str, Any]:
-    """For each sentence the keyword arguments of bertviz' `head_view` and `model_view`.
+    """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
 
-    They take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`. bertviz
-    has one list of labels for the decoder. It is what is put in where self-attention of the decoder
-    is shown, for that is what it attends to, else what is predicted.
+    These functions take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`.
+    bertviz has one list of labels for the decoder. With self-attention of the decoder it is the
+    input tokens, which that attention reads; otherwise it is the predicted tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 
@@ -194,20 +192,3 @@ def _bertviz_item(item: ShownItem) -> dict[str, Any]:
         "encoder_tokens": item.source.tokens,
         "decoder_tokens": written,
     }
-
-
-def check_bertviz(num_layers: Mapping[str, int]) -> None:
-    """Refuses what bertviz fails at: different numbers of layers of several kinds.
-
-    Args:
-        num_layers: How many layers of each kind are asked for.
-
-    Raises:
-        InvalidRequestError: They differ.
-    """
-    if len(set(num_layers.values())) > 1:
-        counts = ", ".join(f"{count} of {kind}" for kind, count in num_layers.items())
-        raise InvalidRequestError(
-            f"Invalid request: bertviz shows equally many layers of every kind, not {counts}; "
-            f"ask for one kind, or name layers that all have, 0 to {min(num_layers.values()) - 1}"
-        )

@@ -1,44 +1,45 @@
-"""What /attention and /attention/steps answer, as their documentation has it."""
+"""Schemas of the responses of /attention and /attention/steps, for OpenAPI."""
 
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from service.api.attention.schemas import Norm, Reduce
-from service.tasks.attention.matrices import Kind
+from service.tasks.attention.requests import Kind, Norm, Reduce
 
 
 class LabelsBody(BaseModel):
-    """One side, token by token or word by word."""
+    """The tokens or the words of one side."""
 
     text: str
     tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
-    ids: list[int] | list[list[int]] = Field(description="Of each token, or of each word's.")
+    ids: list[int] | list[list[int]] = Field(description="Id of each token, or ids of each word.")
     offsets: list[tuple[int, int]] = Field(
-        description="Code points of the text, white space around tokens left out."
+        description="Code points of the text, without white space around tokens."
     )
-    special: list[bool] = Field(description="True for tokens that are no text: the end.")
+    special: list[bool] = Field(description="True for tokens that are not text, such as the end.")
 
 
 class TargetLabelsBody(LabelsBody):
-    """The target: rows of cross-attention predict `tokens` where `input_tokens` are put in."""
+    """The target: rows of cross-attention read `input_tokens` and predict `tokens`."""
 
-    input_tokens: list[str] = Field(description='Begins with the start; "" is the zero vector.')
+    input_tokens: list[str] = Field(
+        description='Tokens that the decoder reads, from the start; "" is the zero vector.'
+    )
 
 
 class AttentionBody(BaseModel):
     """Attention of one kind."""
 
     kind: Kind
-    layers: list[int] = Field(description="Those that went in.")
+    layers: list[int] = Field(description="Numbers of the layers.")
     heads: list[int] | Literal["mean", "max", "rollout"]
     reduce: Reduce
     norm: Norm
-    shape: tuple[int, int, int, int] = Field(description="Of `data`.")
+    shape: tuple[int, int, int, int] = Field(description="Shape of `data`.")
     data: list[list[list[list[float]]]] = Field(
         description="[layer][head][row][column]; 1 layer or head where they were reduced. Rows "
-        "are source tokens (encoder) or target tokens; columns are source tokens, or for the "
-        "decoder what is put in."
+        "are source tokens (encoder) or target tokens. Columns are source tokens, and for the "
+        "decoder its input tokens."
     )
     indices: list[list[list[list[int]]]] | None = Field(
         None, description="With `top_k`: the column of each value."
@@ -46,35 +47,35 @@ class AttentionBody(BaseModel):
 
 
 class AlignmentBody(BaseModel):
-    """Which source word each target word goes with."""
+    """The alignment of each target word to a source word."""
 
     source_words: list[tuple[int, int]] = Field(description="[first, end) of each word.")
     target_words: list[tuple[int, int]]
     pairs: list[tuple[int, int, float]] = Field(
-        description="Source word, target word, and how much this one attends to that."
+        description="Source word, target word, and attention of the target word to the source word."
     )
     pharaoh: str = Field(description="The same as `0-0 1-2`.")
 
 
 class AttentionItemBody(BaseModel):
-    """One sequence. Words of its alignment are spans of tokens, whatever the level."""
+    """One sequence. The words of its alignment are spans of tokens, at every level."""
 
     source: LabelsBody
-    target: TargetLabelsBody | None = Field(None, description="Not with task `embed`.")
+    target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
     attentions: list[AttentionBody]
-    alignment: AlignmentBody | None = Field(None, description="Not with task `embed`.")
+    alignment: AlignmentBody | None = Field(None, description="Absent with task `embed`.")
 
 
 class AttentionUsage(BaseModel):
-    """What was read, written and shown."""
+    """Counts of source tokens, target tokens and attention values."""
 
     source_tokens: int
     target_tokens: int = Field(description="0 with task `embed`.")
-    attention_values: int = Field(description="Numbers in all `data`.")
+    attention_values: int = Field(description="Number of values in all `data`.")
 
 
 class AttentionResponse(BaseModel):
-    """One item for each text or, with `split`, sentence."""
+    """Attention of each text or, with `split`, of each sentence."""
 
     model: str
     items: list[AttentionItemBody]
@@ -82,7 +83,7 @@ class AttentionResponse(BaseModel):
 
 
 class BertvizItem(BaseModel):
-    """Keyword arguments of bertviz' views, once each layer is a tensor."""
+    """Keyword arguments of bertviz' views; each layer has to be made a tensor."""
 
     encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
         description="[layer][0][head][row][column]"
@@ -91,12 +92,12 @@ class BertvizItem(BaseModel):
     cross_attention: list[list[list[list[list[float]]]]] | None
     encoder_tokens: list[str]
     decoder_tokens: list[str] | None = Field(
-        description="What is predicted or, with self-attention of the decoder, what is put in."
+        description="Predicted tokens, or with self-attention of the decoder its input tokens."
     )
 
 
 class BertvizResponse(BaseModel):
-    """With `format` bertviz."""
+    """Response with `format` bertviz."""
 
     items: list[BertvizItem]
 
@@ -105,19 +106,19 @@ class StepsToken(BaseModel):
     """The token that attends."""
 
     index: int
-    token: str = Field(description="In the decoder the one that is put in.")
-    predicted: str | None = Field(description="In the decoder the one that is predicted.")
+    token: str = Field(description="In the decoder the input token.")
+    predicted: str | None = Field(description="In the decoder the predicted token; otherwise null.")
 
 
 class StepsRow(BaseModel):
-    """One token that is attended to."""
+    """One token that receives attention."""
 
     key: int
     token: str
     score: float = Field(description="q · k")
     scaled: float = Field(description="score × scale")
     bias: float | None = Field(
-        None, description="What a model with relative positions (MPNet) adds for the distance."
+        None, description="Bias of a model with relative positions (MPNet) for the distance."
     )
     weight: float = Field(description="Softmax of `scaled`, plus `bias`, over the rows.")
     value_norm: float = Field(description="Length of weight × v.")
@@ -125,7 +126,7 @@ class StepsRow(BaseModel):
 
 
 class StepsVectors(BaseModel):
-    """With `vectors`: what scores and sums are made of."""
+    """With `vectors`: the query, the keys and the values of the head."""
 
     q: list[float]
     k: list[list[float]]
@@ -151,7 +152,7 @@ class StepsResponse(BaseModel):
     head_dim: int
     scale: float = Field(description="1 / sqrt(head_dim)")
     source: LabelsBody
-    target: TargetLabelsBody | None = Field(None, description="Not with task `embed`.")
+    target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
     query: StepsToken
     rows: list[StepsRow]
     z: list[float] = Field(description="Sum of weight × v.")

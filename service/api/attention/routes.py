@@ -1,11 +1,10 @@
-"""POST /attention and POST /attention/steps."""
+"""POST /attention and POST /attention/steps, our own dialect."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.attention.formats import (
     MEDIA_TYPES,
-    Format,
     bertviz_body,
     choose_format,
     json_body,
@@ -13,13 +12,16 @@ from service.api.attention.formats import (
     safetensors_bytes,
 )
 from service.api.attention.response_schemas import AttentionResponse, BertvizResponse, StepsResponse
-from service.api.attention.schemas import AttentionRequest, StepsRequest
+from service.api.attention.schemas import AttentionRequest, Format, StepsRequest
 from service.api.attention.steps import steps_body
-from service.api.disconnect import unless_disconnected
-from service.api.json_chunks import json_chunks, json_response
-from service.api.parameters import check_number, json_body_of, read_parameters
-from service.api.responses import ERRORS, MISSING
-from service.api.services import ContextDep, ServicesDep
+from service.api.dialect import Dialect
+from service.api.errors import ERRORS, MISSING
+from service.api.request.body import check_number
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.openapi import request_body
+from service.api.request.parameters import read_parameters
+from service.api.responses import json_chunks, json_response
+from service.api.services import context_of, services_of
 from service.tasks.attention.results import Inspection
 from service.tasks.translation import run_sized
 
@@ -37,24 +39,24 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
         **MISSING,
         200: {"content": {MEDIA_TYPES[name]: BINARY for name in ("npz", "safetensors")}},
     },
-    openapi_extra=json_body_of(AttentionRequest),
+    openapi_extra=request_body(AttentionRequest),
 )
-async def attention(request: Request, services: ServicesDep, context: ContextDep) -> Response:
-    """Attention weights between the tokens of texts and their translations."""
+async def attention(request: Request) -> Response:
+    """Returns attention weights between the tokens of texts and their translations."""
+    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        wanted = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
-        texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
-        context.num_inputs = len(texts)
-        check_number(texts, services.settings.max_inputs)
-    chosen = choose_format(wanted.format, request.headers.get("accept", ""))
-    inspector = services.text_inspector if wanted.task == "embed" else services.inspector
-    inspection = await unless_disconnected(request, inspector.inspect(wanted, context))
+        body = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)
+        context.num_inputs = len(body.texts)
+        check_number(body.texts, services.settings.max_inputs)
+    chosen = choose_format(body.format, request.headers.get("accept", ""))
+    inspector = services.text_inspector if body.task == "embed" else services.inspector
+    inspection = await unless_disconnected(request, inspector.inspect(body.inspection(), context))
     with context.stage("serialize"):
-        return await written(inspection, chosen, wanted.decimals)
+        return await written(inspection, chosen, body.decimals)
 
 
 async def written(inspection: Inspection, chosen: Format, decimals: int | None) -> Response:
-    """The reply in the format that was chosen."""
+    """Returns the response in the chosen format."""
     items = inspection.items
     body = json_body(inspection.model, items, decimals)
     if chosen in ("npz", "safetensors"):
@@ -69,14 +71,18 @@ async def written(inspection: Inspection, chosen: Format, decimals: int | None) 
     "/attention/steps",
     response_model=StepsResponse,
     responses={**ERRORS, **MISSING},
-    openapi_extra=json_body_of(StepsRequest),
+    openapi_extra=request_body(StepsRequest),
 )
-async def steps(request: Request, services: ServicesDep, context: ContextDep) -> Response:
-    """The attention of one token in one head, computed step by step."""
+async def steps(request: Request) -> Response:
+    """Returns the attention of one token in one head, computed step by step."""
+    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
-        wanted = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
+        body = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
         context.num_inputs = 1
-    inspector = services.text_inspector if wanted.task == "embed" else services.inspector
-    found = await unless_disconnected(request, inspector.step_through(wanted, context))
+    inspector = services.text_inspector if body.task == "embed" else services.inspector
+    found = await unless_disconnected(request, inspector.step_through(body.trace(), context))
     with context.stage("serialize"):
-        return json_response(json_chunks(steps_body(found, wanted.include)))
+        return json_response(json_chunks(steps_body(found, body.include)))
+
+
+DIALECT = Dialect((router,), tasks=dict.fromkeys(("/attention", "/attention/steps"), "attention"))

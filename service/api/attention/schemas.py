@@ -1,4 +1,7 @@
-"""What clients of /attention send; what needs no model to be refused is refused here."""
+"""Schemas of the requests of /attention and /attention/steps.
+
+Faults that can be found without a model are refused here.
+"""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self
@@ -12,12 +15,26 @@ from pydantic import (
     model_validator,
 )
 
-from service.api.attention.formats import Format
-from service.api.parameters import SHOWN_CHARS, ListOf, Parameters, Whole, refuse
-from service.tasks.attention.matrices import Kind, Level, View
+from service.api.request.parameters import (
+    ListOf,
+    NotBool,
+    Parameters,
+    Positive,
+    not_empty,
+    refuse,
+)
+from service.errors import SHOWN_CHARS
+from service.tasks.attention.requests import (
+    InspectionRequest,
+    Kind,
+    Level,
+    Norm,
+    Reduce,
+    TraceRequest,
+    View,
+)
 
-Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
-Norm = Literal["weights", "value_norms"]
+Format = Literal["json", "npz", "safetensors", "bertviz"]
 Include = Literal["vectors", "output", "output_weight"]
 Task = Literal["translate", "embed"]
 
@@ -30,25 +47,25 @@ OF_TRANSLATION = {
     "alignment_head": None,
     "alignment_shift": None,
 }
-"""What means nothing where a text is embedded, and the value that says nothing."""
+"""Parameters that task `embed` does not accept, and the value that counts as absent."""
 
 
 def check_numbers(value: Any, info: ValidationInfo) -> Any:
-    """Refuses what is neither `all` nor a list of different numbers."""
+    """Refuses a value that is neither `all` nor a list of different numbers."""
     if value != "all" and not (isinstance(value, list) and all(type(n) is int for n in value)):
         refuse(f'{info.field_name} parameter must be "all" or a list of numbers, such as [0, -1]')
     return check_choice(value, info)
 
 
 def check_choice(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a list that is empty or has something twice."""
+    """Refuses a list that is empty or contains a member twice."""
     if value == []:
         refuse(f"{info.field_name} parameter is an empty list; name one or more, or leave it out")
     return check_doubles(value, info)
 
 
 def check_doubles(value: Any, info: ValidationInfo) -> Any:
-    """Refuses a list that has something twice."""
+    """Refuses a list that contains a member twice."""
     seen = set()
     for member in value if isinstance(value, list) else []:
         spelling = str(member)
@@ -60,17 +77,24 @@ def check_doubles(value: Any, info: ValidationInfo) -> Any:
 
 
 def check_head(value: Any, info: ValidationInfo) -> Any:
-    """Refuses what is neither `mean` nor a number."""
+    """Refuses a value that is neither `mean` nor a number."""
     if value != "mean" and type(value) is not int:
         refuse(f'{info.field_name} parameter must be a number or "mean"')
     return value
 
 
-Numbers = Annotated[Literal["all"] | list[int], BeforeValidator(check_numbers)]
+Numbers = Annotated[
+    Literal["all"] | list[int],
+    Field(json_schema_extra=not_empty),
+    BeforeValidator(check_numbers),
+]
+"""Numbers of layers or heads, or all of them."""
+
+Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
 
 
 class AttentionQuestion(Parameters):
-    """What all questions about attention have in common."""
+    """The parameters that all requests about attention have in common."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -79,16 +103,16 @@ class AttentionQuestion(Parameters):
     model: str | None = Field(
         None,
         description="Name as in /v1/models, in place of `source` and `target`; "
-        "what is given of these too has to agree.",
+        "a language that is given too has to be the model's.",
     )
     task: Task = Field(
-        "translate", description="`embed` for a text as an embedding model reads it: alone."
+        "translate", description="`embed` for texts without translation, as an embedder reads them."
     )
     prompt_name: str | None = Field(
         None,
-        description="With `embed`: name of what is put before each text; by default the model's.",
+        description="With `embed`: name of the prompt before each text; by default the model's.",
     )
-    api_key: Any = Field(None, description="Accepted, and not looked at.")
+    api_key: Any = Field(None, description="Accepted and ignored.")
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
@@ -124,14 +148,17 @@ class AttentionRequest(AttentionQuestion):
         }
     )
 
-    text: str | ListOf[str] = Field(description="Text, or list of texts: each is one sequence.")
+    text: str | ListOf[str] = Field(
+        description="Text, or list of texts: each is one sequence.", json_schema_extra=not_empty
+    )
     target_text: str | ListOf[str | None] | None = Field(
-        None, description="Translation, or list of as many; null is the model's own."
+        None, description="Translation, or list of translations; null means the model's own."
     )
     kinds: Annotated[ListOf[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
-        description="Of `encoder`, `decoder` and `cross`; with rollout or `embed` the default is "
-        "encoder.",
+        description="Some of `encoder`, `decoder` and `cross`; with rollout or `embed` the default "
+        "is encoder.",
+        json_schema_extra=not_empty,
     )
     layers: Numbers = Field(
         [-1],
@@ -139,52 +166,90 @@ class AttentionRequest(AttentionQuestion):
     )
     heads: Numbers = Field("all", description="Numbers from 0, negative from the end, or `all`.")
     reduce: Reduce = Field(
-        "mean_heads", description="What is taken together; for bertviz the default is none."
+        "mean_heads",
+        description="Reduction over heads and layers; for bertviz, which shows every head, the "
+        "default is none, and mean_heads means the same.",
     )
     norm: Norm = Field(
         "weights",
-        description="`value_norms`: weights times the norm of what each value adds to the output.",
+        description="`value_norms`: weights times the norm of each value's part of the output.",
     )
     level: Level = Field("token", description="Between tokens, or between words.")
-    top_k: Whole | None = Field(
-        None, ge=1, description="Only so many values of each row, the largest, with `indices`."
+    top_k: Positive | None = Field(
+        None, description="Number of values of each row: the largest ones, with `indices`."
     )
-    decimals: Whole | None = Field(
-        None, ge=0, le=9, description="Round values to so many; by default they are float32."
+    decimals: Decimals | None = Field(
+        None, description="Decimals to which values are rounded; by default they are float32."
     )
     format: Format | None = Field(
         None,
-        description="By default what Accept asks for: application/x-npz, "
-        "application/x-safetensors, or else JSON.",
+        description="By default the format of the Accept header: application/x-npz, "
+        "application/x-safetensors, and otherwise JSON.",
     )
     split: bool = Field(False, description="One item per sentence.")
     alignment_layer: StrictInt | None = Field(
         None, description="Layer whose cross-attention aligns words; by default the model's own."
     )
     alignment_head: Annotated[int | Literal["mean"], BeforeValidator(check_head)] | None = Field(
-        None, description="Its head, or `mean`; by default the model's own."
+        None, description="Head of that layer, or `mean`; by default the model's own."
     )
     alignment_shift: Literal[0, 1] | None = Field(
-        None, description="1 where a row attends for the token put in, not for the predicted one."
+        None,
+        description="1 where a row attends for the input token, 0 where it attends for the "
+        "predicted token.",
     )
 
     @property
+    def texts(self) -> list[str]:
+        """Returns the texts as a list."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+    @property
     def view(self) -> View:
-        """What becomes of the matrices once they are computed."""
+        """Returns the form in which the client gets the matrices."""
         return View(self.level, self.top_k, self.decimals)
+
+    def inspection(self) -> InspectionRequest:
+        """Returns the request for the task."""
+        given = self.target_text
+        return InspectionRequest(
+            source=self.source,
+            target=self.target,
+            model=self.model,
+            prompt_name=self.prompt_name,
+            texts=self.texts,
+            target_texts=[given] if isinstance(given, str) else given,
+            is_split=self.split,
+            kinds=self.kinds,
+            layers=self.layers,
+            heads=self.heads,
+            reduce=self.reduce,
+            norm=self.norm,
+            needs_equal_layers=self.format == "bertviz",
+            view=self.view,
+            alignment_layer=self.alignment_layer,
+            alignment_head=self.alignment_head,
+            alignment_shift=self.alignment_shift,
+        )
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, fields: Any) -> Any:
-        """Defaults that depend on other fields."""
+        """Adds the defaults that depend on other fields.
+
+        Generated clients send the documented default of every field. Their mean_heads is no wish
+        to hide the heads, which bertviz always shows.
+        """
         if not isinstance(fields, dict):
             return fields
-        defaults: dict[str, Any] = {}
-        if fields.get("format") == "bertviz":
-            defaults |= {"reduce": "none", "layers": "all"}
-        if fields.get("reduce") == "rollout" or fields.get("task") == "embed":
-            defaults |= {"kinds": ["encoder"]}
         given = {name: value for name, value in fields.items() if value is not None}
+        defaults: dict[str, Any] = {}
+        if given.get("format") == "bertviz":
+            defaults |= {"reduce": "none", "layers": "all"}
+            if given.get("reduce") == "mean_heads":
+                del given["reduce"]
+        if given.get("reduce") == "rollout" or given.get("task") == "embed":
+            defaults |= {"kinds": ["encoder"]}
         return {**defaults, **given}
 
     @model_validator(mode="after")
@@ -242,29 +307,44 @@ class StepsRequest(AttentionQuestion):
         }
     )
 
-    text: str = Field(description="Text: one sequence.")
+    text: str = Field(description="Text: one sequence.", json_schema_extra=not_empty)
     target_text: str | None = Field(
-        None, description="Its translation; by default the model's own."
+        None, description="Translation of the text; by default the model's own."
     )
     kind: Kind = Field(
-        "cross", description="`encoder`, `decoder` or `cross`; with `embed` it is encoder."
+        "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
     )
     layer: StrictInt = Field(-1, description="From 0, or negative from the end.")
     head: StrictInt = Field(0, description="From 0, or negative from the end.")
     query: StrictInt = Field(
-        description="Token whose attention is computed: of the source for the encoder, else of "
-        "the target. From 0, or negative from the end."
+        description="Token whose attention is computed: a source token for the encoder, otherwise "
+        "a target token. From 0, or negative from the end."
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
-        description="Of `vectors` (query, keys, values), `output` (all heads times W_O), and "
+        description="Some of `vectors` (query, keys, values), `output` (all heads times W_O), and "
         "`output_weight` (W_O too).",
     )
+
+    def trace(self) -> TraceRequest:
+        """Returns the request for the task."""
+        return TraceRequest(
+            source=self.source,
+            target=self.target,
+            model=self.model,
+            prompt_name=self.prompt_name,
+            text=self.text,
+            target_text=self.target_text,
+            kind=self.kind,
+            layer=self.layer,
+            head=self.head,
+            query=self.query,
+        )
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, fields: Any) -> Any:
-        """The default that depends on the task."""
+        """Adds the default that depends on the task."""
         if isinstance(fields, dict) and fields.get("task") == "embed":
             return {**fields, "kind": fields.get("kind") or "encoder"}
         return fields
@@ -279,7 +359,7 @@ class StepsRequest(AttentionQuestion):
 
 
 def check_embedded(kinds: Iterable[Kind]) -> None:
-    """Refuses all kinds but that of an encoder."""
+    """Refuses all kinds of attention except the encoder's."""
     for kind in kinds:
         if kind != "encoder":
             refuse(f"a text that is embedded has no {kind}; ask for encoder, or leave it out")

@@ -1,4 +1,4 @@
-"""How one token's attention is written, number by number."""
+"""The response of /attention/steps: the attention of one token, number by number."""
 
 from collections.abc import Collection
 from dataclasses import asdict
@@ -14,15 +14,15 @@ from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import SteppedThrough
 
 SHOWN_VALUES = 8
-"""Numbers of each weight × v in the table."""
+"""Number of values of each weight × v in the table."""
 
 
 def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str, Any]:
-    """The reply, for `json_chunks`: matrices stay arrays.
+    """Returns the response for `json_chunks`; matrices stay arrays.
 
     Args:
-        found: All numbers.
-        include: Which of them are wanted beside the table.
+        found: Result of the task, with all numbers.
+        include: Numbers that the client requests beside the table.
     """
     source = token_labels(found.source)
     target = None if found.target is None else token_labels(found.target, found.start)
@@ -48,19 +48,19 @@ def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str,
 
 
 def side_body(labels: Labels) -> dict[str, Any]:
-    """A side as in /attention."""
+    """Returns the labels of one side, as in /attention."""
     return {name: value for name, value in asdict(labels).items() if value is not None}
 
 
 def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[str]:
-    """What is attended to."""
+    """Returns the tokens that receive attention."""
     if kind is AttentionKind.DECODER and target is not None:
         return target.input_tokens or []
     return source.tokens
 
 
 def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> dict[str, Any]:
-    """The token that attends; a decoder's has two names."""
+    """Returns the token that attends; in the decoder with its input and its predicted token."""
     index = found.query.query
     if found.query.kind is AttentionKind.ENCODER or target is None:
         return {"index": index, "token": source.tokens[index], "predicted": None}
@@ -69,7 +69,7 @@ def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> 
 
 
 def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
-    """The table; numbers are the shortest that are these float32."""
+    """Returns the table; each number is the shortest decimal that reads as its float32."""
     norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
     columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
     return [
@@ -88,7 +88,7 @@ def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
 
 
 def output_body(steps: AttentionSteps, with_weight: bool) -> dict[str, NDArray[np.float32]]:
-    """What becomes of all heads."""
+    """Returns the output of all heads."""
     body = {
         "concatenated": steps.concatenated,
         "bias": steps.output_bias,
@@ -98,5 +98,5 @@ def output_body(steps: AttentionSteps, with_weight: bool) -> dict[str, NDArray[n
 
 
 def shortest(value: np.float32) -> float:
-    """The shortest decimal number that is nearest to a float32 and to no other."""
+    """Returns the shortest decimal number that is nearest to a float32 and to no other."""
     return float(str(value))

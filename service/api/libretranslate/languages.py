@@ -1,19 +1,19 @@
-"""GET /languages and GET /frontend/settings: what LibreTranslate's clients ask first."""
+"""GET /languages and GET /frontend/settings, which LibreTranslate's clients request first."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
+from service.api.errors import ErrorBody
 from service.api.libretranslate.schemas import (
     DefaultLanguages,
-    ErrorBody,
     FrontendSettings,
     Language,
     LanguageChoice,
 )
-from service.api.responses import JSONReply
-from service.api.services import ServicesDep
+from service.api.responses import JSONResponse
+from service.api.services import services_of
 from service.models.catalog import PIVOT, Catalog
 from service.text.language_codes import display_name
 
@@ -23,22 +23,22 @@ AcceptLanguage = Annotated[str | None, Header(max_length=1024)]
 
 
 @router.get("/languages", response_model=list[Language], responses={"4XX": {"model": ErrorBody}})
-async def languages(services: ServicesDep, accept_language: AcceptLanguage = None) -> Response:
-    """Every language that can be translated, and to what."""
-    return JSONReply(
+async def languages(request: Request, accept_language: AcceptLanguage = None) -> Response:
+    """Lists the source languages, and the target languages of each."""
+    return JSONResponse(
         [
             {"code": code, "name": display_name(code, accept_language), "targets": targets}
-            for code, targets in services.catalog.offers().items()
+            for code, targets in services_of(request).catalog.offers().items()
         ]
     )
 
 
 @router.get("/frontend/settings", responses={"4XX": {"model": ErrorBody}})
 async def frontend_settings(
-    services: ServicesDep, accept_language: AcceptLanguage = None
+    request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
-    """What a form may offer; no limit is -1, as in LibreTranslate."""
-    target = default_target(services.catalog)
+    """Returns the settings of a form; -1 means no limit, as in LibreTranslate."""
+    target = default_target(services_of(request).catalog)
     return FrontendSettings(
         charLimit=-1,
         frontendTimeout=500,
@@ -55,9 +55,10 @@ async def frontend_settings(
 
 
 def default_target(catalog: Catalog) -> str:
-    """What a form starts with: what the first model of one pair writes, or a language of many.
+    """Returns the target language that a form offers first.
 
-    A server that only embeds has none, and says English.
+    It is the target of the first single-pair model, otherwise a language of a multilingual model.
+    A server without translation models returns English.
     """
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]

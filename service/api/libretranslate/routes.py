@@ -1,4 +1,4 @@
-"""POST /translate and POST /detect."""
+"""POST /translate and POST /detect, and the dialect of LibreTranslate."""
 
 import time
 from functools import lru_cache
@@ -8,22 +8,21 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from model.sequence import DecodingOptions
-from service.api.disconnect import unless_disconnected
+from service.api.dialect import Dialect
+from service.api.errors import ERRORS
+from service.api.libretranslate import disabled, languages
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
     TranslateRequest,
     TranslateResponse,
 )
-from service.api.parameters import FORM, JSON, check_number, read_parameters
-from service.api.responses import ERRORS, JSONReply
-from service.api.services import (
-    ContextDep,
-    Services,
-    ServicesDep,
-    get_context,
-    get_services,
-)
+from service.api.request.body import FORM, JSON, check_number
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.openapi import request_body
+from service.api.request.parameters import read_parameters
+from service.api.responses import JSONResponse
+from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.settings import Settings
 from service.tasks.attention.alignment import Alignment
@@ -34,21 +33,15 @@ from service.text.detection import Detection
 router = APIRouter(tags=["translation"])
 
 
-def body_of(model: type[TranslateRequest | DetectRequest]) -> dict[str, Any]:
-    """How a route that reads its own body tells OpenAPI of it."""
-    schema = {"schema": model.model_json_schema()}
-    return {"requestBody": {"required": True, "content": {JSON: schema, FORM: schema}}}
-
-
 @router.post(
     "/translate",
     response_model=TranslateResponse,
     responses=ERRORS,
-    openapi_extra=body_of(TranslateRequest),
+    openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
-    """Translates a text or a list of texts; LibreTranslate's request, with optional extras."""
-    services, context = await get_services(request), await get_context(request)
+    """Translates a text or a list of texts: LibreTranslate's request, with optional extras."""
+    services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts(body.q, services.settings, context)
@@ -60,7 +53,7 @@ async def translate(request: Request) -> Response:
         translation = services.translator.translate(wanted, context)
         results, alignments = await unless_disconnected(request, translation), []
     start = time.perf_counter()
-    response = JSONReply(translate_body(body, results, alignments))
+    response = JSONResponse(response_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
     return response
 
@@ -68,7 +61,7 @@ async def translate(request: Request) -> Response:
 async def aligned(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> tuple[list[TranslatedText], list[list[Alignment]]]:
-    """Translations with their alignments."""
+    """Returns the translations and the alignment of each sentence."""
     results = await services.translator.translate(wanted, context)
     return results, await services.inspector.align(results, context)
 
@@ -77,23 +70,24 @@ async def aligned(
     "/detect",
     response_model=list[DetectedLanguage],
     responses=ERRORS,
-    openapi_extra=body_of(DetectRequest),
+    openapi_extra=request_body(DetectRequest, JSON, FORM),
 )
-async def detect(request: Request, services: ServicesDep, context: ContextDep) -> Response:
-    """The likeliest of the served languages of a text, best first."""
+async def detect(request: Request) -> Response:
+    """Returns the most probable of the served languages of a text, best first."""
+    services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts(body.q, services.settings, context)
     num_chars = sum(map(len, texts))
     detections = await run_sized(num_chars, services.translator.detect_all, texts)
-    return JSONReply([detection_body(detection) for detection in mean_detections(detections)])
+    return JSONResponse([detection_body(detection) for detection in mean_detections(detections)])
 
 
 def as_texts(q: str | list[str], settings: Settings, context: RequestContext) -> list[str]:
-    """The texts of a request.
+    """Returns the texts of a request.
 
     Raises:
-        InvalidRequestError: There are none.
-        RequestTooLargeError: There are too many.
+        InvalidRequestError: The request has no text.
+        RequestTooLargeError: The request has too many texts.
     """
     texts = [q] if isinstance(q, str) else q
     context.num_inputs = len(texts)
@@ -104,11 +98,11 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """The request with its languages looked up and its options checked.
+    """Returns the request for the task, with its languages looked up and its options checked.
 
     Raises:
         InvalidRequestError: An option is over its limit.
-        UnsupportedLanguageError: A language or a pair is not served.
+        UnsupportedLanguageError: The server has no such language or pair.
     """
     settings = services.settings
     for name, value, limit in (
@@ -139,14 +133,17 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 
 @lru_cache(maxsize=256)
 def decoding_options(beam_size: int, num_hypotheses: int, return_scores: bool) -> DecodingOptions:
-    """How to search; one object for all that want the same, which a message then holds once."""
+    """Returns the options of the search.
+
+    Equal requests share one object, so that a message to a worker contains it once.
+    """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
-def translate_body(
+def response_body(
     body: TranslateRequest, results: list[TranslatedText], alignments: list[list[Alignment]]
 ) -> dict[str, Any]:
-    """The reply: lists where `q` was a list, and only the keys that were asked for."""
+    """Returns the response: lists where `q` was a list, and only the requested keys."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
@@ -163,14 +160,21 @@ def translate_body(
 
 
 def detection_body(detection: Detection) -> dict[str, Any]:
-    """One detected language."""
+    """Returns the body of one detected language."""
     return {"confidence": detection.confidence, "language": detection.language}
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """One list for several texts: the mean confidence of each language, best first."""
+    """Returns one list for several texts: the mean confidence of each language, best first."""
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence
     means = [Detection(code, round(sum_ / len(detections), 1)) for code, sum_ in totals.items()]
     return sorted(means, key=lambda detection: -detection.confidence)[:3]
+
+
+DIALECT = Dialect(
+    (router, languages.router, disabled.router),
+    tasks={"/translate": "translate", "/detect": "detect"},
+    direct={("POST", "/translate"): translate},
+)

@@ -1,7 +1,7 @@
-"""Errors in OpenAI's shape, for routes under /v1/: its clients read no other.
+"""Errors in OpenAI's shape, for the routes under /v1/.
 
-The status is that of the error in every shape. Clients try again by themselves at 429 and from 500
-on, when Retry-After says.
+OpenAI's clients read no other shape. By themselves they repeat a request after 409, 429 and 5xx,
+after the time of Retry-After.
 
 Source: https://platform.openai.com/docs/guides/error-codes.
 """
@@ -11,19 +11,26 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.errors import KINDS, NotFoundError, OverloadedError, ServiceError
+from service.errors import (
+    KINDS,
+    NotFoundError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+)
+from service.tasks.context import RequestContext
 
 OPENAI_PREFIX = "/v1/"
-"""Routes under this answer errors so."""
+"""Prefix of the paths whose errors have this shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAIKind:
-    """How a status is told.
+    """The names of a kind of error in OpenAI's body.
 
     Attributes:
         error_type: The `type` of the body.
-        code: Its `code`; None where OpenAI has none.
+        code: The `code` of the body; None where OpenAI has none.
     """
 
     error_type: str
@@ -46,16 +53,16 @@ OPENAI_KINDS: dict[int, OpenAIKind] = {
 
 
 class OpenAIError(BaseModel):
-    """What is inside."""
+    """The content of an error body."""
 
-    message: str = Field(description="What happened, with the value, the limit and the way out.")
-    type: str = Field(description="The kind of error, or which limit of admission was reached.")
+    message: str = Field(description="The fault, with the value, the limit and the way out.")
+    type: str = Field(description="The kind of error, or the limit of admission that was reached.")
     param: str | None = Field(description="The parameter at fault.")
     code: str | None = Field(description="The kind of error, for programs.")
 
 
 class OpenAIErrorBody(BaseModel):
-    """The body of every error under /v1/. Its id is in X-Request-Id."""
+    """The body of every error under /v1/. The id of the request is in X-Request-Id."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -73,21 +80,37 @@ class OpenAIErrorBody(BaseModel):
     error: OpenAIError
 
 
-def openai_body(error: ServiceError) -> dict[str, Any]:
-    """An error as an OpenAIErrorBody."""
+OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIErrorBody} for status in (400, 404, 413, 429, 500, 503, 504)
+}
+"""Error responses of most routes in OpenAI's shape, for OpenAPI."""
+
+
+def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the OpenAIErrorBody of an error."""
     kind = openai_kind(error)
-    return {
-        "error": {
-            "message": error.message,
-            "type": kind.error_type,
-            "param": error.param,
-            "code": kind.code,
-        }
+    inside = {
+        "message": error.message,
+        "type": kind.error_type,
+        "param": error.param,
+        "code": kind.code,
     }
+    return openai_status(error), {"error": inside}
+
+
+def openai_status(error: ServiceError) -> int:
+    """Returns the HTTP status of an error.
+
+    OpenAI answers 400 where the input is too long, and its clients know no other. A body over the
+    limit, which is no fault of a parameter, stays 413.
+    """
+    if isinstance(error, RequestTooLargeError) and error.param is not None:
+        return 400
+    return KINDS[type(error)].status
 
 
 def openai_kind(error: ServiceError) -> OpenAIKind:
-    """How an error is told: by its status, but for what OpenAI tells more exactly."""
+    """Returns the names of an error: by its status, except where OpenAI is more exact."""
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":

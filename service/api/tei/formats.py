@@ -1,88 +1,43 @@
-"""How embeddings are written: OpenAI's reply, cosines, and the headers that tell of the work.
+"""Responses about embeddings: cosines, and TEI's headers with times and tokens.
 
-TEI's replies are nothing but arrays: `json_chunks` writes them. Numbers are float32 everywhere; in
+TEI's responses contain only arrays, which `json_chunks` writes. Numbers are float32 everywhere. In
 JSON each is the shortest decimal number that reads as that float32, so that floats and base64 are
 the same vectors to the bit.
 """
 
-import binascii
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-import orjson
-from numpy.typing import NDArray
+from starlette.responses import Response
 
-from service.api.json_chunks import gather
-from service.api.tei.schemas import EncodingFormat
-
-Vectors = NDArray[np.float32]
+from service.api.responses import json_response
+from service.tasks.context import RequestContext
+from service.tasks.embedding import EmbedUsage, Vectors
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedUsage:
-    """What a request for embeddings made a model read.
-
-    Attributes:
-        num_chars: Of all texts, as they were sent; an id counts as one.
-        num_tokens: Of each input as the model read it: cut, special tokens and prompt included.
-        truncated: Which inputs were cut.
-        device: Where it was computed: `cpu`, or `cuda:N`.
-    """
-
-    num_chars: int
-    num_tokens: Sequence[int]
-    truncated: Sequence[int]
-    device: str
-
-
-def embeddings_chunks(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    """The reply of `/v1/embeddings`, in chunks for `json_response`.
+def embed_response(chunks: Iterator[bytes], usage: EmbedUsage, context: RequestContext) -> Response:
+    """Returns a response from chunks of JSON, with TEI's headers.
 
     Args:
-        vectors: (n, D), one for each input.
-        model: Name of the model.
-        usage: Of these inputs.
-        encoding: How a vector is written.
+        chunks: One or more chunks, each produced on demand.
+        usage: Characters and tokens that were read.
+        context: Timings of the request.
     """
-    return gather(_embeddings_parts(vectors, model, usage, encoding))
-
-
-def _embeddings_parts(
-    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
-) -> Iterator[bytes]:
-    write = _as_base64 if encoding == "base64" else _as_floats
-    truncated = set(usage.truncated)
-    yield b'{"object":"list","data":['
-    mark = b""
-    for index, vector in enumerate(vectors):
-        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
-        yield b',"truncated":true}' if index in truncated else b"}"
-        mark = b","
-    num_tokens = sum(usage.num_tokens)
-    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
-
-
-def _as_floats(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype=np.float32)
-    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _as_base64(vector: Vectors) -> bytes:
-    values = np.ascontiguousarray(vector, dtype="<f4")
-    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'
+    start = time.perf_counter()
+    headers = compute_headers(usage, context.stages, start - context.started)
+    response = json_response(chunks, headers)
+    context.add("serialize", time.perf_counter() - start)
+    return response
 
 
 def cosines(vectors: Vectors) -> Vectors:
-    """The reply of `/similarity`: how alike the first vector is to each of the others, (n - 1,).
+    """Returns the response of `/similarity`: cosines (n - 1,) of the first vector with the others.
 
-    Each is computed by itself, so that it does not depend on the other sentences. A vector of
-    zeros is like none: 0.
+    Each cosine is computed by itself, so that it does not depend on the other sentences. The
+    cosine with a vector of zeros is 0.
 
     Args:
         vectors: (n, D), of any length.
@@ -98,12 +53,12 @@ def cosines(vectors: Vectors) -> Vectors:
 def compute_headers(
     usage: EmbedUsage, stages: Mapping[str, float], total_seconds: float
 ) -> dict[str, str]:
-    """TEI's headers, times in whole milliseconds, and how many inputs were cut.
+    """Returns TEI's headers, with times in whole milliseconds, and the number of cut inputs.
 
     Args:
-        usage: What was read.
+        usage: Characters and tokens that were read.
         stages: Seconds by stage, as in a RequestContext.
-        total_seconds: From the first byte to now; TEI tells it under two names.
+        total_seconds: From the first byte to now; TEI reports it under two names.
 
     Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. It calls every device
         `gpu+optimized`; here the type is `cpu` or `gpu`.

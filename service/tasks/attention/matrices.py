@@ -6,7 +6,6 @@ is up to `attention_formats.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +14,8 @@ from model.tokenization.tokenizer import TokenizedText
 from service.errors import RequestTooLargeError
 from service.tasks.attention.alignment import Alignment
 from service.tasks.attention.labels import Labels, token_labels, word_labels
+from service.tasks.attention.requests import Kind, View
 from service.tasks.attention.words import input_spans, merge, word_spans
-
-Kind = Literal["encoder", "decoder", "cross"]
-Level = Literal["token", "word"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +73,6 @@ class TextItem:
 
 
 ShownItem = AttentionItem | TextItem
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """How a client wants to see attention.
-
-    Attributes:
-        level: Between tokens or words.
-        top_k: How many of the largest values of a row; None is all.
-        decimals: To how many decimals values are rounded; None leaves them as they are.
-    """
-
-    level: Level = "token"
-    top_k: int | None = None
-    decimals: int | None = None
 
 
 def show(

@@ -1,6 +1,6 @@
 """What a request asks of a model's attention, resolved against what the model has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeVar
@@ -18,10 +18,9 @@ from model.inspection.query import (
     resolve_steps,
 )
 from model.tokenization.tokenizer import Tokenizer
-from service.api.attention.formats import check_bertviz
-from service.api.attention.schemas import AttentionRequest, StepsRequest
 from service.errors import InvalidRequestError
 from service.tasks.attention.matrices import check_values
+from service.tasks.attention.requests import InspectionRequest, TraceRequest
 
 T = TypeVar("T")
 
@@ -42,11 +41,12 @@ class Aligner:
     shift: int
 
 
-def attention_query(config: InspectedConfig, request: AttentionRequest) -> AttentionQuery:
+def attention_query(config: InspectedConfig, request: InspectionRequest) -> AttentionQuery:
     """The layers and heads that a request means.
 
     Raises:
-        InvalidRequestError: The model has no such attention, or bertviz cannot show it.
+        InvalidRequestError: The model has no such attention, or the kinds differ in their number
+            of layers and the request needs equal numbers.
     """
     kinds = [AttentionKind(kind) for kind in request.kinds]
     query = resolved(
@@ -59,9 +59,26 @@ def attention_query(config: InspectedConfig, request: AttentionRequest) -> Atten
             AttentionNorm(request.norm),
         )
     )
-    if request.format == "bertviz":
-        check_bertviz({str(kind): len(layers) for kind, layers in query.layers.items()})
+    if request.needs_equal_layers:
+        check_equal_layers({str(kind): len(layers) for kind, layers in query.layers.items()})
     return query
+
+
+def check_equal_layers(num_layers: Mapping[str, int]) -> None:
+    """Refuses kinds with different numbers of layers, which bertviz cannot show.
+
+    Args:
+        num_layers: Number of layers of each kind.
+
+    Raises:
+        InvalidRequestError: The numbers differ.
+    """
+    if len(set(num_layers.values())) > 1:
+        counts = ", ".join(f"{count} of {kind}" for kind, count in num_layers.items())
+        raise InvalidRequestError(
+            f"Invalid request: bertviz shows equally many layers of every kind, not {counts}; "
+            f"ask for one kind, or name layers that all have, 0 to {min(num_layers.values()) - 1}"
+        )
 
 
 def aligner_of(
@@ -99,7 +116,7 @@ def default_shift(config: ModelConfig, layer: int) -> int:
 
 
 def steps_query(
-    config: InspectedConfig, request: StepsRequest, source_tokens: int, target_tokens: int
+    config: InspectedConfig, request: TraceRequest, source_tokens: int, target_tokens: int
 ) -> StepsQuery:
     """The head and the token that a request means.
 

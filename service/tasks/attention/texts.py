@@ -1,7 +1,7 @@
 """Attention for a request about texts as they are embedded: each alone, by an encoder."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -9,17 +9,16 @@ from model.inspection.query import AttentionJob, AttentionQuery, InspectedConfig
 from model.inspection.steps import AttentionSteps
 from model.tokenization.text import TextTokens
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.api.attention.schemas import AttentionQuestion, AttentionRequest, StepsRequest
-from service.api.parameters import SHOWN_CHARS
-from service.errors import NotFoundError, RequestTooLargeError, UnavailableError
+from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError, UnavailableError
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import ServedEmbedder, ServedModel
 from service.settings import Settings
-from service.tasks.attention.matrices import TextItem, View, show_text
+from service.tasks.attention.matrices import TextItem, show_text
 from service.tasks.attention.pairs import attentions, maps_size
 from service.tasks.attention.query import attention_query, check_size, steps_query
+from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
 from service.tasks.attention.results import (
     Inspection,
     SteppedThrough,
@@ -67,18 +66,17 @@ class TextInspector:
         self.backend = backend
         self.settings = settings
 
-    async def inspect(self, request: AttentionRequest, context: RequestContext) -> Inspection:
+    async def inspect(self, request: InspectionRequest, context: RequestContext) -> Inspection:
         """The attention of every text.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
-        given = [request.text] if isinstance(request.text, str) else request.text
         encoder = await self._encoder(request, context)
         query = attention_query(encoder.config, request)
-        texts = await self._tokenize(given, encoder, context)
+        texts = await self._tokenize(request.texts, encoder, context)
         lengths = [(len(text.ids), 0) for text in texts]
-        check_size(query, lengths, request.top_k, self.settings.max_attention_values)
+        check_size(query, lengths, request.view.top_k, self.settings.max_attention_values)
         jobs = [AttentionJob(text.ids, [], (query,)) for text in texts]
         shown = await self._compute(encoder, jobs, context)
         with context.stage("detokenize"):
@@ -87,21 +85,21 @@ class TextInspector:
             )
         return Inspection(encoder.name, items)
 
-    async def step_through(self, request: StepsRequest, context: RequestContext) -> SteppedThrough:
+    async def step_through(self, request: TraceRequest, context: RequestContext) -> SteppedThrough:
         """The computation of one token's attention.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
         encoder = await self._encoder(request, context)
-        steps_query(encoder.config, request.model_copy(update={"query": 0}), 1, 0)
+        steps_query(encoder.config, replace(request, query=0), 1, 0)
         (text,) = await self._tokenize([request.text], encoder, context)
         query = steps_query(encoder.config, request, len(text.ids), 0)
         (shown,) = await self._compute(encoder, [AttentionJob(text.ids, [], (query,))], context)
         steps = cast("AttentionSteps", shown.value[0])
         return SteppedThrough(encoder.name, query, text, None, "", steps)
 
-    async def _encoder(self, question: AttentionQuestion, context: RequestContext) -> Encoder:
+    async def _encoder(self, question: ModelChoice, context: RequestContext) -> Encoder:
         """The encoder of the model that is named, or of the first that embeds; it is loaded.
 
         Raises:
@@ -144,7 +142,7 @@ class TextInspector:
         return served[name]
 
     async def _tokenize(
-        self, texts: list[str], encoder: Encoder, context: RequestContext
+        self, texts: Sequence[str], encoder: Encoder, context: RequestContext
     ) -> list[TokenizedText]:
         """A place is taken meanwhile, so that only so much is admitted.
 
@@ -186,7 +184,7 @@ def whole(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
     return TextTokens(tokenized, len(tokenized.ids))
 
 
-def tokenize_all(texts: list[str], encoder: Encoder) -> list[TokenizedText]:
+def tokenize_all(texts: Sequence[str], encoder: Encoder) -> list[TokenizedText]:
     """The tokens of each text and the prompt before it.
 
     Raises:

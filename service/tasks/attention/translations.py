@@ -5,7 +5,7 @@ translation: one pass, the same for a translation that the client brings.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from model.config import ModelConfig
@@ -13,7 +13,6 @@ from model.inspection.query import AttentionJob, AttentionQuery
 from model.inspection.steps import AttentionSteps
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.api.attention.schemas import AttentionQuestion, AttentionRequest, StepsRequest
 from service.errors import (
     InvalidRequestError,
     NotFoundError,
@@ -43,6 +42,7 @@ from service.tasks.attention.query import (
     start_token,
     steps_query,
 )
+from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest
 from service.tasks.attention.results import (
     Inspection,
     SteppedThrough,
@@ -100,26 +100,22 @@ class Inspector:
         self.detector = detector
         self.settings = settings
 
-    async def inspect(self, request: AttentionRequest, context: RequestContext) -> Inspection:
+    async def inspect(self, request: InspectionRequest, context: RequestContext) -> Inspection:
         """Attention and alignment of every text or, with `split`, of every sentence.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
-        texts = [request.text] if isinstance(request.text, str) else request.text
-        wanted = await self._wanted(request, texts, context)
+        wanted = await self._wanted(request, request.texts, context)
         query = attention_query(wanted.config, request)
         aligner = aligner_of(
             wanted.config, request.alignment_layer, request.alignment_head, request.alignment_shift
         )
-        sources = await self._tokenize(texts, wanted, request.split, context)
-        self._check_size(query, [(len(source.ids), 1) for source in sources], request.top_k)
-        given = request.target_text
-        targets = [given] if given is None or isinstance(given, str) else given
-        if len(targets) < len(sources):
-            targets = [None] * len(sources)
+        sources = await self._tokenize(request.texts, wanted, request.is_split, context)
+        self._check_size(query, [(len(source.ids), 1) for source in sources], request.view.top_k)
+        targets = request.target_texts or [None] * len(sources)
         pairs = await self._pairs(wanted, sources, targets, context)
-        self._check_size(query, [pair.lengths for pair in pairs], request.top_k)
+        self._check_size(query, [pair.lengths for pair in pairs], request.view.top_k)
         name, queries = wanted.model.name, (query, aligner.query)
         items = [AttentionItem(name, AttentionJob(*pair.ids, queries)) for pair in pairs]
         shown = await self._compute(items, context)
@@ -130,14 +126,14 @@ class Inspector:
             )  # fmt: skip
         return Inspection(name, shown_items)
 
-    async def step_through(self, request: StepsRequest, context: RequestContext) -> SteppedThrough:
+    async def step_through(self, request: TraceRequest, context: RequestContext) -> SteppedThrough:
         """The computation of one token's attention.
 
         Raises:
             ServiceError: The request is refused, late, or failed.
         """
         wanted = await self._wanted(request, [request.text], context)
-        steps_query(wanted.config, request.model_copy(update={"query": 0}), 1, 1)
+        steps_query(wanted.config, replace(request, query=0), 1, 1)
         sources = await self._tokenize([request.text], wanted, False, context)
         (pair,) = await self._pairs(wanted, sources, [request.target_text], context)
         query = steps_query(wanted.config, request, *pair.lengths)
@@ -181,7 +177,7 @@ class Inspector:
         )
 
     async def _wanted(
-        self, question: AttentionQuestion, texts: list[str], context: RequestContext
+        self, question: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> Wanted:
         """Which model is asked; it is loaded.
 
@@ -201,7 +197,7 @@ class Inspector:
             raise UnavailableError("the models are loading; try again soon", 1)
         return Wanted(model, resident.config)
 
-    async def _model(self, question: AttentionQuestion, texts: list[str]) -> Direction:
+    async def _model(self, question: ModelChoice, texts: Sequence[str]) -> Direction:
         if question.model is not None:
             model = self.catalog.models.get(question.model)
             if model is None:
@@ -224,7 +220,7 @@ class Inspector:
             )
         return route[0]
 
-    async def _source(self, question: AttentionQuestion, target: str, texts: list[str]) -> str:
+    async def _source(self, question: ModelChoice, target: str, texts: Sequence[str]) -> str:
         """The language of the texts, all of which are taken to be in the first one's."""
         code = question.source or "auto"
         if code.strip().lower() != "auto":
@@ -238,7 +234,7 @@ class Inspector:
         detected = await run_sized(len(text), self.detector.detect, text, candidates)
         return detected[0].language if detected else candidates[0]
 
-    def _direction(self, question: AttentionQuestion, model: ServedModel) -> Direction:
+    def _direction(self, question: ModelChoice, model: ServedModel) -> Direction:
         """The pair that is asked about of a model that is named."""
         if model.files.source:
             self._check_languages(question, model)
@@ -250,7 +246,7 @@ class Inspector:
             )
         return model.direction(self.catalog.language(source), self.catalog.language(target))
 
-    def _check_languages(self, question: AttentionQuestion, model: ServedModel) -> None:
+    def _check_languages(self, question: ModelChoice, model: ServedModel) -> None:
         sides = {"source": model.files.source, "target": model.files.target}
         for name, expected in sides.items():
             code = getattr(question, name)
@@ -262,7 +258,7 @@ class Inspector:
                 )
 
     async def _tokenize(
-        self, texts: list[str], wanted: Wanted, is_split: bool, context: RequestContext
+        self, texts: Sequence[str], wanted: Wanted, is_split: bool, context: RequestContext
     ) -> list[TokenizedText]:
         """Texts or their sentences; a place is taken meanwhile, so that only so much is admitted.
 
@@ -275,7 +271,7 @@ class Inspector:
         with context.stage("tokenize"):
             return await run_sized(num_chars, self._sources, texts, wanted, is_split)
 
-    def _sources(self, texts: list[str], wanted: Wanted, is_split: bool) -> list[TokenizedText]:
+    def _sources(self, texts: Sequence[str], wanted: Wanted, is_split: bool) -> list[TokenizedText]:
         tokenizer = wanted.model.vocabularies.source
         limit = self.settings.max_source_tokens
         sentences = texts

@@ -1,4 +1,4 @@
-"""Ends work that nobody waits for any more."""
+"""Ends the work of a request whose client has closed the connection."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,13 +10,14 @@ T = TypeVar("T")
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled as soon as the client is gone.
+    """Returns the result of `work`, and cancels `work` as soon as the client disconnects.
 
     The body of the request has been read, so that the next message from the server can only be
-    that the client has disconnected.
+    the client's disconnection.
 
     Raises:
-        ClientDisconnect: It did; `RequestMiddleware` counts the request as cancelled.
+        ClientDisconnect: The client disconnected; `RequestMiddleware` counts the request as
+            cancelled.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -33,7 +34,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
     try:
         return await work
     except asyncio.CancelledError:
-        if is_gone and task.uncancel() == 0:  # nobody else wants the end of this task
+        if is_gone and task.uncancel() == 0:  # there is no other request to cancel this task
             raise ClientDisconnect from None
         raise
     finally:

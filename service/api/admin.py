@@ -1,0 +1,106 @@
+"""POST and DELETE /v1/models/{id}: loads and unloads models while the server runs."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from service.api.dialect import Dialect
+from service.api.openai.errors import OpenAIErrorBody
+from service.api.openai.models import ModelId, all_models, find_model, is_admin
+from service.api.openai.schemas import AnyModelBody, ChangingBody
+from service.api.request.openapi import request_body
+from service.api.request.parameters import Parameters, read_parameters
+from service.api.responses import JSONResponse
+from service.api.services import Services, services_of
+from service.errors import ForbiddenError, UnauthorizedError
+
+router = APIRouter(tags=["models"])
+
+ADMIN_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": OpenAIErrorBody} for status in (400, 401, 403, 404, 409, "4XX", 500, 503)
+}
+"""Error responses of the routes that change the server, for OpenAPI."""
+
+
+class LoadRequest(Parameters):
+    """`POST /v1/models/{id}`."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"source": "firefox:en-de"}}
+    )
+
+    source: str = Field(
+        min_length=1,
+        description="Reference to the model, as in REGARD_MODELS, on the server's disk.",
+    )
+
+
+class DeletedModel(BaseModel):
+    """Response of `DELETE /v1/models/{id}`, in OpenAI's shape."""
+
+    id: str
+    object: Literal["model"] = "model"
+    deleted: bool = Field(description="False while requests of the model are running.")
+
+
+def require_admin(request: Request, services: Services) -> None:
+    """Refuses a request without the admin key.
+
+    Raises:
+        ForbiddenError: The server has no admin key.
+        UnauthorizedError: The request has no key, or a wrong one.
+    """
+    key = services.settings.admin_key.get_secret_value()
+    if not key:
+        raise ForbiddenError(
+            "models are loaded and unloaded with an admin key, and this server has none: "
+            "start it with REGARD_ADMIN_KEY"
+        )
+    if not is_admin(request, key):
+        raise UnauthorizedError(
+            "this needs the server's REGARD_ADMIN_KEY, as `Authorization: Bearer …`"
+        )
+
+
+@router.post(
+    "/v1/models/{id:path}",
+    response_model=AnyModelBody,
+    responses={
+        **ADMIN_ERRORS,
+        202: {"model": ChangingBody, "description": "The model is still loading."},
+    },
+    openapi_extra=request_body(LoadRequest),
+)
+async def load(id: ModelId, request: Request) -> Response:
+    """Loads a model from the server's disk; the response comes when the model is ready.
+
+    Other requests are served meanwhile.
+    """
+    services = services_of(request)
+    require_admin(request, services)
+    body = await read_parameters(request, LoadRequest, services.settings.max_body_bytes)
+    state = await services.backend.load_model(id, body.source)
+    found = find_model(id, all_models(services, await services.backend.status()))
+    return JSONResponse(found.model_dump(), 200 if state == "ready" else 202)
+
+
+@router.delete(
+    "/v1/models/{id:path}",
+    response_model=DeletedModel,
+    responses={
+        **ADMIN_ERRORS,
+        202: {"model": DeletedModel, "description": "Requests of the model are still running."},
+    },
+)
+async def unload(id: ModelId, request: Request) -> Response:
+    """Unloads a model; the response comes when its requests have ended and its memory is free."""
+    services = services_of(request)
+    require_admin(request, services)
+    state = await services.backend.unload_model(id)
+    body = DeletedModel(id=id, deleted=state == "unloaded")
+    return JSONResponse(body.model_dump(), 200 if state == "unloaded" else 202)
+
+
+DIALECT = Dialect((router,))

@@ -1,0 +1,131 @@
+"""Error responses: the body of our own routes, and the handlers that choose a dialect's shape.
+
+`service.errors` has the one table of errors. A dialect with another body or status brings a shape.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from service.api.responses import JSONResponse
+from service.errors import (
+    KINDS,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    ServiceError,
+    outcome,
+)
+from service.tasks.context import RequestContext
+
+ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
+"""Returns the HTTP status and the body of an error."""
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+class ErrorBody(BaseModel):
+    """The body of every error of our own routes, readable by clients of LibreTranslate and TEI."""
+
+    error: str = Field(description="The fault, with the value, the limit and the way out.")
+    error_type: str = Field(description="The kind of error, for programs.")
+    request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "error": "zz is not supported; supported: en, pt",
+                "error_type": "unsupported_language",
+                "request_id": "5f2c6f0e8d7b4a53",
+            }
+        }
+    )
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody} for status in (400, 413, 429, 500, 503, 504)
+}
+"""Error responses of most routes, for OpenAPI."""
+
+MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
+"""Response of a route to the name of an unknown model, for OpenAPI."""
+
+
+def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the ErrorBody of an error."""
+    kind = KINDS[type(error)]
+    body = {
+        "error": error.message,
+        "error_type": kind.error_type,
+        "request_id": context.request_id,
+    }
+    return kind.status, body
+
+
+def error_response(
+    error: ServiceError, context: RequestContext, shape: ErrorShape = own_shape
+) -> Response:
+    """Returns the response to an error, and records the error as the request's outcome."""
+    context.outcome = outcome(error)
+    status, body = shape(error, context)
+    headers = {}
+    if error.retry_after_seconds is not None:
+        headers["Retry-After"] = str(error.retry_after_seconds)
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body, status, headers)
+
+
+def respond(request: Request, error: ServiceError) -> Response:
+    """Returns the response to an error in the shape of the request's dialect."""
+    return error_response(error, request.state.context, request.state.error_shape)
+
+
+async def handle_service_error(request: Request, error: Exception) -> Response:
+    """Answers an error that a route has raised."""
+    assert isinstance(error, ServiceError)
+    return respond(request, error)
+
+
+async def handle_http_exception(request: Request, error: Exception) -> Response:
+    """Answers an error of the framework: an unknown path, or a method that the path refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = ", ".join(allowed_methods(request))
+        wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
+        response = respond(request, wrong)
+        response.headers["Allow"] = allowed
+        return response
+    if error.status_code == 404:
+        missing = NotFoundError("there is no such address; GET /docs lists what there is")
+        return respond(request, missing)
+    return respond(request, InvalidRequestError(str(error.detail)))
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Returns the methods of all routes at the path of a request.
+
+    The framework names only the methods of the first route at that path.
+    """
+    routes = request.app.routes
+    methods = [
+        method
+        for method in METHODS
+        if any(r.matches({**request.scope, "method": method})[0] is Match.FULL for r in routes)
+    ]
+    return [*methods, "HEAD"] if "GET" in methods else methods
+
+
+async def handle_validation_error(request: Request, error: Exception) -> Response:
+    """Answers an error in a header or path that the framework itself has checked."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    place, name = fault["loc"][0], fault["loc"][-1]
+    message = f"Invalid request: {place} {name}: {fault['msg']}"
+    return respond(request, InvalidRequestError(message))

@@ -1,0 +1,34 @@
+"""Routes of LibreTranslate that this server does not offer.
+
+They answer like a LibreTranslate server on which an administrator has disabled them, in its words.
+"""
+
+from typing import NoReturn
+
+from fastapi import APIRouter
+
+from service.api.errors import ErrorBody
+from service.errors import ForbiddenError, InvalidRequestError
+
+router = APIRouter(tags=["translation"])
+
+FILES = "Files translation are disabled on this server."
+SUGGESTIONS = "Suggestions are disabled on this server."
+
+
+@router.post("/suggest", status_code=403, response_model=ErrorBody)
+async def suggest() -> NoReturn:
+    """Refuses the suggestion of a better translation: this server stores none."""
+    raise ForbiddenError(SUGGESTIONS)
+
+
+@router.post("/translate_file", status_code=403, response_model=ErrorBody)
+async def translate_file() -> NoReturn:
+    """Refuses the translation of a file."""
+    raise ForbiddenError(FILES)
+
+
+@router.get("/download_file/{name}", status_code=400, response_model=ErrorBody)
+async def download_file(name: str) -> NoReturn:
+    """Refuses the download of a translated file."""
+    raise InvalidRequestError(FILES)

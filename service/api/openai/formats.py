@@ -1,0 +1,51 @@
+"""The response of /v1/embeddings, written in chunks."""
+
+import binascii
+from collections.abc import Iterator
+
+import numpy as np
+import orjson
+
+from service.api.openai.schemas import EncodingFormat
+from service.api.responses import gather
+from service.tasks.embedding import EmbedUsage, Vectors
+
+
+def embeddings_chunks(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    """Returns the response of `/v1/embeddings`, in chunks for `json_response`.
+
+    Args:
+        vectors: (n, D), one row for each input.
+        model: Name of the model.
+        usage: Characters and tokens that were read.
+        encoding: Encoding of a vector.
+    """
+    return gather(_embeddings_parts(vectors, model, usage, encoding))
+
+
+def _embeddings_parts(
+    vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
+) -> Iterator[bytes]:
+    write = _as_base64 if encoding == "base64" else _as_floats
+    truncated = set(usage.truncated)
+    yield b'{"object":"list","data":['
+    mark = b""
+    for index, vector in enumerate(vectors):
+        yield mark + b'{"object":"embedding","index":%d,"embedding":' % index + write(vector)
+        yield b',"truncated":true}' if index in truncated else b"}"
+        mark = b","
+    num_tokens = sum(usage.num_tokens)
+    tokens = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    yield b'],"model":' + orjson.dumps(model) + b',"usage":' + orjson.dumps(tokens) + b"}"
+
+
+def _as_floats(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype=np.float32)
+    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _as_base64(vector: Vectors) -> bytes:
+    values = np.ascontiguousarray(vector, dtype="<f4")
+    return b'"' + binascii.b2a_base64(values.data, newline=False) + b'"'

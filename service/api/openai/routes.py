@@ -1,0 +1,45 @@
+"""POST /v1/embeddings, and the dialect of the routes under /v1/."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.api.dialect import Dialect
+from service.api.openai import models
+from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
+from service.api.openai.formats import embeddings_chunks
+from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.openapi import request_body
+from service.api.request.parameters import read_parameters
+from service.api.services import context_of, services_of
+from service.api.tei.formats import embed_response
+
+router = APIRouter(tags=["embeddings"])
+
+
+@router.post(
+    "/v1/embeddings",
+    response_model=EmbeddingsResponse,
+    response_model_exclude_none=True,
+    responses=OPENAI_ERRORS,
+    openapi_extra=request_body(EmbeddingsRequest),
+)
+async def embeddings(request: Request) -> Response:
+    """Returns a vector for each text, in OpenAI's shape."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, EmbeddingsRequest, services.settings.max_body_bytes)
+        query = body.query()
+        context.num_inputs = len(query.inputs)
+    found = await unless_disconnected(request, services.embedder.embed(query, context))
+    chunks = embeddings_chunks(found.vectors, found.model, found.usage, body.encoding_format)
+    return embed_response(chunks, found.usage, context)
+
+
+DIALECT = Dialect(
+    (router, models.router),
+    tasks={"/v1/embeddings": "embed"},
+    direct={("POST", "/v1/embeddings"): embeddings},
+    prefix=OPENAI_PREFIX,
+    error_shape=openai_shape,
+)

@@ -1,0 +1,151 @@
+"""Schemas of OpenAI's requests and responses, with fields of our own beside them.
+
+Source: https://platform.openai.com/docs/api-reference/embeddings.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api.request.inputs import EmbedParameters, Inputs, ModelName
+from service.api.request.parameters import Positive
+from service.models.state import ModelState
+from service.tasks.embedding_query import EmbedQuery
+
+EncodingFormat = Literal["float", "base64"]
+
+
+class EmbeddingsRequest(EmbedParameters):
+    """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI beside.
+
+    An input that is too long is refused unless `truncate` is true, as OpenAI does. The client
+    libraries do not show unknown headers or fields, so that a user would not notice the cut.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"input": ["The cat sat on the mat.", "A cat is sitting."]}}
+    )
+
+    input: Inputs = Field(description="Text, or list of token ids, or list of such.")
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first that embeds."
+    )
+    encoding_format: EncodingFormat = Field(
+        "float", description="`base64` contains little-endian float32."
+    )
+    dimensions: Positive | None = Field(
+        None, description="Number of values of each vector: the first ones."
+    )
+    user: Any = Field(None, description="Accepted and ignored.")
+    truncate: bool = Field(
+        False,
+        description="Cut inputs that are longer than the model takes, and mark them by `truncated` "
+        "and X-Truncated-Inputs; false refuses them.",
+    )
+
+    def query(self) -> EmbedQuery:
+        """Returns the request for the task."""
+        return EmbedQuery(self.input, "input", self.reading, self.model, self.dimensions)
+
+
+class EmbeddingBody(BaseModel):
+    """The vector of one input."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="Index of the input.")
+    embedding: list[float] | str = Field(description="Numbers, or base64.")
+    truncated: Literal[True] | None = Field(
+        None, description="Present only where the input was longer than the model takes."
+    )
+
+
+class EmbeddingsUsage(BaseModel):
+    """Tokens that the model has read, special tokens and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(BaseModel):
+    """One vector for each input, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str
+    usage: EmbeddingsUsage
+
+
+class AttentionSizeBody(BaseModel):
+    """One kind of attention of a model."""
+
+    layers: int
+    heads: int = Field(description="Number of heads of each layer.")
+
+
+class ModelBody(BaseModel):
+    """A translation model, in OpenAI's shape with fields of our own."""
+
+    id: str
+    state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    task: Literal["translate"] = "translate"
+    source: str | None = Field(description="Source language; null for a model of several pairs.")
+    target: str | None = Field(description="Target language; null for a model of several pairs.")
+    sources: list[str] = Field(description="Source languages.")
+    targets: list[str] = Field(description="Target languages; a model never writes its source.")
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null while the model loads.")
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
+        "the model loads."
+    )
+
+
+class EmbedderBody(BaseModel):
+    """An embedding model, in OpenAI's shape with fields of our own."""
+
+    id: str
+    state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    task: Literal["embed"] = "embed"
+    dimensions: int = Field(description="Number of values of a vector.")
+    max_tokens: int = Field(
+        description="Maximum tokens of a text, special tokens included; longer texts are cut."
+    )
+    prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null while the model loads.")
+    attention: dict[str, AttentionSizeBody] | None = Field(
+        description="Kinds of attention that can be inspected: encoder. Null while the model loads."
+    )
+
+
+class ChangingBody(BaseModel):
+    """A model that is not served: it is being loaded or unloaded, or its loading failed."""
+
+    id: str
+    state: ModelState
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    error: str | None = Field(
+        None,
+        description="The reason why loading failed. Null where loading did not fail, and without "
+        "the admin key: the reason may name files of the server.",
+    )
+
+
+AnyModelBody = ModelBody | EmbedderBody | ChangingBody
+
+
+class ModelList(BaseModel):
+    """`GET /v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[AnyModelBody]

@@ -1,0 +1,204 @@
+"""Reads the body of a request within a limit of size and time, as JSON, form or multipart form."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from service.errors import (
+    SHOWN_CHARS,
+    DeadlineExceededError,
+    InvalidRequestError,
+    RequestTooLargeError,
+)
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+MAX_FIELDS = 4096
+"""Maximum number of fields of a body."""
+
+BODY_SECONDS = 60.0
+"""Time limit for a whole body.
+
+Without it, the server would wait without end for a client that vanished in the middle of a body
+and left its connection open.
+"""
+
+
+async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
+    """Returns the fields of a request, from its body and, for a form, its query.
+
+    A form is merged with the query. A field that occurs several times becomes a list. The line
+    ends of a form, CRLF, become LF.
+
+    Raises:
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: The body cannot be read.
+        DeadlineExceededError: The body did not arrive in time.
+    """
+    body = await read_body(request, max_bytes)
+    content_type = media_type(request)
+    if content_type == JSON:
+        return parse_json(body)
+    if content_type in (FORM, "") or (not body and request.query_params):
+        return _merge([*request.query_params.multi_items(), *_parse_form(body)])
+    if content_type == MULTIPART:
+        form = await _parse_multipart(request.headers, body, max_bytes)
+        return _merge([*request.query_params.multi_items(), *form])
+    raise InvalidRequestError(
+        f"Content-Type {content_type[:SHOWN_CHARS]} is not supported; "
+        f"send {JSON}, {FORM} or {MULTIPART}"
+    )
+
+
+def media_type(request: Request) -> str:
+    """Returns the media type of a body, in lower case and without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
+    """Returns the whole body.
+
+    Raises:
+        RequestTooLargeError: The body is over the limit, or its Content-Length is.
+        InvalidRequestError: The body is compressed.
+        DeadlineExceededError: The body did not arrive in time.
+        ClientDisconnect: The client closed the connection.
+    """
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise InvalidRequestError(
+            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"
+        )
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise too_large(int(announced), max_bytes)
+    body = bytearray()
+    task = asyncio.current_task()
+    assert task is not None
+    is_expired = False
+
+    def expire() -> None:
+        nonlocal is_expired
+        is_expired = task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(seconds, expire)  # as asyncio.timeout, but faster
+    try:
+        while (message := await request.receive())["type"] != "http.disconnect":
+            body += message.get("body", b"")
+            if len(body) > max_bytes:
+                raise too_large(len(body), max_bytes)
+            if not message.get("more_body", False):
+                return bytes(body)
+    except asyncio.CancelledError:
+        if is_expired and task.uncancel() == 0:  # there is no other request to cancel this task
+            raise too_slow(len(body), seconds) from None
+        raise
+    finally:
+        timer.cancel()
+    raise ClientDisconnect
+
+
+def too_slow(size: int, seconds: float) -> DeadlineExceededError:
+    """Returns the error for a body of which only `size` bytes arrived in time."""
+    return DeadlineExceededError(
+        f"{size} bytes of the body arrived within {seconds:g} s, and not the rest; "
+        "send it in parts, or try again"
+    )
+
+
+def too_large(size: int, limit: int) -> RequestTooLargeError:
+    """Returns the error for a body over the limit."""
+    return RequestTooLargeError(
+        f"the body has {size} bytes or more; the limit is {limit}. "
+        "Send it in parts, or raise REGARD_MAX_BODY_BYTES."
+    )
+
+
+def check_number(texts: Sequence[str], limit: int) -> None:
+    """Refuses a request with more texts than the limit.
+
+    Raises:
+        RequestTooLargeError: The request has more texts.
+    """
+    if len(texts) > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: request ({len(texts)}) exceeds text limit ({limit}). "
+            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
+        )
+
+
+def parse_json(body: bytes) -> dict[str, Any]:
+    """Returns the object of a JSON body.
+
+    Raises:
+        InvalidRequestError: The body is not JSON, contains a lone surrogate, is not an object, or
+            has too many fields.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"Invalid JSON format: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidRequestError("Invalid JSON format: the body must be an object")
+    if len(value) > MAX_FIELDS:
+        raise InvalidRequestError(
+            f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Several texts are a list"
+        )
+    return value
+
+
+def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    try:
+        pairs = parse_qsl(
+            body.decode("utf-8", errors="replace"),
+            keep_blank_values=True,
+            max_num_fields=MAX_FIELDS,
+        )
+    except ValueError:
+        raise InvalidRequestError(
+            f"the form has more than {MAX_FIELDS} fields; send {JSON} instead"
+        ) from None
+    return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
+
+
+async def _parse_multipart(headers: Headers, body: bytes, max_bytes: int) -> list[tuple[str, str]]:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+        yield b""
+
+    try:
+        parser = MultiPartParser(
+            headers, stream(), max_files=0, max_fields=MAX_FIELDS, max_part_size=max_bytes
+        )
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidRequestError(f"the multipart form cannot be read: {error.message}") from None
+    except UnicodeError:  # some codecs raise this instead of the exceptions that starlette catches
+        raise InvalidRequestError("the multipart form is not in the charset it names") from None
+    return [(name, _normalize(str(value))) for name, value in form.multi_items()]
+
+
+def _normalize(value: str) -> str:
+    """Returns a form value with LF for CRLF, and "?" for the lone surrogates of a UTF-7 form."""
+    return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
+
+
+def _merge(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        known = fields.get(name)
+        if known is None:
+            fields[name] = value
+        elif isinstance(known, list):
+            known.append(value)
+        else:
+            fields[name] = [known, value]
+    return fields

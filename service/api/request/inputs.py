@@ -1,0 +1,97 @@
+"""Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
+
+Unknown fields are ignored, as in those servers. Limits that depend on a model, such as its length
+or the names of its prompts, are checked in `service.tasks.embedding_limits`.
+
+Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
+https://platform.openai.com/docs/api-reference/embeddings.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
+
+from service.api.request.parameters import Parameters, refuse
+from service.models.text_reader import Direction, Input
+from service.tasks.embedding_query import ReadingOptions
+
+
+def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
+    """Returns a list of one or more inputs.
+
+    The check is written by hand, because a union of pydantic would look at each token id twice.
+    """
+    name = str(info.field_name)
+    if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
+        if fault := _fault_of(value):
+            refuse(f"{name} parameter {fault}")
+        return [value]
+    if value == []:
+        refuse(f"{name} parameter is an empty list; send one text or more")
+    if not isinstance(value, list):
+        refuse(f"{name} parameter must be a text, a list of token ids, or a list of such")
+    for place, member in enumerate(value):
+        if fault := _fault_of(member):
+            refuse(f"{name}[{place}] parameter {fault}")
+    return value
+
+
+def _fault_of(value: Any) -> str:
+    """Returns the fault of one input; "" for a valid one."""
+    if value in ("", []):
+        return "is empty; send a text, or leave it out"
+    if isinstance(value, str):
+        return ""
+    if not isinstance(value, list) or set(map(type, value)) != {int}:
+        return "must be a text or a list of token ids"
+    if min(value) < 0:
+        return f"has the token id {min(value)}; ids begin at 0"
+    return ""
+
+
+def check_name(value: Any, info: ValidationInfo) -> Any:
+    """Refuses an empty model name."""
+    if value == "":
+        refuse(
+            f"{info.field_name} parameter is empty; name a model of /v1/models, or leave it out "
+            "for the first that embeds"
+        )
+    return value
+
+
+def lower(value: Any) -> Any:
+    """Returns a text in lower case; older clients of TEI write `Right`."""
+    return value.lower() if isinstance(value, str) else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Several = Annotated[list[Text | TokenIds], Field(min_length=1)]
+
+Inputs = Annotated[
+    list[Input],
+    PlainValidator(as_inputs, json_schema_input_type=Text | TokenIds | Several),
+]
+
+ModelName = Annotated[str | None, BeforeValidator(check_name)]
+
+
+class EmbedParameters(Parameters):
+    """Options of how a model reads the inputs."""
+
+    truncate: bool = Field(
+        True,
+        description="Cut inputs that are longer than the model takes, and name them in "
+        "X-Truncated-Inputs; false refuses them.",
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End of the input that is cut off."
+    )
+    prompt_name: str | None = Field(
+        None, description="Name of the model's prompt that is put before each text."
+    )
+
+    @property
+    def reading(self) -> ReadingOptions:
+        """Returns the options for the task."""
+        return ReadingOptions(self.truncate, self.truncation_direction, self.prompt_name)

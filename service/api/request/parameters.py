@@ -1,0 +1,175 @@
+"""Parameters of a request: pydantic models that accept null, and their refusals as messages."""
+
+import re
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
+from starlette.requests import Request
+
+from service.api.request.body import JSON, media_type, read_fields
+from service.errors import SHOWN_CHARS, InvalidRequestError
+
+REFUSED = "refused"
+"""Type of a validation error whose message is complete for the client."""
+
+BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
+
+NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
+"""Types of validation errors of integers. JSON numbers beyond 64 bits arrive as floats."""
+
+ABOUT = ("title", "description", "default")
+"""Keys of a JSON schema that describe a parameter, and not its values."""
+
+Model = TypeVar("Model", bound=BaseModel)
+Member = TypeVar("Member")
+
+ListOf = Annotated[list[Member], Field(fail_fast=True)]
+"""A list whose validation stops at the first wrong member.
+
+One error for each of 400,000 members, which a body may have, would block all other requests for
+seconds.
+"""
+
+
+def _refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "true and false are no numbers")
+    return value
+
+
+NotBool = BeforeValidator(_refuse_bool)
+"""Refuses true and false, which pydantic accepts as integers.
+
+It stands behind the bounds of a number: in front of them it would hide the bounds from OpenAPI.
+"""
+
+Natural = Annotated[int, Field(ge=0), NotBool]
+"""An integer from 0, or a form's text of one."""
+
+Positive = Annotated[int, Field(ge=1), NotBool]
+"""An integer from 1, or a form's text of one."""
+
+
+class Parameters(BaseModel):
+    """The parameters of a request; null means the same as an absent parameter."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and None in fields.values():
+            return {name: value for name, value in fields.items() if value is not None}
+        return fields
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Documents that each optional parameter may be null."""
+        schema = handler(core_schema)
+        fields = handler.resolve_ref_schema(schema)
+        required = fields.get("required", ())
+        fields["properties"] = {
+            name: field if name in required else nullable(field)
+            for name, field in fields["properties"].items()
+        }
+        return schema
+
+
+def nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the JSON schema of a parameter, extended by null."""
+    null = {"type": "null"}
+    about = {key: value for key, value in schema.items() if key in ABOUT}
+    rest = {key: value for key, value in schema.items() if key not in ABOUT}
+    members = rest.get("anyOf", [rest])
+    if not rest or null in members:
+        return schema
+    return {"anyOf": [*members, null], **about}
+
+
+def not_empty(schema: dict[str, Any]) -> None:
+    """Documents that a text or list is not empty, for `json_schema_extra` of a field."""
+    for member in schema.get("anyOf", [schema]):
+        if member.get("type") in ("string", "array"):
+            member["minLength" if member["type"] == "string" else "minItems"] = 1
+
+
+def refuse(message: str) -> NoReturn:
+    """Ends a validator with a message for the client."""
+    raise PydanticCustomError(REFUSED, message)
+
+
+async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
+    """Returns the validated parameters of a request: JSON, form, multipart form or query.
+
+    Raises:
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: The body cannot be read, or `model` does not accept it.
+        DeadlineExceededError: The body did not arrive in time.
+    """
+    fields = await read_fields(request, max_bytes)
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        message = describe(error) + _json_hint(request, fields)
+        raise InvalidRequestError(message, param=first_fault(error)[1]) from None
+
+
+def _json_hint(request: Request, fields: dict[str, Any]) -> str:
+    """Returns a hint for a JSON body that was sent, and parsed, as a form."""
+    looks_like_json = any(name.lstrip().startswith("{") for name in fields)
+    if media_type(request) != JSON and looks_like_json:
+        return f". The body looks like JSON: send it with Content-Type: {JSON}"
+    return ""
+
+
+def describe(error: ValidationError) -> str:
+    """Returns the message of the first fault, in LibreTranslate's words where they exist."""
+    fault, name, where = first_fault(error)
+    return _message(fault, name or "body", where)
+
+
+def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
+    """Returns the first fault, the name of its parameter, and its place inside the parameter."""
+    faults = error.errors(include_url=False)
+    # A union reports one fault for each member type; the deepest one says most.
+    first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
+    fault = max(first, key=lambda fault: len(fault["loc"]))
+    # Inside a union, the place contains the member type: q, list[str], 1.
+    types = re.compile(r"\[|^(str|int|constrained-int)$")
+    place = [part for part in fault["loc"] if not types.search(str(part))]
+    name = str(place[0]) if place else None
+    where = (name or "body") + "".join(f"[{part}]" for part in place[1:])
+    return fault, name, where
+
+
+def _message(fault: ErrorDetails, name: str, where: str) -> str:
+    kind, value = fault["type"], fault["input"]
+    if kind == REFUSED:
+        return f"Invalid request: {fault['msg']}"
+    if kind == "missing":
+        return f"Invalid request: missing {where} parameter"
+    if kind == "extra_forbidden":
+        return f"Invalid request: there is no {name[:SHOWN_CHARS]} parameter; /docs lists all"
+    if kind == "literal_error":
+        expected = fault["ctx"]["expected"].replace("'", "")
+        return f"{str(value)[:SHOWN_CHARS]} {where} is not supported; use {expected}"
+    if kind in BOUNDS:
+        sign, limit = BOUNDS[kind]
+        bound, shown = fault["ctx"][limit], str(value)[:SHOWN_CHARS]
+        return f"Invalid request: {where} parameter must be {sign} {bound}, not {shown}"
+    if kind in NOT_INTEGERS:
+        if isinstance(value, float):
+            shown = str(value)[:SHOWN_CHARS]
+            wanted = "a number that is whole and has up to 64 bits"
+            return f"Invalid request: {name} parameter is not {wanted}, but {shown}"
+        return f"Invalid request: {name} parameter is not a number"
+    return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"

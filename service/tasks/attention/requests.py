@@ -1,0 +1,105 @@
+"""Requests for attention, free of HTTP: which model, which kinds, layers and heads, which view.
+
+Types and dataclasses only, without numpy: the schemas of `/attention` import this module.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["encoder", "decoder", "cross"]
+Level = Literal["token", "word"]
+Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
+Norm = Literal["weights", "value_norms"]
+Numbers = Literal["all"] | Sequence[int]
+"""Numbers of layers or heads: from 0, or negative from the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Selects the form in which a client gets attention.
+
+    Attributes:
+        level: Between tokens, or between words.
+        top_k: Number of the largest values kept of each row; None keeps all.
+        decimals: Number of decimals to which values are rounded; None leaves them unrounded.
+    """
+
+    level: Level = "token"
+    top_k: int | None = None
+    decimals: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """Names the model of a request, by its name or by its languages.
+
+    Attributes:
+        source: Language code, `auto`, or None.
+        target: Language code, or None.
+        model: Served name, or None.
+        prompt_name: Name of the prompt in front of a text to embed; None for the model's default.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    model: str | None = None
+    prompt_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionRequest(ModelChoice):
+    """Asks for attention matrices of one or more texts.
+
+    Attributes:
+        texts: One sequence each, or with `is_split` any number of sentences.
+        target_texts: Translations, one for each text; None for the model's own.
+        is_split: Whether texts are split into sentences.
+        kinds: Kinds of attention.
+        layers: Numbers of the layers.
+        heads: Numbers of the heads.
+        reduce: Reduction over heads and layers.
+        norm: Whether weights alone or weights times value norms are returned.
+        needs_equal_layers: Whether each kind must have the same number of layers, as in bertviz.
+        view: Form in which the matrices are returned.
+        alignment_layer: Layer whose cross-attention aligns words; None for the model's own.
+        alignment_head: Head that aligns words, or `mean`; None for the model's own.
+        alignment_shift: 1 where a row attends for the token that is put in; None for the model's
+            own.
+    """
+
+    texts: Sequence[str]
+    target_texts: Sequence[str | None] | None = None
+    is_split: bool = False
+    kinds: Sequence[Kind] = ("cross",)
+    layers: Numbers = (-1,)
+    heads: Numbers = "all"
+    reduce: Reduce = "mean_heads"
+    norm: Norm = "weights"
+    needs_equal_layers: bool = False
+    view: View = View()
+    alignment_layer: int | None = None
+    alignment_head: int | Literal["mean"] | None = None
+    alignment_shift: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest(ModelChoice):
+    """Asks for the attention of one token in one head, computed step by step.
+
+    Attributes:
+        text: One sequence.
+        target_text: Its translation; None for the model's own.
+        kind: Kind of attention.
+        layer: From 0, or negative from the end.
+        head: From 0, or negative from the end.
+        query: Token that attends, from 0, or negative from the end: a source token for the
+            encoder, otherwise a target token.
+    """
+
+    text: str
+    target_text: str | None = None
+    kind: Kind = "cross"
+    layer: int = -1
+    head: int = 0
+    query: int = 0
