@@ -12,6 +12,7 @@ from tokenizers import Encoding, Tokenizer, normalizers
 
 from model.errors import CheckpointFormatError
 from model.tokenization.cut_words import MARGIN_CHARS, CutWords, End
+from model.tokenization.special_ids import read_special_ids
 from model.tokenization.stable_prefix import is_open_edge, num_before, num_stable
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
@@ -61,6 +62,9 @@ class TextTokenizer:
         max_tokens: Of a text, special tokens included; what is more is cut off at its end.
         is_lowercase: Whether texts are made lower case, whatever the file says.
 
+    Attributes:
+        special_ids: Ids in front of every text, and ids behind it.
+
     Raises:
         CheckpointFormatError: The file is damaged, or leaves no room for text.
     """
@@ -74,7 +78,8 @@ class TextTokenizer:
         self.tokenizer.no_truncation()
         if is_lowercase:
             self._lower()
-        self.num_special_tokens: int = self.tokenizer.num_special_tokens_to_add(False)
+        self.special_ids = read_special_ids(self.tokenizer, str(path))
+        self.num_special_tokens = sum(map(len, self.special_ids))
         if max_tokens <= self.num_special_tokens:
             raise CheckpointFormatError(
                 f"{path} adds {self.num_special_tokens} special tokens to a text, and the limit "
@@ -179,16 +184,6 @@ class TextTokenizer:
         """By the call that lets other threads run meanwhile; `Tokenizer.encode` does not."""
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
-
-    @property
-    def special_ids(self) -> tuple[list[int], list[int]]:
-        """What stands in front of a text, and what behind it."""
-        whole = self.tokenizer.encode("a")
-        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
-        first = next(
-            place for place, mask in enumerate([*whole.special_tokens_mask, 0]) if not mask
-        )
-        return whole.ids[:first], whole.ids[first + len(bare) :]
 
     def count(self, text: str, prompt: str = "") -> int:
         """How many tokens a text has before cutting, special ones included."""

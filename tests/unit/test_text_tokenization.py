@@ -1,11 +1,14 @@
 """Texts as embedding models get them: special tokens, places, cutting."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers, processors
 
 from model.errors import CheckpointFormatError
+from model.tokenization import special_ids
 from model.tokenization.text import FIRST_CHARS, TextTokenizer
 from tests.tiny_text import tokenizer
 
@@ -72,6 +75,66 @@ def test_lower_case_needs_no_rules_in_the_file(path: Path) -> None:
 
 def test_vocabulary_goes_up_to_the_largest_id(path: Path) -> None:
     assert TextTokenizer(path, 12).vocab_size == 15
+
+
+BERT = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+SPECIAL = [("[CLS]", 1), ("[SEP]", 2)]
+PROCESSORS: list[tuple[Any, special_ids.SpecialIds]] = [
+    (BERT, ([1], [2])),
+    (processors.RobertaProcessing(("[SEP]", 2), ("[CLS]", 1)), ([1], [2])),
+    (processors.TemplateProcessing("[CLS] $A [SEP] [SEP]", None, SPECIAL), ([1], [2, 2])),
+    (processors.TemplateProcessing("$A [SEP]", None, SPECIAL), ([], [2])),
+    (processors.ByteLevel(), ([], [])),
+    (processors.Sequence([processors.ByteLevel(), BERT]), ([1], [2])),
+    (None, ([], [])),
+]
+
+
+@pytest.mark.parametrize("text", ["a b", "", "hello"])
+@pytest.mark.parametrize(("processor", "special"), PROCESSORS)
+def test_special_ids_are_those_of_the_post_processor(
+    path: Path, processor: Any, special: special_ids.SpecialIds, text: str
+) -> None:
+    bare = tokenizer().encode(text, add_special_tokens=False).ids
+    change_processor(path, processor)
+    found = TextTokenizer(path, 12)
+    assert found.special_ids == special
+    assert found.tokenize(text).tokenized.ids == [*special[0], *bare, *special[1]]
+
+
+def test_special_ids_need_no_letter(path: Path) -> None:
+    """They were found by tokenising "a"; where that gave no token, both stood in front."""
+    made = Tokenizer.from_file(str(path))
+    made.normalizer = normalizers.Replace("a", "")
+    made.save(str(path))
+    assert TextTokenizer(path, 12).special_ids == ([1], [2])
+
+
+def change_processor(path: Path, processor: Any) -> None:
+    """Also takes the one of the file away, for which the package has no call."""
+    content = json.loads(path.read_text("utf-8"))
+    content["post_processor"] = None if processor is None else json.loads(processor.__getstate__())
+    content["truncation"] = content["padding"] = None
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("processor", "reason"),
+    [
+        (processors.TemplateProcessing("[CLS] $A $A", None, SPECIAL), "names the text 2 times"),
+        (processors.Sequence([BERT, BERT]), "2 of its parts put ids around a text"),
+    ],
+)
+def test_strange_post_processor_is_refused(path: Path, processor: Any, reason: str) -> None:
+    change_processor(path, processor)
+    with pytest.raises(CheckpointFormatError, match=rf"tokenizer\.json: .* {reason}"):
+        TextTokenizer(path, 12)
+
+
+def test_post_processor_of_an_unknown_kind_is_refused() -> None:
+    """The package reads no such file today."""
+    with pytest.raises(ValueError, match="its type is 'New'"):
+        special_ids._around({"type": "New"})
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[", b"\xff\xfe"])
