@@ -6,9 +6,9 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.cuda.runner import CudaRuntime, fitting_rows
-from model.backends.native.runner import NativeRuntime, can_serve
-from model.backends.torch_runner import TorchRuntime
+from model.backends.cuda.runner import CudaRunner, fitting_rows
+from model.backends.native.runner import NativeRunner, can_serve
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import hf_config, hf_weights, marian
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.formats.marian_npz import MarianNpz
@@ -123,11 +123,11 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """An engine with the fastest runtime that there is for the model, ready to compute."""
+    """An engine with the fastest runner that there is for the model, ready to compute."""
     if model.precision is Precision.INT8 and can_serve(model.config):
-        return Engine(NativeRuntime(model, limits, shortlist), limits)
+        return Engine(NativeRunner(model, limits, shortlist), limits)
     if model.device.type == "cuda" and shortlist is None:
-        runtime = CudaRuntime(model, limits)
-        runtime.capture()
-        return Engine(runtime, limits)
-    return Engine(TorchRuntime(model, limits, shortlist), limits)
+        runner = CudaRunner(model, limits)
+        runner.capture()
+        return Engine(runner, limits)
+    return Engine(TorchRunner(model, limits, shortlist), limits)

@@ -32,7 +32,7 @@ class Shown:
     """What was asked about the attention in one sentence, with its times.
 
     Attributes:
-        results: An AttentionMaps or AttentionSteps for each query.
+        results: An AttentionMaps or AttentionTrace for each query.
         queue_seconds: Until a worker took it.
         device_seconds: From then on.
     """

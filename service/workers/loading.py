@@ -6,16 +6,16 @@ from functools import partial
 
 import torch
 
-from model.backends.native.runner import NativeRuntime
+from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.device import select_device
-from model.encoding.embedding import EmbeddingJob, EmbeddingPass, embed
-from model.encoding.teacher_forced import AttentionPass
-from model.encoding.text_attention import TextAttentionPass
-from model.encoding.translation_encoder import EncoderPass
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
+from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.text_attention import TextCapturePass
+from model.encoding.translation_encoder import TranslationEncode
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
@@ -101,9 +101,9 @@ def warm_up(engine: Engine) -> None:
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
     largest = limits.max_batch_tokens // limits.max_source_tokens
     batches = [(1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)]
-    for rows, source in batches[:1] if isinstance(engine.runtime, NativeRuntime) else batches:
+    for rows, source in batches[:1] if isinstance(engine.runner, NativeRunner) else batches:
         engine.admit([SourceSequence(row, source) for row in range(rows)])
-        for _ in range(1 + engine.runtime.lag):
+        for _ in range(1 + engine.runner.pipeline_depth):
             engine.step()  # until the outcome of the first is there
         engine.clear()
 
@@ -118,9 +118,9 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedEmbedder
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
 
     def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
-        return EmbeddingPass(model, jobs_of(tasks), BATCH_TOKENS)
+        return EmbeddingEncode(model, jobs_of(tasks), BATCH_TOKENS)
 
-    new_inspection = partial(TextAttentionPass, model.encoder)
+    new_inspection = partial(TextCapturePass, model.encoder)
     place = model.encoder.device, str(model.precision)
     return LoadedEmbedder(new_pass, new_inspection, *place, held_bytes(model))
 
@@ -130,9 +130,9 @@ def embedder_of(engine: Engine) -> LoadedEmbedder:
     model = engine.model
 
     def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
-        return EncoderPass(model, jobs_of(tasks), BATCH_TOKENS)
+        return TranslationEncode(model, jobs_of(tasks), BATCH_TOKENS)
 
-    new_inspection = partial(AttentionPass, model)
+    new_inspection = partial(TeacherForcedPass, model)
     return LoadedEmbedder(new_pass, new_inspection, model.device, str(model.precision))
 
 

@@ -282,7 +282,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What one task asked for: an AttentionMaps or AttentionSteps for each query."""
+    """What one task asked for: an AttentionMaps or AttentionTrace for each query."""
 
     id: int
     results: list[Any]

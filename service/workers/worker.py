@@ -262,7 +262,7 @@ class Worker:
         start = time.perf_counter()
         for name, engine in self.engines.items():
             try:
-                engine.is_hurried = self._is_hurried(name, engine)
+                engine.low_latency = self._is_hurried(name, engine)
                 self._take(name, engine)
             except Exception as error:
                 self._isolate(name, error)

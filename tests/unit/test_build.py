@@ -14,7 +14,7 @@ from model.device import Precision
 from model.errors import CheckpointError, CheckpointFormatError
 from model.sequence import EngineLimits
 from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
-from tests.tiny import greedy_ids, torch_runtime
+from tests.tiny import greedy_ids, torch_runner
 
 CPU = torch.device("cpu")
 
@@ -45,11 +45,11 @@ def test_an_engine_uses_the_shortlist_on_request(
 ) -> None:
     files = write_model(tmp_path, built_in)
     engine = load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), use_shortlist)
-    runtime = torch_runtime(engine)
-    assert isinstance(runtime.output, kind)
+    runner = torch_runner(engine)
+    assert isinstance(runner.output, kind)
     (target,) = greedy_ids(engine, [[9086, 391, 3, 0]])
-    if runtime.shortlist is not None:
-        assert set(target) <= set(runtime.shortlist.ids([9086, 391, 3, 0]).tolist())
+    if runner.shortlist is not None:
+        assert set(target) <= set(runner.shortlist.ids([9086, 391, 3, 0]).tolist())
 
 
 def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
@@ -60,7 +60,7 @@ def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
     engine = load_engine(
         read_folder(tmp_path), CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True
     )
-    assert isinstance(torch_runtime(engine).output, FullOutput)
+    assert isinstance(torch_runner(engine).output, FullOutput)
 
 
 def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: ModelFiles) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 from model.config import ModelConfig
 from model.inspection.query import AttentionJob, AttentionQuery
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.api.attention.schemas import AttentionQuestion, AttentionRequest, StepsRequest
@@ -142,7 +142,7 @@ class Inspector:
         query = steps_query(wanted.config, request, *pair.lengths)
         inquiry = Inquiry(wanted.model.name, AttentionJob(*pair.ids, (query,)))
         (shown,) = await self._compute([inquiry], context)
-        steps = cast("AttentionSteps", shown.results[0])
+        steps = cast("AttentionTrace", shown.results[0])
         return SteppedThrough(
             wanted.model.name, query, pair.source, pair.target, wanted.start, steps
         )

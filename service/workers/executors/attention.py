@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 
-from model.encoding.teacher_forced import RecordedPass
+from model.encoding.teacher_forced import CapturePass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from service.workers.messages import AttentionTask, Inspected
 
-NewInspection = Callable[[Sequence[AttentionJob]], RecordedPass]
+NewInspection = Callable[[Sequence[AttentionJob]], CapturePass]
 """Begins to show attention."""
 
 
@@ -34,7 +34,7 @@ class InspectionQueue:
         self.alone: deque[AttentionTask] = deque()  # each of them, since their pass has failed
         self.running: list[AttentionTask] = []
         self.given_up: set[int] = set()  # of those
-        self.attention_pass: RecordedPass | None = None
+        self.attention_pass: CapturePass | None = None
         self.stats: list[BatchStats] = []
 
     def __len__(self) -> int:
