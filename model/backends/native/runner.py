@@ -48,9 +48,13 @@ ENCODE_TOKENS = 1024
 
 def can_serve(config: ModelConfig) -> bool:
     """Returns whether this machine has native code for such a model in int8."""
-    return bool(
-        LIBRARIES
-        and config.decoder is DecoderKind.SSRU
+    return bool(LIBRARIES) and is_supported(config)
+
+
+def is_supported(config: ModelConfig) -> bool:
+    """Returns whether the native code implements such a model, compiled or not."""
+    return (
+        config.decoder is DecoderKind.SSRU
         and config.norm is NormPosition.POST
         and config.activation in ACTIVATIONS
         and config.start_id is None

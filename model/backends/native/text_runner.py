@@ -40,9 +40,13 @@ KEPT_TOKENS = 1024
 
 def can_serve(config: TextEncoderConfig) -> bool:
     """Returns whether this machine has native code for such an encoder in int8."""
-    return bool(
-        LIBRARIES
-        and config.d_model % PANEL == 0
+    return bool(LIBRARIES) and is_supported(config)
+
+
+def is_supported(config: TextEncoderConfig) -> bool:
+    """Returns whether the native code implements such an encoder, compiled or not."""
+    return (
+        config.d_model % PANEL == 0
         and config.ffn_dim % PANEL == 0
         and (config.d_model // config.num_heads) % LANES == 0
     )
