@@ -25,7 +25,7 @@ from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
 from model.device import Precision
-from model.encoding.teacher_forced import RecordedPass
+from model.encoding.teacher_forced import CapturePass
 from model.engine.engine import Engine
 from model.errors import CheckpointError
 from model.inspection.query import AttentionJob
@@ -118,7 +118,7 @@ class Script:
             self.embedded.append([*tasks])
             return EchoPass([task.ids for task in tasks], self)
 
-        def new_inspection(_jobs: Sequence[AttentionJob]) -> RecordedPass:
+        def new_inspection(_jobs: Sequence[AttentionJob]) -> CapturePass:
             raise AssertionError("nobody asks an echo where it looks")
 
         return LoadedEmbedder(new_pass, new_inspection, torch.device("cpu"), "float32")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from service.errors import DeadlineExceededError, OverloadedError
 from service.scheduling.scheduler import MAX_TASKS
 from service.server import create_app
@@ -47,16 +47,16 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     found = Gate()
 
-    class GatedPass(AttentionPass):
+    class GatedPass(TeacherForcedPass):
         is_begun = False
 
         def advance(self) -> bool:
             if not self.is_begun:
                 self.is_begun = True
-                found.begun.append(len(self.recorded))
+                found.begun.append(len(self.captured))
             return not found.may_advance.wait(PULSE_SECONDS) or super().advance()
 
-    monkeypatch.setattr(loading, "AttentionPass", GatedPass)
+    monkeypatch.setattr(loading, "TeacherForcedPass", GatedPass)
     yield found
     found.may_advance.set()
 

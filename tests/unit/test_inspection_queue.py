@@ -7,7 +7,7 @@ import pytest
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.errors import ModelError, UnknownTokenError
 from model.inspection.query import AttentionJob, AttentionKind, resolve_query
 from model.sequence import BatchStats
@@ -26,7 +26,7 @@ def model() -> EncoderDecoder:
 
 @pytest.fixture
 def queue(model: EncoderDecoder) -> InspectionQueue:
-    return InspectionQueue(partial(AttentionPass, model), model.device)
+    return InspectionQueue(partial(TeacherForcedPass, model), model.device)
 
 
 def task(number: int, is_wrong: bool = False) -> AttentionTask:

@@ -42,7 +42,7 @@ from service.workers.messages import (
     WorkerConfig,
 )
 from service.workers.worker import HOLD_ROWS, HOLD_STEPS, Worker
-from tests.tiny import quantized, tiny_config, tiny_model, torch_runtime
+from tests.tiny import quantized, tiny_config, tiny_model, torch_runner
 from tests.workers import ECHO_CONFIG, EchoEngine, Script, ThreadWorker, until
 
 
@@ -495,7 +495,7 @@ def test_cpu_decides_rows_and_shortlist(
     )
     engine = load_from_files(built_in, wanted)
     assert engine.limits.max_rows == CPU_ROWS
-    assert (torch_runtime(engine).shortlist is not None) == is_used
+    assert (torch_runner(engine).shortlist is not None) == is_used
     assert engine.num_rows == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.sequence import BatchStats, Finished
 from service.ipc.channel import Channel
@@ -68,7 +68,7 @@ class CountingQueue(InspectionQueue):
     """Each slice takes SLICE_SECONDS of the clock."""
 
     def __init__(self, model: EncoderDecoder, clock: Clock) -> None:
-        super().__init__(partial(AttentionPass, model), model.device)
+        super().__init__(partial(TeacherForcedPass, model), model.device)
         self.model = model
         self.clock = clock
         self.slices = 0

@@ -250,18 +250,18 @@ def test_lack_of_memory_is_told(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "has_text", "is_hurried"),
+    ("rows", "has_text", "low_latency"),
     [(HOLD_ROWS, False, False), (HOLD_ROWS - 1, False, True), (HOLD_ROWS, True, True)],
 )
 def test_translations_are_hurried_in_small_batches_and_beside_texts(
-    start: Start, rows: int, has_text: bool, is_hurried: bool
+    start: Start, rows: int, has_text: bool, low_latency: bool
 ) -> None:
     bench = start()
     bench.engine.num_rows = rows
     if has_text:
         bench.add(1)
     bench.worker._step()
-    assert cast("Engine", bench.engine).is_hurried is is_hurried
+    assert cast("Engine", bench.engine).low_latency is low_latency
 
 
 def test_translations_are_hurried_while_there_is_bulk_work_among_them(start: Start) -> None:
@@ -274,7 +274,7 @@ def test_translations_are_hurried_while_there_is_bulk_work_among_them(start: Sta
     bench.worker._obey(Work({name: sequences}, bulk=[2]))
     bench.worker.held[name] = {each.id: each for each in bench.worker.newcomers.pop(name)}
     bench.worker._step()
-    assert engine.is_hurried
+    assert engine.low_latency
     bench.worker._obey(Abort([2]))
     bench.worker._step()
-    assert not engine.is_hurried
+    assert not engine.low_latency

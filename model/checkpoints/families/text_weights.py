@@ -20,8 +20,8 @@ IGNORED = re.compile(
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 FEED_FORWARD = {
-    "feed_forward.expand": "intermediate.dense",
-    "feed_forward.contract": "output.dense",
+    "feed_forward.fc1": "intermediate.dense",
+    "feed_forward.fc2": "output.dense",
     "feed_forward_residual.norm": "output.LayerNorm",
 }
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 
-from model.encoding.teacher_forced import RecordedPass
+from model.encoding.teacher_forced import CapturePass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from service.items.attention import AttentionItem
 from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor
 
-BeginCapture = Callable[[Sequence[AttentionJob]], RecordedPass]
+BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
 """Begins to capture the attention of some jobs."""
 
 
@@ -40,7 +40,7 @@ class AttentionExecutor(Executor[AttentionItem]):
         super().__init__(device)
         self.begin = begin
         self.backlog: Backlog[AttentionItem] = Backlog()
-        self.capture: RecordedPass | None = None
+        self.capture: CapturePass | None = None
 
     def __len__(self) -> int:
         return len(self.backlog)

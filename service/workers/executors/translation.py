@@ -100,7 +100,7 @@ class TranslationExecutor(Executor[TranslationItem]):
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
         is_small = self.engine.num_rows < HOLD_ROWS
-        self.engine.is_hurried = low_latency or bool(self.bulk) or is_small
+        self.engine.low_latency = low_latency or bool(self.bulk) or is_small
         done = []
         for finished in self.engine.step():
             if backlog.running.pop(finished.id, None) is not None:
