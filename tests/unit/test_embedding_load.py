@@ -251,7 +251,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "heads that do not divide": (
         options("config.json", num_attention_heads=3),
-        "16 is no mult",
+        "16 is not a mult",
     ),
     "unknown pooling": (
         options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
