@@ -157,7 +157,7 @@ def test_long_text_is_refused_where_it_may_not_be_cut(server: AnyServer) -> None
     response = embed_at(server, ["a", LONG], truncate=False)
     assert_error(response, RequestTooLargeError, *words)
     error = server.post("/v1/embeddings", json={"input": LONG})
-    assert error.status_code == 413
+    assert error.status_code == 400
     assert error.json()["error"]["param"] == "input"
 
 
