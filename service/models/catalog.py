@@ -11,7 +11,7 @@ from model.checkpoints.families.sentence_transformers import find_embedding_mode
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import UnsupportedLanguageError
-from service.models.served import SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
+from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
@@ -137,7 +137,7 @@ class Catalog:
         Raises:
             CheckpointError: A file is damaged.
         """
-        known = {each.files: each for each in self.served.values()}
+        known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         changed = Catalog([known.get(each) or load_served(each) for each in files.files])
         changed.offered = self.offered
         if self.offered:
@@ -254,8 +254,7 @@ def load_served(files: AnyFiles) -> AnyServed:
     Raises:
         CheckpointError: A file is damaged, or names a part that is not implemented.
     """
-    load = SERVED[type(files)].load
-    return load(files)  # type: ignore[arg-type]  # the table pairs them
+    return LOAD_SERVED[type(files)](files)
 
 
 def find_all(reference: str) -> list[AnyFiles]:
