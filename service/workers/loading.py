@@ -142,9 +142,6 @@ def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
     return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
 
 
-LOADERS: Loaders = {ModelFiles: load_translation_model, EmbeddingFiles: load_embedder}
-
-
 def load_failed(name: str, error: Exception) -> LoadFailed:
     """Returns the message about a model that cannot be loaded."""
     kind = "" if isinstance(error, ModelError) else type(error).__name__
