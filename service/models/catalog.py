@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TypeVar
 
+from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
@@ -280,4 +281,4 @@ def find_all(reference: str) -> list[AnyFiles]:
             ) from None
         found = []
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
-    return [*models, *renamed]
+    return [*models, *map(by_architecture, renamed)]
