@@ -29,7 +29,7 @@ from service.workers import time_slicing
 from service.workers import worker as worker_module
 from service.workers.executors.attention import AttentionExecutor
 from service.workers.loading import LoadedModel, Loaders
-from service.workers.messages import Abort, Compute, Report, WorkerConfig
+from service.workers.messages import Abort, Compute, ExecutorSpec, Report, WorkerConfig
 from service.workers.model_set import ModelSet
 from service.workers.time_slicing import TimeShare
 from service.workers.worker import Worker
@@ -53,6 +53,12 @@ TRANSLATION_FILES = tuple(
 )
 EMBEDDING_FILES = tuple(EmbeddingFiles(name, NOWHERE, NOWHERE, None) for name in ("tiny", "other"))
 MODELS = ModelSet(TRANSLATION_FILES + EMBEDDING_FILES)
+
+
+def specs(attention_share: float = 0.1) -> tuple[ExecutorSpec, ...]:
+    """Returns how a worker computes each task kind."""
+    settings: dict[str, Any] = {"attention_share": attention_share}
+    return executor_specs(Settings(**settings))
 
 
 def sentence(number: int, model: str = "en-pt", is_bulk: bool = False) -> TranslationItem:
@@ -196,10 +202,10 @@ class Bench:
             EmbeddingFiles: self._load_embedding,
         }
         self.worker = Worker(channel, loaders)
-        settings: dict[str, Any] = {"attention_share": attention_share}
-        executors = executor_specs(Settings(**settings))
         limits, threads = EngineLimits(), torch.get_num_threads()
-        config = WorkerConfig(MODELS, executors, "cpu", "float32", "auto", limits, threads)
+        config = WorkerConfig(
+            MODELS, specs(attention_share), "cpu", "float32", "auto", limits, threads
+        )
         self.worker._start(config)
         self.sent.clear()  # the Ready
         self.worker.last_report = clock.now
