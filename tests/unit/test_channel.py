@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from service.items.orders import Sentence
 
 from model.sequence import BatchStats, DecodingOptions, Hypothesis, Sequence
 from service.errors import (
@@ -20,7 +21,6 @@ from service.errors import (
 from service.http_workers.messages import Answer, Run
 from service.ipc import channel
 from service.ipc.channel import LENGTH, Channel, Outbox, pack
-from service.items.orders import Sentence
 from service.metrics.definitions import Ended
 from service.scheduling.lanes import Translated
 from service.workers.messages import Abort, Done, Report, Stop, Work
