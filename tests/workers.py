@@ -6,6 +6,7 @@ and the batches of texts are fakes. The tests of the engine prove which tokens a
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -32,6 +33,7 @@ from service.ipc.channel import Channel
 from service.items.attention import ATTENTION
 from service.items.embedding import EMBED, EmbeddingItem
 from service.workers.executors.embedding import Batch
+from service.workers.loaders import LOADERS
 from service.workers.loading import LoadedModel, Loaders, load_embedder, loaded_engine
 from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker
@@ -257,6 +259,8 @@ def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
 class ThreadWorker:
     """A worker in a thread, on its own descriptor of the socket."""
 
+    pid = os.getpid()
+
     def __init__(self, connection: socket.socket, loaders: Loaders) -> None:
         self.connection = connection.dup()
         self.worker = Worker(Channel(self.connection), loaders)
@@ -282,7 +286,11 @@ class Threads:
     def __init__(
         self, load: LoadTranslationModel, load_embedder: LoadEmbedder = load_embedder
     ) -> None:
-        self.loaders: Loaders = {ModelFiles: load, EmbeddingFiles: load_embedder}
+        self.loaders: Loaders = {
+            **LOADERS,
+            ModelFiles: load,
+            EmbeddingFiles: load_embedder,
+        }
         self.started: list[ThreadWorker] = []
 
     async def __call__(self, connection: socket.socket, _threads: int) -> ThreadWorker:

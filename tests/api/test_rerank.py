@@ -12,7 +12,7 @@ from service.server import create_app
 from tests.api.servers import AnyServer, Server, assert_error, make_settings
 from tests.tiny_cross_encoder import write_cross_encoder
 from tests.tiny_text import write_model
-from tests.workers import Threads
+from tests.workers import Script, Threads
 
 QUERY = "where did the cat sit"
 TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
@@ -26,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
     write_cross_encoder(folder / "ranker", "bert")
     write_cross_encoder(folder / "other", "roberta")
     models = tuple(str(folder / name) for name in ("embedder", "ranker", "other"))
-    with Server(create_app(make_settings(models=models), Threads())) as running:
+    with Server(create_app(make_settings(models=models), Threads(Script().load))) as running:
         yield running.until_ready()
 
 
@@ -132,6 +132,6 @@ def test_models_are_listed(server: AnyServer) -> None:
 def test_server_without_a_cross_encoder_says_so(tmp_path: Path) -> None:
     write_model(tmp_path / "embedder")
     settings = make_settings(models=(str(tmp_path / "embedder"),))
-    with Server(create_app(settings, Threads())) as running:
+    with Server(create_app(settings, Threads(Script().load))) as running:
         running.until_ready()
         assert_error(rerank(running), NotFoundError, "REGARD_MODELS")

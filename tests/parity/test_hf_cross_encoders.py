@@ -49,7 +49,7 @@ def their_scores(
     model: Any, family: str, query: str, texts: list[str], limit: int, side: str = "right"
 ) -> list[float]:
     """Scores of transformers, each pair alone."""
-    theirs = PreTrainedTokenizerFast(
+    theirs: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer(family), pad_token="<pad>", truncation_side=side
     )
     scores = []

@@ -1,5 +1,6 @@
 """The worker at the end of a socket, with engines that echo their input (tests/workers.py)."""
 
+import logging
 import math
 import signal
 import socket
@@ -252,13 +253,28 @@ def test_program_serves_the_socket_that_it_inherits(
     ignored: list[int] = []
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
     monkeypatch.setattr(signal, "signal", lambda sig, _: ignored.append(sig))
-    monkeypatch.setattr(worker_module, "Worker", lambda channel: Worker(channel, script.loaders))
+    levels: list[str] = []
+    monkeypatch.setattr(worker_module, "set_log_level", levels.append)
+    monkeypatch.setattr(
+        worker_module,
+        "Worker",
+        lambda channel, **options: Worker(channel, script.loaders, **options),
+    )
     thread = threading.Thread(target=worker_module.main)
     thread.start()
     with ours:
         talk = Channel(ours)
-        talk.send([config()])
+        talk.send([replace(config(), log_level="error")])
         assert isinstance(talk.receive(), Ready)
         talk.send([Stop()])
         thread.join()
     assert len(ignored) == 2
+    assert levels == ["error"]
+
+
+def test_log_level_of_the_settings_is_that_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers logged at INFO whatever REGARD_LOG_LEVEL was."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "level", root.level)
+    worker_module.set_log_level("error")
+    assert not logging.getLogger("regard.worker").isEnabledFor(logging.WARNING)
