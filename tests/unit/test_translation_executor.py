@@ -8,7 +8,7 @@ from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
 from service.items.result import Done
 from service.items.translation import TRANSLATE, TranslationItem
-from service.workers.executors.translation import HOLD_ROWS, TranslationExecutor
+from service.workers.executors.translation import SMALL_ROWS, TranslationExecutor
 from service.workers.messages import WorkerConfig
 from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources
 from tests.unit.worker_talk import config, files
@@ -265,7 +265,7 @@ def test_item_that_is_left_alone_in_the_engine_is_at_fault(
 
 @pytest.mark.parametrize(
     ("rows", "low_latency", "has_low_latency"),
-    [(HOLD_ROWS, False, False), (HOLD_ROWS, True, True), (HOLD_ROWS - 1, False, True)],
+    [(SMALL_ROWS, False, False), (SMALL_ROWS, True, True), (SMALL_ROWS - 1, False, True)],
 )
 def test_engine_has_low_latency_for_other_work_and_in_small_batches(
     executor: TranslationExecutor, rows: int, low_latency: bool, has_low_latency: bool
@@ -280,17 +280,17 @@ def test_engine_has_low_latency_until_bulk_work_ends(
     executor: TranslationExecutor, script: Script, ending: str
 ) -> None:
     executor.add(items(99, is_bulk=True))
-    executor.add(items(*range(HOLD_ROWS)))
+    executor.add(items(*range(SMALL_ROWS)))
     executor.step()
     low_latency = [executor.engine.low_latency]
-    executor.abort([*range(HOLD_ROWS)])
+    executor.abort([*range(SMALL_ROWS)])
     if ending == "aborted":
         executor.abort([99])
     else:
         script.poison = {199} if ending == "failed" else set()
         finish(executor)
     assert not len(executor)
-    executor.add(items(*range(HOLD_ROWS)))
+    executor.add(items(*range(SMALL_ROWS)))
     executor.step()
     low_latency.append(executor.engine.low_latency)
     assert low_latency == [True, False]
