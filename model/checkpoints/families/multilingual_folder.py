@@ -47,6 +47,21 @@ lacks more is not the model's."""
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
 """What files call the list of tokens of languages."""
 
+LANGUAGE_CODES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl "
+        "gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
+        "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th "
+        "tl tn tr uk ur uz vi wo xh yi yo zh zu"
+    ).split(),
+    "wmt21": "en ha is ja cs ru zh de".split(),
+}
+"""The languages of M2M100 by the name of their list, where a file names the list alone.
+
+Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES. Version 5
+writes no tokens of languages.
+"""
+
 SMALL_100 = re.compile(r"small-?100", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
@@ -108,7 +123,7 @@ def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> Langua
 
 
 def language_tokens(folder: Path) -> list[str]:
-    """The tokens that stand for languages, in the order of their ids.
+    """Returns the tokens of languages in the order of their ids.
 
     Raises:
         CheckpointFormatError: They are not there.
@@ -119,6 +134,9 @@ def language_tokens(folder: Path) -> list[str]:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
                 return tokens
+    named = read_options_if_there(folder / TOKENIZER_CONFIG).get("language_codes")
+    if isinstance(named, str) and named in LANGUAGE_CODES:
+        return [f"__{code}__" for code in LANGUAGE_CODES[named]]
     raise CheckpointFormatError(
         f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} lists {LANGUAGE_LISTS[0]}, "
         "which are the tokens of languages"
