@@ -282,6 +282,26 @@ def test_languages_are_read_from_the_files_too(
     assert read_folder(folder).name == "en-de"
 
 
+@pytest.mark.parametrize(
+    ("name", "config", "pair"),
+    [
+        ("opus-mt-en-de-hf", ("eng", "deu"), ("en", "de")),  # `de-hf` looks like a pair
+        ("de-fr", ("en", "de"), ("en", "de")),
+        ("en-fr", ("eng", "roa"), ("en", "fr")),
+        ("en-zh_hant", ("eng", "zho"), ("en", "zh-Hant")),
+    ],
+)
+def test_pair_of_the_tokenizer_wins_over_the_folders_name(
+    tmp_path: Path, name: str, config: tuple[str, str], pair: tuple[str, str]
+) -> None:
+    folder = tmp_path / name
+    write_marian(folder, tokens=(*TOKENS, ">>deu<<"))
+    languages = dict(zip(("source_lang", "target_lang"), config, strict=True))
+    (folder / "tokenizer_config.json").write_text(json.dumps(languages), encoding="utf-8")
+    files = read_folder(folder)
+    assert (files.source, files.target) == pair
+
+
 def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None:
     folder = tmp_path / "models--Helsinki-NLP--opus-mt-en-de" / "snapshots" / "0a1b2c"
     write_marian(folder)

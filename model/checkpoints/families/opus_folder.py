@@ -150,8 +150,11 @@ def _names(
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
-    yield pair_in(name_of(folder)), sides_in(name_of(folder))
-    yield pair_of(source, target), sides_of(source, target)
+    pair, named = pair_of(source, target), pair_in(name_of(folder))
+    if pair is not None and (named is None or _languages(named) != _languages(pair)):
+        yield pair, None
+    yield named, sides_in(name_of(folder))
+    yield pair, sides_of(source, target)
     for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
         yield pair_in(name), sides_in(name)
 
@@ -173,6 +176,11 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     missing = [sign for sign in (EOS, UNK) if sign not in ids]
     if missing:
         raise CheckpointFormatError(f"{path} has no {', '.join(missing)}")
+def _languages(pair: tuple[str, str]) -> list[str]:
+    """Returns the two languages without scripts and regions."""
+    return [tag.partition("-")[0] for tag in pair]
+
+
     return ids
 
 
