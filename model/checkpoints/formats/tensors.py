@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import INDEX, read_index, weight_files
 from model.errors import CheckpointFormatError
 
@@ -29,12 +30,13 @@ def read_tensors(weights: Path) -> Arrays:
             (`.index.json`) of shards of either.
 
     Raises:
-        CheckpointFormatError: A file is damaged, holds more than tensors, or its shards are not
-            what the index says.
+        CheckpointFormatError: A file is damaged, is a pointer of Git LFS, holds more than tensors,
+            or its shards are not what the index says.
         CheckpointNotFoundError: A shard is not there.
     """
     arrays: Arrays = {}
     places: dict[str, str] = {}
+    check_pointers(weight_files(weights))
     for path in weight_files(weights):
         for name, tensor in _read_file(path).items():
             if name in arrays:
@@ -79,6 +81,8 @@ def _read_pickle(path: Path) -> Any:
                 f"{path} holds more than tensors, and nothing of it was run: {refused[0]}"
             ) from error
         reason = (str(error) or type(error).__name__).splitlines()[0]
+        if "weights_only" in reason:  # PyTorch's advice to run the code in the file
+            reason = "it is no pickle of tensors"
         raise CheckpointFormatError(f"{path} is cut short or damaged: {reason}") from error
 
 
