@@ -2,10 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -20,25 +18,27 @@ from model.checkpoints.families.hf_config import (
 from model.checkpoints.families.multilingual_folder import is_multilingual_folder, read_multilingual
 from model.checkpoints.families.opus_folder import (
     SOURCE_PIECES,
+    is_trained_npz,
     is_translation_model,
     read_opus,
     read_parts,
     read_tokenizer,
+    trained_npz,
 )
+from model.checkpoints.families.unserved import translator_advice
+from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import revision_of, weight_files
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization.tokenizer import Tokenizer
 
-PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
-PATTERNS = (MARIAN_WEIGHTS, f"*{NPZ}", CONFIG)
-"""Files that tell where models lie."""
 
 
 @dataclass(frozen=True)
@@ -118,18 +118,19 @@ def find_models(reference: str) -> list[ModelFiles]:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
         CheckpointFormatError: A model lacks a part.
     """
-    folders = (
-        _package_folders(reference.removeprefix(PACKAGE))
-        if reference.startswith(PACKAGE)
-        else _folders(Path(reference))
-    )
+    folders = sorted({path.parent for path in files_of(reference) if _tells_of_a_model(path)})
     if not folders:
-        raise CheckpointNotFoundError(
+        reason = (
             f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
             f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
-    return [read_folder(folder) for folder in folders]
+        raise CheckpointNotFoundError(reason + translator_advice(Path(reference)))
+    found = [read_folder(folder) for folder in folders]
+    if not reference.startswith(PACKAGE):
+        return found
+    titles = package_titles(reference, folders)
+    return [replace(files, title=title) for files, title in zip(found, titles, strict=True)]
 
 
 def _other_type(config: Path) -> str:
@@ -143,49 +144,32 @@ def _other_type(config: Path) -> str:
     return f"; {CONFIG} is of a {str(kind)!r} model"
 
 
-def _package_folders(name: str) -> list[Path]:
-    return _model_folders(path for path in installed_files(name) if any(map(path.match, PATTERNS)))
-
-
-def installed_files(name: str) -> list[Path]:
-    """The files of an installed package, which is not imported.
-
-    Raises:
-        CheckpointNotFoundError: There is no such package.
-    """
-    try:
-        return [Path(str(file.locate())) for file in metadata.files(name) or []]
-    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
-        raise CheckpointNotFoundError(
-            f"the package {name} is not installed; install it, or name a folder"
-        ) from error
-
-
-def _folders(root: Path) -> list[Path]:
-    if not root.is_dir():
-        raise CheckpointNotFoundError(f"{root} is not a folder")
-    return _model_folders(path for pattern in PATTERNS for path in root.rglob(pattern))
-
-
-def _model_folders(paths: Iterable[Path]) -> list[Path]:
-    return sorted({path.parent for path in paths if _tells_of_a_model(path)})
-
-
 def _tells_of_a_model(path: Path) -> bool:
-    """Whether a file of these patterns, which others use too, is of a model that is served."""
+    """Whether a file has one of the patterns, which others use too, and is of a served model."""
     if path.name == CONFIG:
         return is_translation_model(path.parent)
-    return path.suffix != NPZ or any(path.parent.glob("*.spm"))
+    if path.suffix == NPZ:
+        return is_trained_npz(path) and any(path.parent.glob("*.spm"))
+    return path.match(MARIAN_WEIGHTS)
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """The one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay them out.
+    """Returns the one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay it out.
 
     Raises:
-        CheckpointFormatError: With every part that is missing or there twice.
+        CheckpointFormatError: With every part that is missing, is there twice, or is a pointer of
+            Git LFS.
         UnsupportedModelError: Its languages are not said.
     """
-    is_npz = any(folder.glob(f"*{NPZ}"))
+    files = _read_folder(folder)
+    vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
+    parts = files.weights, *vocabularies, files.shortlist
+    check_pointers(path for path in parts if path is not None)
+    return files
+
+
+def _read_folder(folder: Path) -> ModelFiles:
+    is_npz = bool(trained_npz(folder))
     is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
@@ -213,18 +197,18 @@ def read_folder(folder: Path) -> ModelFiles:
 
 def _read_bergamot(folder: Path) -> ModelFiles:
     reasons = []
-    is_npz = any(folder.glob(f"*{NPZ}")) and not any(folder.glob(MARIAN_WEIGHTS))
+    is_npz = bool(trained_npz(folder)) and not any(folder.glob(MARIAN_WEIGHTS))
     pattern = f"*{NPZ}" if is_npz else MARIAN_WEIGHTS
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
-        found = sorted(folder.glob(pattern))
+        found = [path for path in sorted(folder.glob(pattern)) if is_trained_npz(path)]
         if len(found) > 1 or (is_needed and not found):
             reasons.append(f"{len(found)} files {pattern}")
         return found[0] if found else None
 
     weights = one(pattern)
     is_split = any(folder.glob("srcvocab.*.spm"))
-    source_vocab = one("srcvocab.*.spm" if is_split else "vocab.*.spm")
+    source_vocab = one("srcvocab.*.spm" if is_split else "vocab*.spm")
     target_vocab = one("trgvocab.*.spm") if is_split else source_vocab
     shortlist = one("lex.*.bin", is_needed=False)
     languages = _languages(weights) if weights else None
@@ -234,7 +218,8 @@ def _read_bergamot(folder: Path) -> ModelFiles:
             "folder as en-de"
         )
     if reasons or not (weights and source_vocab and target_vocab and languages):
-        raise CheckpointFormatError(f"{folder} is not one model: " + "; ".join(reasons))
+        reason = f"{folder} is not one model: " + "; ".join(reasons)
+        raise CheckpointFormatError(reason + translator_advice(folder))
     return ModelFiles(
         *languages, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
     )

@@ -376,9 +376,7 @@ def find_all(reference: str) -> tuple[list[ModelFiles], list[EmbeddingFiles]]:
     except CheckpointNotFoundError as error:
         reasons.append(str(error))
     try:
-        # Beside translation models only what says of itself that it embeds: their folders, too,
-        # may hold all that is needed of an encoder.
-        found = [each for each in find_embedding_models(reference) if each.head or not models]
+        found = find_embedding_models(reference)
     except CheckpointNotFoundError as error:
         if not models:
             raise CheckpointNotFoundError(

@@ -101,6 +101,7 @@ def read_opus(folder: Path) -> Parts:
     """
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
     found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
+    found["*.npz"] = trained_npz(folder)
     reasons = [f"{len(found[name])} files {name}" for name in needed if len(found[name]) != 1]
     if reasons:
         raise CheckpointFormatError(f"{folder} is not one model: {', '.join(reasons)}")
@@ -108,6 +109,19 @@ def read_opus(folder: Path) -> Parts:
     pair, tokens = _translates(folder, {}, ids)
     title = title_of(folder)
     return Parts(pair, weights, source_pieces, target_pieces, ids, ids, tokens, title)
+
+
+def trained_npz(folder: Path) -> list[Path]:
+    """Returns the `.npz` files of a folder that hold a model, in the order of their names."""
+    return [path for path in sorted(folder.glob("*.npz")) if is_trained_npz(path)]
+
+
+def is_trained_npz(path: Path) -> bool:
+    """Returns whether a file is not the state of the optimizer that Marian writes beside a model.
+
+    Source: marian-dev, src/training/training.h; the file is called `model.npz.optimizer.npz`.
+    """
+    return not path.name.endswith(".optimizer.npz")
 
 
 def _translates(
@@ -144,9 +158,12 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
 def _names(
     folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
-    """What each place says, as a pair or as more: first the folder's name, which one can change.
+    """Yields what each place says, as a pair or as more than one pair.
 
-    The last one is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    The tokenizer's config wins where it names one pair: `opus-mt-en-pt-hf` ends like a pair too.
+    The folder's name, which can be changed, wins over anything else. It also chooses the variant
+    of the tokenizer's languages: `en-zh_hant` where the config says `zho`. The last place is
+    OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
@@ -157,6 +174,11 @@ def _names(
     yield pair, sides_of(source, target)
     for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
         yield pair_in(name), sides_in(name)
+
+
+def _languages(pair: tuple[str, str]) -> list[str]:
+    """Returns the two languages without scripts and regions."""
+    return [tag.partition("-")[0] for tag in pair]
 
 
 def _listed(tokens: Mapping[str, str]) -> str:
@@ -176,11 +198,6 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     missing = [sign for sign in (EOS, UNK) if sign not in ids]
     if missing:
         raise CheckpointFormatError(f"{path} has no {', '.join(missing)}")
-def _languages(pair: tuple[str, str]) -> list[str]:
-    """Returns the two languages without scripts and regions."""
-    return [tag.partition("-")[0] for tag in pair]
-
-
     return ids
 
 

@@ -3,7 +3,7 @@
 The latter stands in sentence-transformers' own files beside it, where there are any.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -18,15 +18,17 @@ from model.checkpoints.families.sentence_modules import (
     read_prompts,
     read_transformer_options,
 )
+from model.checkpoints.families.unserved import tokenizer_advice
 from model.checkpoints.folder_names import title_of
+from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.json_files import (
     read_json,
     read_options,
     read_options_if_there,
     unsupported,
 )
-from model.checkpoints.formats.weight_files import find_weights, revision_of
-from model.checkpoints.load import PACKAGE, installed_files
+from model.checkpoints.formats.weight_files import WEIGHTS, find_weights, revision_of
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
@@ -76,20 +78,39 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
         CheckpointNotFoundError: There is no such folder or package.
         CheckpointError: A model's files do not say what it is made of.
     """
-    if reference.startswith(PACKAGE):
-        roots = _package_folders(reference.removeprefix(PACKAGE))
-    elif Path(reference).is_dir():
-        roots = [path.parent for path in Path(reference).rglob(MODULES)] or [Path(reference)]
-    else:
-        raise CheckpointNotFoundError(f"{reference} is not a folder")
-    return [read_folder(root) for root in sorted(roots)]
+    folders = _model_folders(files_of(reference))
+    if not reference.startswith(PACKAGE):
+        return [read_folder(folder) for folder in folders or [Path(reference)]]
+    if not folders:
+        name = reference.removeprefix(PACKAGE)
+        raise CheckpointNotFoundError(f"the package {name} holds no {MODULES} and no encoder")
+    titles = package_titles(reference, folders)
+    found = [read_folder(folder) for folder in folders]
+    return [replace(files, name=title) for files, title in zip(found, titles, strict=True)]
 
 
-def _package_folders(name: str) -> list[Path]:
-    found = {path.parent for path in installed_files(name) if path.name == MODULES}
-    if not found:
-        raise CheckpointNotFoundError(f"the package {name} holds no {MODULES}")
+def _model_folders(paths: list[Path]) -> list[Path]:
+    """Returns the folders with `modules.json`, and those of encoders that are in none of these."""
+    found = {path.parent for path in paths if path.name == MODULES}
+    configs = sorted(path for path in paths if path.name == CONFIG)
+    for path in configs:  # a folder comes before those in it
+        if found.isdisjoint((path.parent, *path.parent.parents)) and _is_encoder(path.parent):
+            found.add(path.parent)
     return sorted(found)
+
+
+def _is_encoder(folder: Path) -> bool:
+    """Returns whether a folder holds an encoder of a family that is served, with its weights."""
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        return False
+    try:
+        return _model_type(folder) in text_encoders.FAMILIES
+    except CheckpointFormatError:
+        return (folder / TOKENIZER).is_file()  # it is damaged, and says so when it is read
+
+
+def _model_type(folder: Path) -> str:
+    return str(read_options(folder / CONFIG).get("model_type"))
 
 
 def read_folder(folder: Path) -> EmbeddingFiles:
@@ -105,9 +126,18 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
-        names = ", ".join(missing)
-        raise CheckpointNotFoundError(f"{folder} holds no embedding model: no {names}")
-    find_weights(encoder, (CONFIG, TOKENIZER))
+        reason = f"{folder} holds no embedding model: no {', '.join(missing)}"
+        raise CheckpointNotFoundError(reason + tokenizer_advice(folder))
+    elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
+        known = ", ".join(text_encoders.FAMILIES)
+        raise CheckpointNotFoundError(
+            f"{folder} holds no embedding model: {CONFIG} is of a {kind!r} model, not of {known}"
+        )
+    try:
+        weights = find_weights(encoder, (CONFIG, TOKENIZER))
+    except CheckpointFormatError as error:
+        raise CheckpointFormatError(f"{error}{tokenizer_advice(encoder)}") from error
+    check_pointers([weights, encoder / TOKENIZER])
     return EmbeddingFiles(_model_name(folder), folder, encoder, head)
 
 
