@@ -1,4 +1,4 @@
-"""From a folder or an installed package to the files of a model, and from those to the model."""
+"""Finds translation models in folders and packages, and loads their vocabularies."""
 
 import math
 import re
@@ -43,21 +43,21 @@ NPZ = ".npz"
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where the parts of one translation model lie.
+    """The files of one translation model.
 
     Attributes:
-        source: Language code of what it reads; empty where that is not one pair.
-        target: Language code of what it writes; likewise.
+        source: Code of the source language; empty for a model of more than one pair.
+        target: Code of the target language; empty for a model of more than one pair.
         weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
-        target_vocab: The same file where the vocabulary is shared.
+        target_vocab: A `.spm` file; the same file if the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
-        max_length_factor: From the settings beside the weights.
-        source_ids: The file that numbers the pieces of the source; None where the `.spm` file does
-            that too.
-        target_ids: The same for the target.
-        tokens: What tells a model of several languages which are wanted; None where nothing does.
-        title: What a model of more than one pair is called.
+        max_length_factor: Largest target length for each source token, from the settings beside
+            the weights.
+        source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
+        target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
+        tokens: Tokens that name languages to the model; None for a model without them.
+        title: Name of a model of more than one pair.
         is_marian: Whether tensors have Marian's names, and not Hugging Face's.
         is_multilingual: Whether there is one vocabulary, with a token for each language.
     """
@@ -78,45 +78,45 @@ class ModelFiles:
 
     @property
     def name(self) -> str:
-        """What the model is called: `en-pt`, or `m2m100_418M`."""
+        """Returns the name of the model: `en-pt`, or `m2m100_418M`."""
         return f"{self.source}-{self.target}" if self.source else self.title
 
     @property
     def sources(self) -> list[str]:
-        """The languages that it reads."""
+        """Returns the source languages."""
         return [self.source] if self.source or self.tokens is None else [*self.tokens.sources]
 
     @property
     def targets(self) -> list[str]:
-        """The languages that it writes."""
+        """Returns the target languages."""
         return [self.target] if self.target or self.tokens is None else [*self.tokens.targets]
 
     @property
     def has_shared_vocab(self) -> bool:
-        """Whether source and target have one vocabulary."""
+        """Returns whether source and target have one vocabulary."""
         return self.source_vocab == self.target_vocab
 
     @cached_property
     def revision(self) -> str:
-        """Which version of the weights."""
+        """Returns the first digits of the sha256 sum of the weights."""
         return revision_of(self.weights)
 
     @property
     def num_bytes(self) -> int:
-        """Of the weights."""
+        """Returns the size of the weights."""
         return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
 def find_models(reference: str) -> list[ModelFiles]:
-    """The models behind a reference.
+    """Returns the translation models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package that carries models
-            (it is not imported). Either may hold several.
+        reference: A folder, or `package:NAME` for an installed package with models, which is not
+            imported. Either may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: A model lacks a part.
+        CheckpointFormatError: A part of a model is missing.
     """
     folders = sorted({path.parent for path in files_of(reference) if _tells_of_a_model(path)})
     if not folders:
@@ -134,7 +134,7 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """What a config is of in place of a model that is served."""
+    """Returns the end of a message that names the type of an unserved model."""
     if not config.is_file():
         return ""
     try:
@@ -145,7 +145,7 @@ def _other_type(config: Path) -> str:
 
 
 def _tells_of_a_model(path: Path) -> bool:
-    """Whether a file has one of the patterns, which others use too, and is of a served model."""
+    """Returns whether a file belongs to a served model. Other software uses the same names."""
     if path.name == CONFIG:
         return is_translation_model(path.parent)
     if path.suffix == NPZ:
@@ -226,7 +226,7 @@ def _read_bergamot(folder: Path) -> ModelFiles:
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Of the file's name; where that has none (`model.npz`, `model.enzh_hant.bin`) the folder's."""
+    """Returns the languages in the file's name or, for `model.npz` and the like, the folder's."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
@@ -249,13 +249,13 @@ def _length_factor(folder: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Vocabularies:
-    """The two tokenizers of a model; one object where the vocabulary is shared."""
+    """The two tokenizers of a model; one object if the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """The same for one pair of a model's languages, whose tokens they put before texts."""
+        """Returns the vocabularies of one pair, which put its tokens in front of texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -263,12 +263,12 @@ class Vocabularies:
 
     @property
     def first_id(self) -> int | None:
-        """What every target begins with; None where that is free."""
+        """Returns the id that every target begins with; None if there is none."""
         return self.target.prefix[0] if self.target.prefix else None
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Both tokenizers; of a model of more than one pair, those of no pair yet.
+    """Returns both tokenizers. Those of a model of several pairs belong to no pair yet.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -294,7 +294,7 @@ def _read_vocabularies(files: ModelFiles) -> Vocabularies:
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
+    """Compares the vocabulary sizes and the end of a text in the config with the tokenizers.
 
     Raises:
         CheckpointError: They differ.
@@ -309,13 +309,13 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: M
     ends = vocabularies.source.eos_id, vocabularies.target.eos_id
     if set(ends) != {config.eos_id}:
         raise CheckpointError(
-            f"{files.name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
-            f"in {config.eos_id} by the config ({', '.join(_vocabulary_names(files))})"
+            f"{files.name}: texts end in {ends[0]} and {ends[1]} in the vocabularies; "
+            f"in {config.eos_id} in the config ({', '.join(_vocabulary_names(files))})"
         )
 
 
 def _vocabulary_names(files: ModelFiles) -> list[str]:
-    """The files that say how many ids there are."""
+    """Returns the names of the files that hold the vocabulary sizes."""
     sides = (files.source_ids, files.source_vocab), (files.target_ids, files.target_vocab)
     paths = (ids if ids and ids.is_file() else vocab for ids, vocab in sides)
     return list(dict.fromkeys(path.name for path in paths))

@@ -101,7 +101,7 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, is_plain: bool) -> None:
 def test_pickle_of_something_else_is_refused(tmp_path: Path, content: Any) -> None:
     path = tmp_path / PICKLE
     torch.save(content, path)
-    with pytest.raises(CheckpointFormatError, match="something else than named tensors"):
+    with pytest.raises(CheckpointFormatError, match="something other than named tensors"):
         read_tensors(path)
 
 
@@ -133,7 +133,7 @@ def test_index_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 def test_shard_without_a_tensor_of_the_index_is_refused(tmp_path: Path) -> None:
     write(tmp_path, SAFE, {"a": TENSORS["a"]})
-    with pytest.raises(CheckpointFormatError, match="of 1 tensors, b among them"):
+    with pytest.raises(CheckpointFormatError, match="for 1 tensors, b among them"):
         read_tensors(write_index(tmp_path, dict.fromkeys(TENSORS, SAFE)))
 
 

@@ -1,6 +1,6 @@
-"""Folders of embedding models: a Hugging Face encoder, and what becomes of its vectors.
+"""Reads folders of embedding models: a Hugging Face encoder, and the modules behind it.
 
-The latter stands in sentence-transformers' own files beside it, where there are any.
+The modules are described by sentence-transformers' files beside the encoder, if there are any.
 """
 
 from dataclasses import dataclass, replace
@@ -46,13 +46,13 @@ TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 @dataclass(frozen=True)
 class EmbeddingFiles:
-    """Where the parts of one embedding model lie.
+    """The files of one embedding model.
 
     Attributes:
-        name: What the model is called: `all-MiniLM-L6-v2`.
-        folder: All of its files are in it or below.
-        encoder: The folder of the encoder: mostly the same.
-        head: (kind, folder) of each module behind the encoder, in order; None where there is no
+        name: Name of the model: `all-MiniLM-L6-v2`.
+        folder: The folder that holds all of its files.
+        encoder: The folder of the encoder; mostly the same one.
+        head: (kind, folder) of each module behind the encoder, in order; None without a
             `modules.json`.
     """
 
@@ -63,20 +63,20 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Which version of the encoder's weights."""
+        """Returns the first digits of the sha256 sum of the encoder's weights."""
         return revision_of(find_weights(self.encoder))
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
-    """The embedding models behind a reference.
+    """Returns the embedding models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package that carries models
-            (it is not imported). Either may hold several.
+        reference: A folder, or `package:NAME` for an installed package with models, which is not
+            imported. Either may hold several models.
 
     Raises:
-        CheckpointNotFoundError: There is no such folder or package.
-        CheckpointError: A model's files do not say what it is made of.
+        CheckpointNotFoundError: There is no such folder or package, or no model in it.
+        CheckpointError: A model's files are damaged or missing.
     """
     folders = _model_folders(files_of(reference))
     if not reference.startswith(PACKAGE):
@@ -114,13 +114,13 @@ def _model_type(folder: Path) -> str:
 
 
 def read_folder(folder: Path) -> EmbeddingFiles:
-    """The one model in a folder.
+    """Returns the one model in a folder.
 
     Raises:
-        CheckpointNotFoundError: There is none: it has neither `modules.json` nor an encoder.
-        CheckpointFormatError: A part is missing, or `modules.json` is damaged or leads out of the
-            folder.
-        UnsupportedModelError: It names modules that are not implemented: all of them.
+        CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
+        CheckpointFormatError: A part is missing or is a pointer of Git LFS, or `modules.json` is
+            damaged or names a path outside the folder.
+        UnsupportedModelError: With every module that is not implemented.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
@@ -142,7 +142,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 
 
 def _model_name(folder: Path) -> str:
-    """The folder's own, or that of the package around it where it is called `model`."""
+    """Returns the folder's name, or the name of the folder around it if its name is `model`."""
     whole = folder.resolve()
     return title_of(whole.parent if whole.name == "model" else whole)
 
@@ -153,7 +153,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
     try:
         parts = [(str(each["type"]), _inside(folder, each["path"])) for each in modules]
     except (TypeError, KeyError, ValueError) as error:
-        raise CheckpointFormatError(f"{path} is no list of modules: {error!r}") from error
+        raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
     kinds = [_kind(name) for name, _ in parts]
     wanted = {0: ("Transformer",), 1: ("Pooling",)}
     reasons = [
@@ -170,7 +170,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
 
 
 def _kind(name: str) -> str:
-    """`Pooling` of `sentence_transformers.models.Pooling`; other packages' classes stay whole."""
+    """Returns `Pooling` for `sentence_transformers.models.Pooling`; other names stay whole."""
     package, _, rest = name.partition(".")
     return rest.rpartition(".")[2] if package == "sentence_transformers" else name
 
@@ -183,16 +183,16 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
-    """What the files say of the model, without its weights.
+    """Returns the config of the model. The weights are not read.
 
     Raises:
-        CheckpointError: They are damaged, or ask for what is not implemented.
+        CheckpointError: The files are damaged, or an option is not implemented.
     """
     config = files.encoder / CONFIG
     options = read_options(config)
     encoder = text_encoders.read_config(options, str(config))
     text_encoders.check_embedder(options, str(config))
-    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # sentence-transformers' choice
+    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
     modules: list[DenseConfig | NormalizeConfig] = []
     for kind, folder in files.head or ():
         if kind == "Pooling":
@@ -208,11 +208,11 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    """The tokenizer.
+    """Returns the tokenizer.
 
     Raises:
-        CheckpointError: A file is damaged or asks for what is not implemented, or the vocabulary
-            is not the encoder's.
+        CheckpointError: A file is damaged, an option is not implemented, or the vocabulary does
+            not match the encoder.
     """
     path = files.encoder / TOKENIZER
     own = files.encoder / TOKENIZER_CONFIG

@@ -1,4 +1,4 @@
-"""Named tensors from safetensors and from PyTorch's pickles, whole or in shards; no code is run."""
+"""Named tensors from safetensors and PyTorch pickles, whole or in shards. No code is run."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,12 +18,12 @@ from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
 
-# What PyTorch says of a pickle that asks for anything but tensors, less its advice to run it.
+# PyTorch's message about a pickle that holds other things than tensors, without its advice.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
 def read_tensors(weights: Path) -> Arrays:
-    """Every tensor as float32.
+    """Returns every tensor as float32.
 
     Args:
         weights: From `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the index
@@ -53,7 +53,7 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
     wrong = sorted(name for name in expected if places.get(name) != expected[name])
     if wrong:
         raise CheckpointFormatError(
-            f"{index} says otherwise than its shards of {len(wrong)} tensors, {wrong[0]} "
+            f"{index} does not match its shards for {len(wrong)} tensors, {wrong[0]} "
             f"among them: {expected[wrong[0]]} does not hold it"
         )
 
@@ -66,7 +66,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise CheckpointFormatError(f"{path} is cut short or damaged: {error}") from error
     is_named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
     if not (is_named and all(isinstance(value, Tensor) for value in tensors.values())):
-        raise CheckpointFormatError(f"{path} holds something else than named tensors")
+        raise CheckpointFormatError(f"{path} holds something other than named tensors")
     found: dict[str, Tensor] = tensors
     return found
 
@@ -74,7 +74,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 def _read_pickle(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle fails in any way there is
+    except Exception as error:  # a damaged pickle raises any error
         refused = REFUSED.search(str(error))
         if refused:
             raise CheckpointFormatError(
@@ -94,15 +94,15 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """The tensors with one name for each table that files hold under several.
+    """Returns the tensors with one name for each table that files hold under several names.
 
     Args:
-        arrays: Of the file.
-        copies: Names of the same table, by the one to keep.
-        weights: For the message.
+        arrays: The tensors of the file.
+        copies: Further names of a table, by the name to keep.
+        weights: The file, for the message.
 
     Raises:
-        CheckpointFormatError: Two that must be the same differ.
+        CheckpointFormatError: Two copies of a table differ.
     """
     merged = dict(arrays)
     for kept, others in copies.items():
