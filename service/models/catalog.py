@@ -271,9 +271,7 @@ def find_all(reference: str) -> list[AnyFiles]:
     except CheckpointNotFoundError as error:
         reasons.append(str(error))
     try:
-        # Beside translation models only folders with `modules.json` count as embedding models: a
-        # translation model's folder may hold everything that an encoder needs.
-        found = [each for each in find_embedding_models(reference) if each.head or not models]
+        found = find_embedding_models(reference)
     except CheckpointNotFoundError as error:
         if not models:
             raise CheckpointNotFoundError(
