@@ -1,9 +1,9 @@
 """Device workers in threads of the test, with an engine that echoes.
 
 The threads run the real `Worker` over the real socket pair: messages, reports, isolation and the
-end of a worker are the product's own. Only the engine is a fake, which is enough because the server
-knows an engine by the sequences that it takes, gives back and counts; which tokens a Transformer
-chooses is proved elsewhere.
+end of a worker are the product's own. Only the engine is a fake. That is enough, because the server
+sees only the sequences that an engine takes, returns and counts. Other tests prove the tokens that
+a Transformer chooses.
 """
 
 import asyncio
@@ -52,11 +52,11 @@ def until(condition: Callable[[], object]) -> None:
 
 
 class Died(BaseException):
-    """What a worker's thread ends by, as a process would by a signal."""
+    """Ends a worker's thread, as a signal would end a process."""
 
 
 def opened() -> threading.Event:
-    """An event that is set."""
+    """Returns an event that is set."""
     event = threading.Event()
     event.set()
     return event
@@ -64,24 +64,24 @@ def opened() -> threading.Event:
 
 @dataclass
 class Script:
-    """What the engines of a test do, and what they have been given.
+    """Behaviour of the engines of a test, and a record of their work.
 
     Attributes:
         may_load: Until it is set, no engine loads.
         may_finish: Until it is set, sequences stay in the batch; aborts are still taken.
         stuck: Tokens whose sequences never finish.
-        num_steps: After how many steps a sequence is finished.
-        poison: Tokens that make a step fail in whose batch they are.
+        num_steps: Number of steps after which a sequence is finished.
+        poison: Tokens that make every step of their batch fail.
         no_memory: Tokens for which a batch of more than one is too large.
-        fatal: Tokens at which the worker dies, as often as they stand here.
-        hanging: Tokens at which the worker hangs, likewise, until `may_go_on`.
-        may_go_on: Until it is set, a worker that hangs does; then it dies.
-        load_error: Raised in place of loading.
-        load_errors: What the next loads raise, in order; None where one succeeds.
-        failing: What loading a model of that name raises.
-        admitted: Every sequence that an engine took, in order.
-        embedded: Batches of texts that were begun, in order.
-        aborted: Ids of every sequence that was taken out.
+        fatal: Tokens at which the worker dies, once for each time that they are listed.
+        hanging: Tokens at which the worker hangs, once for each time that they are listed.
+        may_go_on: Event that ends a hang; the worker then dies.
+        load_error: Error that every load raises.
+        load_errors: Errors of the next loads, in order; None lets a load succeed.
+        failing: Errors of loads by name of the model.
+        admitted: Sequences that an engine admitted, in order.
+        embedded: Batches of texts that an engine began, in order.
+        aborted: Ids of the sequences that were aborted.
     """
 
     may_load: threading.Event = field(default_factory=opened)
@@ -101,7 +101,7 @@ class Script:
     embedded: list[list[EmbedTask]] = field(default_factory=list)
 
     def load(self, files: ModelFiles, config: WorkerConfig) -> Engine:
-        """A LoadEngine."""
+        """Loads an engine that echoes, as a LoadEngine does."""
         assert self.may_load.wait(LIMIT_SECONDS)
         error = self.load_errors.pop(0) if self.load_errors else self.load_error
         error = self.failing.get(files.name, error)
@@ -111,7 +111,7 @@ class Script:
         return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
 
     def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedEmbedder:
-        """A LoadEmbedder."""
+        """Loads an embedder that echoes, as a LoadEmbedder does."""
         assert self.may_load.wait(LIMIT_SECONDS)
 
         def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
@@ -119,12 +119,12 @@ class Script:
             return EchoPass([task.ids for task in tasks], self)
 
         def new_inspection(_jobs: Sequence[AttentionJob]) -> RecordedPass:
-            raise AssertionError("nobody asks an echo where it looks")
+            raise AssertionError("a fake embedder has no attention")
 
         return LoadedEmbedder(new_pass, new_inspection, torch.device("cpu"), "float32")
 
     def fail_at(self, tokens: set[int]) -> None:
-        """Does what is to happen at these."""
+        """Applies the faults of these tokens."""
         for token in tokens.intersection(self.fatal):
             self.fatal.remove(token)
             raise Died
@@ -237,7 +237,7 @@ class EchoPass:
 
 
 def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
-    """As many as are asked for, of -0.5 a token where scores are."""
+    """Returns the requested number of hypotheses; a score is -0.5 a token."""
     options = sequence.options
     versions = [sequence.source[rank:] or sequence.source for rank in range(options.num_hypotheses)]
     if options.beam_size == 1 and not options.return_scores:
