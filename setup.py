@@ -21,7 +21,7 @@ INSTRUCTION_SETS = {
 SOURCES = ["batch.cpp", "text_encoder.cpp"]
 HEADERS = [
     *["simd.h", "matrix.h", "attention.h", "output.h", "transformer.h"],
-    *["centred.h", "text_encoder.h", "guarded.h"],
+    *["asymmetric.h", "text_encoder.h", "guarded.h"],
 ]
 
 

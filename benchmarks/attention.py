@@ -25,16 +25,16 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import load_model, new_engine
 from model.checkpoints.load import load_vocabularies
 from model.device import Precision
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     resolve_query,
 )
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from model.sequence import EngineLimits, Sequence
 
 Pairs = list[tuple[list[int], list[int]]]
@@ -111,10 +111,10 @@ def in_batches(pairs: Pairs) -> Iterator[Pairs]:
 
 
 def run_queries(
-    model: EncoderDecoder, pairs: Pairs, queries: tuple[AttentionQuery | StepsQuery, ...]
+    model: EncoderDecoder, pairs: Pairs, queries: tuple[AttentionQuery | TraceQuery, ...]
 ) -> list[list[Any]]:
-    """Returns the results of one pass: AttentionMaps or AttentionSteps by pair and query."""
-    attention_pass = AttentionPass(model, [AttentionJob(*pair, queries) for pair in pairs])
+    """Returns the results of one pass: AttentionMaps or AttentionTrace by pair and query."""
+    attention_pass = TeacherForcedPass(model, [AttentionJob(*pair, queries) for pair in pairs])
     while attention_pass.advance():
         pass
     return attention_pass.results()
@@ -137,9 +137,9 @@ def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) ->
 
     It is measured in the last layer's first head, for the token in the middle of the target.
     """
-    query = StepsQuery(AttentionKind.CROSS, model.config.decoder_layers - 1, 0, len(pair[1]) // 2)
+    query = TraceQuery(AttentionKind.CROSS, model.config.decoder_layers - 1, 0, len(pair[1]) // 2)
     ((steps,),) = run_queries(model, [pair], (query,))
-    assert isinstance(steps, AttentionSteps)
+    assert isinstance(steps, AttentionTrace)
     q, k, v = (x.astype(np.float64) for x in (steps.query, steps.key, steps.value))
     scores = k @ q / np.sqrt(len(q))
     weights = np.exp(scores - scores.max())

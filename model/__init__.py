@@ -1,8 +1,8 @@
-"""Transformers for translation and embeddings, as a library: ids in; ids, vectors or weights out.
+"""Runs Transformers for translation and embeddings: token ids in; ids, vectors or attention out.
 
-The package knows nothing of HTTP. Text becomes ids in `tokenization`; no other folder sees text.
+The package does not use HTTP. `tokenization` turns text into ids; the other folders see ids only.
 
-Dimension key, used in every shape comment of the package:
+The dimension key of every shape comment in the package:
 
     B  rows of a batch            H  attention heads
     S  source positions           K  head_dim = D / H
@@ -10,13 +10,13 @@ Dimension key, used in every shape comment of the package:
     L  target positions, cached   F  ffn_dim
     V  vocabulary                 U  vocabulary entries in a shortlist union
 
-Folders, from the top floor to the lowest; each imports only from those below it:
+Folders, from the top floor to the lowest; each folder imports only from the folders below it:
 
-    checkpoints/    files on disk -> configs, filled models and tokenizers
+    checkpoints/    files on disk -> configs, loaded models and tokenizers
     engine/         the in-flight batch: admit, step, abort; greedy choice and beam search
-    encoding/       passes over given texts in slices: vectors, teacher-forced attention
-    backends/       the runners of a model: PyTorch, CUDA graphs, native int8 code
-    inspection/     queries about attention, and the capture of their answers
+    encoding/       sliced forward passes over given texts: embeddings, teacher-forced attention
+    backends/       the runners that execute a model: PyTorch, CUDA graphs, native int8 code
+    inspection/     attention queries, and the capture of their results
     architectures/  encoder, decoder, seq2seq, text encoder, shortlist, output layer
     quantization/   int8 schemes and packed matrices
     layers/         attention, feed-forward, SSRU, positions, residual, caches

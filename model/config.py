@@ -1,4 +1,4 @@
-"""ModelConfig: what a checkpoint says of itself, in one vocabulary for all families."""
+"""Defines ModelConfig: the sizes and switches of a translation model, for all families."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,14 +8,14 @@ from model.errors import UnsupportedModelError
 
 
 class DecoderKind(StrEnum):
-    """What stands first in a decoder layer."""
+    """The token mixer of a decoder layer: its first sublayer."""
 
     SSRU = "ssru"
     SELF_ATTENTION = "self-attention"
 
 
 class NormPosition(StrEnum):
-    """Layer norm after the residual sum (Vaswani et al. 2017) or before the sublayer."""
+    """The place of layer norm: after the residual sum (Vaswani et al. 2017), or before it."""
 
     POST = "post"
     PRE = "pre"
@@ -31,9 +31,9 @@ class Activation(StrEnum):
 
 
 class Sinusoids(StrEnum):
-    """Which exponent the position table uses for frequency k of n = d_model / 2.
+    """The exponent that the position table uses for frequency k of n = d_model / 2.
 
-    Both put all sines in the first half of the vector and all cosines in the second.
+    Both conventions put all sines in the first half of the vector and all cosines in the second.
     Marian divides by n - 1; the Hugging Face port of Marian divides by n.
     """
 
@@ -42,7 +42,7 @@ class Sinusoids(StrEnum):
 
 
 class LayerConfig(Protocol):
-    """What a Transformer layer asks of a config; `ModelConfig` tells what each of them means."""
+    """The config attributes that a Transformer layer reads; `ModelConfig` documents them."""
 
     @property
     def d_model(self) -> int: ...  # noqa: D102 - as in ModelConfig
@@ -66,34 +66,35 @@ class ModelConfig:
 
     Attributes:
         d_model: Width of the residual stream (D).
-        num_heads: Attention heads (H); divides d_model.
+        num_heads: Number of attention heads (H); divides d_model.
         ffn_dim: Width between the two feed-forward layers (F).
         encoder_layers: Number of encoder layers.
         decoder_layers: Number of decoder layers.
-        source_vocab_size: Ids the encoder knows.
-        target_vocab_size: Ids the decoder knows (V).
-        eos_id: Ends every source and every target.
-        unk_id: Never generated.
-        pad_id: Never generated; None where the vocabulary has no such id.
-        start_id: Put into the decoder first; None for the zero vector (Marian).
-        forces_first: Whether a sequence may name the token that its target begins with, whatever
-            the logits: that of its language in M2M100 and NLLB.
-        shared_embeddings: One table for encoder, decoder and output.
-        tied_output: The output layer uses the decoder's table.
-        decoder: What stands first in a decoder layer.
-        norm: Where layer norm stands.
-        norms_keys: Whether pre-norm self-attention attends to the normed stream. Marian norms
-            only what asks: keys and values are of the stream as it is.
+        source_vocab_size: Number of ids in the encoder's vocabulary.
+        target_vocab_size: Number of ids in the decoder's vocabulary (V).
+        eos_id: Id that ends every source and every target.
+        unk_id: Id of the unknown token, which is never generated.
+        pad_id: Id of the padding token, which is never generated; None where the vocabulary has
+            no such id.
+        start_id: First input of the decoder; None for the zero vector (Marian).
+        forces_first: Whether a sequence may fix the first token of its target, whatever the
+            logits are: the language token in M2M100 and NLLB.
+        shared_embeddings: Whether encoder, decoder and output share one embedding table.
+        tied_output: Whether the output layer uses the decoder's embedding table.
+        decoder: Token mixer of the decoder layers.
+        norm: Place of layer norm.
+        norms_keys: Whether pre-norm self-attention takes keys and values from the normalized
+            stream. Marian normalizes only the queries' input.
         activation: Nonlinearity of the feed-forward layers.
-        sinusoids: Which position table.
-        position_offset: The row of that table for the first token.
-        scales_embeddings: Whether a token's vector is multiplied by sqrt(D).
-        has_output_bias: Whether something is added to the logits.
-        layer_norm_eps: Added to the variance.
-        max_length_factor: A target ends at this many times its source's tokens.
-        alignment_layer: The decoder layer, from 0, whose cross-attention the checkpoint says was
-            trained to align; None where it says nothing.
-        alignment_head: The head of that layer.
+        sinusoids: Convention of the position table.
+        position_offset: Row of that table for the first token.
+        scales_embeddings: Whether token embeddings are multiplied by sqrt(D).
+        has_output_bias: Whether the output layer has a bias.
+        layer_norm_eps: Number added to the variance in layer norm.
+        max_length_factor: Longest target, as a multiple of its source's number of tokens.
+        alignment_layer: Decoder layer, from 0, whose cross-attention was trained as an alignment
+            according to the checkpoint; None where the checkpoint names none.
+        alignment_head: Head of that layer, from 0.
     """
 
     d_model: int
@@ -141,18 +142,18 @@ class ModelConfig:
 
     @property
     def forbidden_ids(self) -> list[int]:
-        """Ids that are never generated."""
+        """Returns the ids that are never generated."""
         return [i for i in (self.unk_id, self.pad_id) if i is not None]
 
     @property
     def head_dim(self) -> int:
-        """K, the width of one head."""
+        """Returns K, the width of one head."""
         return self.d_model // self.num_heads
 
     def max_target_tokens(self, source_tokens: int) -> int:
-        """The length at which a target is ended, EOS included, whatever else is in the batch.
+        """Returns the length limit of a target, EOS included; the rest of the batch has no effect.
 
-        Marian takes the longest source of the batch here, which makes a sentence's
-        translation depend on its neighbours; ours depends on the sentence alone.
+        Marian uses the longest source of the batch here, which makes a sentence's translation
+        depend on its batch. This limit depends on the sentence alone.
         """
         return max(1, -int(-self.max_length_factor * source_tokens // 1))

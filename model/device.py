@@ -1,4 +1,4 @@
-"""Which device computes, and in which precision."""
+"""Selects the device and the precision of a model."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,7 @@ from model.errors import DeviceError
 
 
 class Precision(StrEnum):
-    """How weights and activations are held and multiplied."""
+    """The number format of weights and activations."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -17,7 +17,7 @@ class Precision(StrEnum):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of activations; between int8 products they are float32."""
+        """Returns the type of the activations; between int8 products they are float32."""
         return torch.bfloat16 if self is Precision.BFLOAT16 else torch.float32
 
 
@@ -25,7 +25,7 @@ SHORT_NAMES = {"fp32": Precision.FLOAT32, "bf16": Precision.BFLOAT16}
 
 
 def select_device(name: str) -> torch.device:
-    """The device of that name; `auto` takes CUDA where there is one.
+    """Returns the device of that name; `auto` selects CUDA if the machine has it.
 
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.
@@ -46,18 +46,18 @@ def select_device(name: str) -> torch.device:
 
 
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
-    """The precision of that name.
+    """Returns the precision of that name.
 
-    `auto` takes int8 on a CPU where native code multiplies in it and quality stays what it is;
-    bfloat16 only where the hardware is fast at it; and float32 otherwise.
+    `auto` selects int8 on a CPU if native code multiplies in int8 and quality does not suffer,
+    bfloat16 only on hardware that is fast at it, and float32 otherwise.
 
     Args:
         name: A precision, or `auto`.
-        device: Where to compute.
-        is_int8: Whether int8 is what `auto` should take on a CPU.
+        device: Device that computes.
+        is_int8: Whether `auto` selects int8 on a CPU.
 
     Raises:
-        DeviceError: The name is unknown, or the device does not compute in it.
+        DeviceError: The name is unknown, or the device does not support the precision.
     """
     if name == "auto" and is_int8 and device.type == "cpu":
         return Precision.INT8
@@ -74,10 +74,11 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether bfloat16 has matrix units: tensor cores from Ampere on, AMX tiles on a CPU.
+    """Returns whether the device has matrix units for bfloat16.
 
-    AVX-512 BF16 alone does not count: measured on such a machine, 64 rows ran 1.7 times as
-    fast as in float32, but a lone sentence a quarter slower, and its bits depend on its batch.
+    These are tensor cores (Ampere or later) on a GPU and AMX tiles on a CPU. AVX-512 BF16 alone
+    does not count: there 64 rows ran 1.7 times as fast as in float32, but a single sentence ran a
+    quarter slower, and its bits depended on its batch.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

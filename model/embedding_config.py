@@ -1,4 +1,7 @@
-"""What an embedding model says of itself, in one vocabulary for all families (no torch)."""
+"""Defines EmbeddingConfig: the sizes and switches of an embedding model, for all families.
+
+The module does not import torch.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,17 +17,18 @@ class TextEncoderConfig:
 
     Attributes:
         d_model: Width of the residual stream (D).
-        num_heads: Attention heads (H); divides d_model.
+        num_heads: Number of attention heads (H); divides d_model.
         ffn_dim: Width between the two feed-forward layers (F).
         layers: Number of layers.
-        vocab_size: Ids it knows.
-        max_positions: Rows of the position table.
-        position_offset: The row of a text's first token. In RoBERTa's line the rows up to the
-            padding id stand for no position.
-        token_types: Rows of the token type table, of which the first is used; 0 for no table.
-        relative_buckets: Buckets of the relative position bias (MPNet); 0 for none.
+        vocab_size: Number of ids in the vocabulary.
+        max_positions: Number of rows of the position table.
+        position_offset: Row of the position table for a text's first token. RoBERTa and its
+            descendants leave the rows up to the padding id unused.
+        token_types: Number of rows of the token type table; only the first row is used. 0 means
+            that the model has no such table.
+        relative_buckets: Number of buckets of the relative position bias (MPNet); 0 for none.
         activation: Nonlinearity of the feed-forward layers.
-        layer_norm_eps: Added to the variance.
+        layer_norm_eps: Number added to the variance in layer norm.
     """
 
     d_model: int
@@ -47,32 +51,32 @@ class TextEncoderConfig:
             if getattr(self, name) < 1
         ]
         if not reasons and self.d_model % self.num_heads:
-            reasons.append(f"d_model {self.d_model} is no multiple of {self.num_heads} heads")
+            reasons.append(f"d_model {self.d_model} is not a multiple of {self.num_heads} heads")
         if self.max_tokens < 1:
             reasons.append(f"{self.max_positions} positions leave no room for a token")
         if self.relative_buckets % 4:
-            reasons.append(f"relative_buckets is {self.relative_buckets}, no multiple of 4")
+            reasons.append(f"relative_buckets is {self.relative_buckets}, not a multiple of 4")
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)
 
     @property
     def norm(self) -> NormPosition:
-        """After the residual sum, in all of these families."""
+        """Returns POST: all of these families normalize after the residual sum."""
         return NormPosition.POST
 
     @property
     def norms_keys(self) -> bool:
-        """Makes no difference after the sum."""
+        """Returns True; the value has no effect on a post-norm encoder."""
         return True
 
     @property
     def max_tokens(self) -> int:
-        """The longest text that there are positions for, special tokens included."""
+        """Returns the longest text that has positions, in tokens, special tokens included."""
         return self.max_positions - self.position_offset
 
 
 class Pooling(StrEnum):
-    """How the vectors of a text's tokens become one.
+    """The ways to reduce the vectors of a text's tokens to one vector.
 
     Source: sentence-transformers, models/Pooling.py.
     """
@@ -90,10 +94,10 @@ class DenseConfig:
     """A linear layer after pooling.
 
     Attributes:
-        inputs: Width of what goes in.
-        outputs: Width of what comes out.
-        has_bias: Whether a vector is added.
-        is_tanh: Whether tanh follows, or nothing.
+        inputs: Width of the input.
+        outputs: Width of the output.
+        has_bias: Whether the layer has a bias.
+        is_tanh: Whether tanh is applied to the output; otherwise the layer is linear.
     """
 
     inputs: int
@@ -109,15 +113,15 @@ class NormalizeConfig:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingConfig:
-    """An encoder and what becomes of its vectors.
+    """An encoder, its pooling and the modules after pooling.
 
     Attributes:
-        encoder: Of the tokens.
-        pooling: At least one way; the vectors of several are joined in this order.
-        modules: What follows, in order.
-        max_tokens: A longer text is cut, special tokens included.
-        prompts: Texts to put before a text, by name.
-        default_prompt: The name of the one that is put there unasked.
+        encoder: Config of the Transformer encoder.
+        pooling: At least one way of pooling; several results are concatenated in this order.
+        modules: Modules after pooling, in order.
+        max_tokens: Longest text, special tokens included; a longer text is truncated.
+        prompts: Named prefixes that can be put before a text.
+        default_prompt: Name of the prefix that is used when a request names none.
     """
 
     encoder: TextEncoderConfig
@@ -147,16 +151,16 @@ class EmbeddingConfig:
 
     @property
     def pooled_size(self) -> int:
-        """Width of what pooling gives."""
+        """Returns the width of the pooled vector."""
         return self.encoder.d_model * len(self.pooling)
 
     @property
     def output_size(self) -> int:
-        """Width of a text's vector."""
+        """Returns the width of a text's vector (E)."""
         dense = [module.outputs for module in self.modules if isinstance(module, DenseConfig)]
         return dense[-1] if dense else self.pooled_size
 
     @property
     def is_normalized(self) -> bool:
-        """Whether a vector has length 1."""
+        """Returns whether every output vector has Euclidean length 1."""
         return bool(self.modules) and isinstance(self.modules[-1], NormalizeConfig)

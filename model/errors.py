@@ -1,44 +1,44 @@
-"""What can go wrong in the model package.
+"""Defines the errors of the model package.
 
 ModelError
-├─ CheckpointError                  a model's files cannot be used
-│  ├─ CheckpointNotFoundError       a file or package is not there
-│  ├─ CheckpointFormatError         a file is cut short or is not what its name says
-│  ├─ UnsupportedModelError         options that this package does not implement, all at once
-│  └─ WeightMismatchError           tensors missing, left over, or of another shape, all at once
-├─ DeviceError                      a device or precision that this machine does not have
-└─ InputError                       a request that the model cannot take
-   ├─ EmptySourceError              no tokens at all
-   ├─ SourceTooLongError            more tokens than the model's limit
-   ├─ UnknownTokenError             an id outside the vocabulary
-   ├─ BeamSizeError                 more hypotheses than rows
-   ├─ FirstTokenError               a beginning of a target that the model does not take
-   └─ AttentionQueryError           attention that the model does not have
+├─ CheckpointError                  the model's files cannot be used
+│  ├─ CheckpointNotFoundError       a file or package does not exist
+│  ├─ CheckpointFormatError         a file is truncated or is not of the format that its name says
+│  ├─ UnsupportedModelError         the checkpoint uses unsupported options (all are listed)
+│  └─ WeightMismatchError           tensors are missing, unexpected or misshapen (all are listed)
+├─ DeviceError                      the machine does not have the device or precision
+└─ InputError                       the model cannot process the input
+   ├─ EmptySourceError              the source has no tokens
+   ├─ SourceTooLongError            the source has more tokens than the limit
+   ├─ UnknownTokenError             a token id is outside the vocabulary
+   ├─ BeamSizeError                 the beam is wider than the batch
+   ├─ FirstTokenError               the target cannot begin with the given token
+   └─ AttentionQueryError           the model does not have the attention of the query
 """
 
 
 class ModelError(Exception):
-    """The root of every error of this package."""
+    """The base class of every error in this package."""
 
 
 class CheckpointError(ModelError):
-    """A model's files cannot be used."""
+    """The model's files cannot be used."""
 
 
 class CheckpointNotFoundError(CheckpointError):
-    """A file, folder or package of the model is not there."""
+    """A file, folder or package of the model does not exist."""
 
 
 class CheckpointFormatError(CheckpointError):
-    """A file is damaged, or is not what its name says."""
+    """A file is damaged, or is not of the format that its name says."""
 
 
 class UnsupportedModelError(CheckpointError):
-    """The checkpoint asks for options that are not implemented.
+    """The checkpoint uses options that are not implemented.
 
     Args:
-        name: The file that asks.
-        reasons: Every reason found, not only the first.
+        name: Name of the file with the options.
+        reasons: All reasons found, not only the first.
     """
 
     def __init__(self, name: str, reasons: list[str]) -> None:
@@ -47,13 +47,13 @@ class UnsupportedModelError(CheckpointError):
 
 
 class WeightMismatchError(CheckpointError):
-    """The tensors of the file and the parameters of the model do not pair up.
+    """The tensors of the file do not match the parameters of the model.
 
     Args:
-        missing: Parameters that no tensor fills.
-        unexpected: Tensors that fill nothing.
-        shapes: Pairs whose shapes differ, with both shapes.
-        name: The file, where it is known.
+        missing: Parameters without a tensor, and expected tensors that the file does not have.
+        unexpected: Tensors without a parameter.
+        shapes: Pairs of different shapes, with both shapes.
+        name: Name of the file, if known.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class WeightMismatchError(CheckpointError):
 
 
 class DeviceError(ModelError):
-    """The device or the precision asked for is not on this machine."""
+    """The machine does not have the requested device or precision."""
 
 
 class InputError(ModelError):
-    """The model cannot take this input."""
+    """The model cannot process this input."""
 
 
 class EmptySourceError(InputError):
@@ -85,12 +85,12 @@ class UnknownTokenError(InputError):
 
 
 class BeamSizeError(InputError):
-    """A sequence wants more rows than the batch has."""
+    """A sequence needs more rows than the batch has."""
 
 
 class FirstTokenError(InputError):
-    """A target cannot begin with that token."""
+    """A target cannot begin with the given token."""
 
 
 class AttentionQueryError(InputError):
-    """What is asked for is no attention of this model, or cannot be combined."""
+    """The model does not have the attention of the query, or its options exclude each other."""

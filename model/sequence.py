@@ -1,17 +1,20 @@
-"""What goes into an engine and what comes out of it. Without torch, for those who only ask."""
+"""Defines the inputs and outputs of an engine: sequences, options, hypotheses, limits.
+
+The module does not import torch, so that client processes stay small.
+"""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """What a request may ask of the search.
+    """The search options of one request.
 
     Attributes:
-        beam_size: Hypotheses kept at each step; 1 is greedy.
-        num_hypotheses: Hypotheses returned, at most beam_size.
-        length_penalty: The exponent of the length that divides a sum of log-probabilities.
-        return_scores: Whether a greedy search computes probabilities (a beam always does).
+        beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
+        num_hypotheses: Number of hypotheses returned, at most beam_size.
+        length_penalty: Exponent of the length that divides the sum of log-probabilities.
+        return_scores: Whether a greedy search computes probabilities (beam search always does).
     """
 
     beam_size: int = 1
@@ -21,7 +24,7 @@ class DecodingOptions:
 
     @property
     def needs_log_probs(self) -> bool:
-        """Whether more is wanted of each step than the likeliest token of each row."""
+        """Returns whether a decode step must return log-probabilities beside the best tokens."""
         return self.return_scores or self.beam_size > 1
 
 
@@ -30,9 +33,9 @@ class Hypothesis:
     """One translation.
 
     Attributes:
-        tokens: Ids, EOS included where it was reached.
-        log_probs: One natural logarithm a token; empty without scores.
-        score: Their sum divided by length ** length_penalty; None without scores.
+        tokens: Ids; the last is EOS unless the length limit ended the translation.
+        log_probs: Natural log-probability of each token; empty without scores.
+        score: Sum of log_probs divided by length ** length_penalty; None without scores.
     """
 
     tokens: list[int]
@@ -45,11 +48,11 @@ class Sequence:
     """One source sentence to translate.
 
     Attributes:
-        id: The caller's, unique among those in the batch.
+        id: The caller's number of the sequence, unique in the batch.
         source: Ids, EOS included.
-        options: How to search.
-        first_id: What the target begins with, whatever the logits; None for the likeliest. Only
-            models with `forces_first` take one.
+        options: Search options.
+        first_id: First token of the target, whatever the logits are; None leaves the choice to
+            the search. Only models with `forces_first` accept an id.
     """
 
     id: int
@@ -68,13 +71,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """What one call of the model worked on.
+    """The work of one call of the model.
 
     Attributes:
         phase: `encode` or `decode`.
-        rows: Sentences or live rows.
-        tokens: Their tokens.
-        padding_tokens: Places computed beside them for nothing.
+        rows: Number of sentences encoded, or of rows decoded.
+        tokens: Number of their tokens.
+        padding_tokens: Number of padding positions computed beside them.
     """
 
     phase: str
@@ -85,13 +88,13 @@ class BatchStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """How large the batch may become.
+    """The limits of the in-flight batch.
 
     Attributes:
-        max_rows: Rows decoded at once, a beam counting as many as it is wide. With 0,
-            `load_engine` chooses.
-        max_source_tokens: Tokens of one source, EOS included.
-        max_batch_tokens: Padded tokens encoded at once.
+        max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. 0 lets
+            `load_engine` choose.
+        max_source_tokens: Maximum number of tokens of one source, EOS included.
+        max_batch_tokens: Maximum number of padded tokens encoded together.
     """
 
     max_rows: int = 64

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import DecoderKind, ModelConfig
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.capture import Result
 from model.inspection.query import (
     AttentionJob,
@@ -14,10 +14,10 @@ from model.inspection.query import (
     AttentionMaps,
     AttentionNorm,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     resolve_query,
 )
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from tests.tiny import VOCAB_SIZE
 
 Array = NDArray[np.float32]
@@ -46,7 +46,7 @@ def results(
     model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128
 ) -> list[Result]:
     """Returns the results of one pass over all jobs; each job has one query."""
-    whole = AttentionPass(model, jobs, slice_tokens)
+    whole = TeacherForcedPass(model, jobs, slice_tokens)
     while whole.advance():
         pass
     return [result for (result,) in whole.results()]
@@ -71,11 +71,11 @@ def maps(
 
 
 def steps(
-    model: EncoderDecoder, pair: tuple[list[int], list[int]], query: StepsQuery
-) -> AttentionSteps:
+    model: EncoderDecoder, pair: tuple[list[int], list[int]], query: TraceQuery
+) -> AttentionTrace:
     """Returns the computation of one token."""
     (result,) = results(model, [AttentionJob(*pair, (query,))])
-    assert isinstance(result, AttentionSteps)
+    assert isinstance(result, AttentionTrace)
     return result
 
 
@@ -89,7 +89,7 @@ def assert_rows_sum_to_one(found: AttentionMaps) -> None:
             assert not np.triu(values, k=1).any()
 
 
-def assert_steps_add_up(found: AttentionSteps) -> None:
+def assert_steps_add_up(found: AttentionTrace) -> None:
     """Checks that the returned vectors give the returned scores, weights and z."""
     q, k, v = (x.astype(np.float64) for x in (found.query, found.key, found.value))
     scores = k @ q

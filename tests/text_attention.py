@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.architectures.text_encoder import TextEncoder
-from model.encoding.text_attention import TextAttentionPass
+from model.encoding.text_attention import TextCapturePass
 from model.inspection.capture import Result
 from model.inspection.query import (
     AttentionJob,
@@ -14,10 +14,10 @@ from model.inspection.query import (
     AttentionNorm,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     resolve_query,
 )
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 
 ENCODER = AttentionKind.ENCODER
 
@@ -25,12 +25,12 @@ ENCODER = AttentionKind.ENCODER
 def text_results(
     encoder: TextEncoder,
     inputs: Sequence[list[int]],
-    query: AttentionQuery | StepsQuery,
+    query: AttentionQuery | TraceQuery,
     slice_tokens: int = 128,
 ) -> list[Result]:
     """Returns the results of one pass over all texts, with the same query for each."""
     jobs = [AttentionJob(ids, [], (query,)) for ids in inputs]
-    whole = TextAttentionPass(encoder, jobs, slice_tokens)
+    whole = TextCapturePass(encoder, jobs, slice_tokens)
     while whole.advance():
         pass
     return [result for (result,) in whole.results()]
@@ -49,8 +49,8 @@ def text_maps(
     return [maps[ENCODER] for maps in found if isinstance(maps, dict)]
 
 
-def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionSteps:
+def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionTrace:
     """Returns the computation of one token, given by layer, head and position."""
-    (result,) = text_results(encoder, [ids], StepsQuery(ENCODER, *query))
-    assert isinstance(result, AttentionSteps)
+    (result,) = text_results(encoder, [ids], TraceQuery(ENCODER, *query))
+    assert isinstance(result, AttentionTrace)
     return result

@@ -11,12 +11,12 @@ from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.base import Runtime
-from model.backends.torch_runner import TorchRuntime
+from model.backends.base import ModelRunner
+from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind, ModelConfig, NormPosition
 from model.device import Precision
 from model.engine.engine import Engine
-from model.quantization.int8 import Int8Product, QuantizedMatrix
+from model.quantization.int8 import Int8Linear, QuantizedMatrix
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 
 VOCAB_SIZE = 64
@@ -112,10 +112,10 @@ def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.T
     return batch, mask
 
 
-def torch_runtime(engine: Engine) -> TorchRuntime:
-    """Returns the runtime of an engine that runs in torch."""
-    assert isinstance(engine.runtime, TorchRuntime)
-    return engine.runtime
+def torch_runner(engine: Engine) -> TorchRunner:
+    """Returns the runner of an engine that runs in torch."""
+    assert isinstance(engine.runner, TorchRunner)
+    return engine.runner
 
 
 def quantized(model: EncoderDecoder) -> EncoderDecoder:
@@ -123,7 +123,7 @@ def quantized(model: EncoderDecoder) -> EncoderDecoder:
     for path, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
             owner, _, name = path.rpartition(".")
-            product = Int8Product(rounded(module.weight), module.bias)
+            product = Int8Linear(rounded(module.weight), module.bias)
             setattr(model.get_submodule(owner), name, product)
     output = rounded(model.decoder.output_weight)
     for embedding in {model.encoder.embedding, model.decoder.embedding}:
@@ -181,16 +181,18 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
     return Shortlist(5, offsets, np.sort(lists, axis=1).reshape(-1), is_shared=True)
 
 
-def forced_log_probs(runtime: Runtime, source: list[int], target: list[int]) -> NDArray[np.float32]:
-    """Returns the log-probabilities (T, U) while the runtime decodes a given target in row 0."""
+def forced_log_probs(
+    runner: ModelRunner, source: list[int], target: list[int]
+) -> NDArray[np.float32]:
+    """Returns the log-probabilities (T, U) while the runner decodes a given target in row 0."""
     with torch.inference_mode():
-        runtime.enter(0, [Sequence(0, source)])
+        runner.enter(0, [Sequence(0, source)])
         steps = []
         for token in target:
-            (scores,) = runtime.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores
+            (scores,) = runner.decode(1, [[0]], np.ones(1, np.int64), 1).wait().scores
             steps.append(scores.log_probs[0].numpy())
-            runtime.set_tokens([0], [token])
-        runtime.leave(0, 1)
+            runner.set_tokens([0], [token])
+        runner.leave(0, 1)
     return np.stack(steps)
 
 

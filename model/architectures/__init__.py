@@ -1,1 +1,1 @@
-"""Whole networks made of layers: encoder, decoder, seq2seq, text encoder, shortlist, output."""
+"""Whole networks made of layers: encoder, decoder, seq2seq, text encoder, output layer."""

@@ -1,4 +1,4 @@
-"""The decoder of a translation model: target ids and memory to hidden states and logits."""
+"""Implements the decoder of a translation model: target ids and memory to logits."""
 
 from typing import cast
 
@@ -13,21 +13,21 @@ from model.layers.cache import DecoderState, LayerState
 from model.layers.feed_forward import FeedForward
 from model.layers.residual import Residual, final_norm
 from model.layers.ssru import SSRU
-from model.quantization.int8 import Int8Product, QuantizedMatrix
+from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
 
 class DecoderLayer(nn.Module):
-    """SSRU or self-attention over the target, cross-attention to the source, feed-forward."""
+    """A decoder layer: token mixer (SSRU or self-attention), cross-attention, feed-forward."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.kind = config.decoder
-        self.recurrence: SSRU | MultiHeadAttention = (
+        self.token_mixer: SSRU | MultiHeadAttention = (
             SSRU(config.d_model)
             if config.decoder is DecoderKind.SSRU
             else MultiHeadAttention(config.d_model, config.num_heads)
         )
-        self.recurrence_residual = Residual(config)
+        self.token_mixer_residual = Residual(config)
         self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.cross_residual = Residual(config)
         self.feed_forward = FeedForward(config)
@@ -36,14 +36,14 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Decodes x (B, T, D) on top of what `state` holds, and leaves it moved on by T.
+        """Decodes x (B, T, D) after the past in `state`, and advances `state` by T tokens.
 
         Returns:
-            (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention weights
-            (B, H, T, S) or None.
+            The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
+            weights (B, H, T, S) or None.
         """
-        y, self_weights = self._recur(x, state, return_weights)
-        x = self.recurrence_residual.after(x, y)
+        y, self_weights = self._mix_tokens(x, state, return_weights)
+        x = self.token_mixer_residual.after(x, y)
         y, cross_weights = self.cross_attention(
             self.cross_residual.before(x),
             state.memory_key,
@@ -55,23 +55,23 @@ class DecoderLayer(nn.Module):
         y = self.feed_forward(self.feed_forward_residual.before(x))
         return self.feed_forward_residual.after(x, y), self_weights, cross_weights
 
-    def _recur(
+    def _mix_tokens(
         self, x: Tensor, state: LayerState, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        inner = self.recurrence_residual.before(x)
-        if isinstance(self.recurrence, SSRU):
-            return self.recurrence(inner, state.cell), None
-        attended = self.recurrence_residual.attended(x, inner)
-        key, value = self.recurrence.project_memory(attended)
+        inner = self.token_mixer_residual.before(x)
+        if isinstance(self.token_mixer, SSRU):
+            return self.token_mixer(inner, state.cell), None
+        attended = self.token_mixer_residual.key_value_input(x, inner)
+        key, value = self.token_mixer.project_key_value(attended)
         state.append(key, value)
-        out: tuple[Tensor, Tensor | None] = self.recurrence(
+        out: tuple[Tensor, Tensor | None] = self.token_mixer(
             inner, state.self_key, state.self_value, state.self_bias, return_weights
         )
         return out
 
 
 class Decoder(nn.Module):
-    """Target ids and memory to hidden states, and hidden states to logits."""
+    """Maps target ids and memory to hidden states, and hidden states to logits."""
 
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
         super().__init__()
@@ -80,10 +80,10 @@ class Decoder(nn.Module):
         self.norm = final_norm(config)
         if config.has_output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
-        else:  # where there is none, no file has one to fill it with
+        else:  # a buffer, because checkpoints have no tensor for it
             zeros = torch.zeros(config.target_vocab_size, device="cpu")
             self.register_buffer("output_bias", zeros, persistent=False)
-        self.int8_output: Int8Product | None = None
+        self.int8_output: Int8Linear | None = None
         self.untied_weight = (
             None
             if config.tied_output
@@ -92,33 +92,33 @@ class Decoder(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """What turns hidden states into logits (V, D): the embeddings where they are tied."""
+        """Returns the weight of the output layer (V, D); the embedding table if they are tied."""
         if self.int8_output is not None:
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        """Has the output layer multiply in int8."""
-        self.int8_output = Int8Product(matrix, None)
+        """Replaces the weight of the output layer by an int8 matrix."""
+        self.int8_output = Int8Linear(matrix, None)
         self.untied_weight = None
 
     def multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Float32 logits (..., U) of hidden states (..., D) for U rows of the output weight."""
+        """Returns float32 logits (..., U) of hidden states (..., D) for U output rows."""
         if self.int8_output is not None:
-            return self.int8_output.product(hidden, weight, bias)
+            return self.int8_output.multiply(hidden, weight, bias)
         return F.linear(hidden, weight, bias).float()
 
-    def project_memory(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For each layer, cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
+    def project_cross_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Returns each layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
         layers = cast("list[DecoderLayer]", list(self.layers))
-        return [self.project_layer_memory(layer, memory) for layer in layers]
+        return [self.project_layer_cross_kv(layer, memory) for layer in layers]
 
-    def project_layer_memory(self, layer: DecoderLayer, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for one layer."""
-        key, value = layer.cross_attention.project_memory(memory)
+    def project_layer_cross_kv(self, layer: DecoderLayer, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns one layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
+        key, value = layer.cross_attention.project_key_value(memory)
         if self.int8_output is None:
             return key, value
-        return through_half(key), through_half(value)
+        return round_to_half(key), round_to_half(value)
 
     def forward(
         self,
@@ -127,11 +127,11 @@ class Decoder(nn.Module):
         max_position: int,
         return_weights: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes tokens (B, T) on top of `state` and leaves it moved on by T tokens.
+        """Decodes tokens (B, T) after the past in `state`, and advances `state` by T tokens.
 
         Returns:
-            Hidden states (B, T, D); with `return_weights` each layer's self-attention
-            (B, H, T, L) where there is one, and cross-attention (B, H, T, S).
+            Hidden states (B, T, D); with `return_weights` also each layer's self-attention weights
+            (B, H, T, L), except of an SSRU, and cross-attention weights (B, H, T, S).
         """
         x = self.embedding(tokens, state.positions, max_position)  # (B, T, D)
         all_self, all_cross = [], []
@@ -143,12 +143,12 @@ class Decoder(nn.Module):
         return self.norm(x), all_self, all_cross if return_weights else []
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., V) for hidden states (..., D)."""
+        """Returns logits (..., V) for hidden states (..., D)."""
         flat = self.multiply(hidden.flatten(0, -2), self.output_weight, self.output_bias)
         return flat.view(*hidden.shape[:-1], -1)
 
 
-def through_half(x: Tensor) -> Tensor:
-    """Rounded to half precision, in which the native code keeps an int8 model's memory."""
+def round_to_half(x: Tensor) -> Tensor:
+    """Rounds x to half precision, in which the native code stores an int8 model's memory."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

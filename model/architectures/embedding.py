@@ -1,4 +1,4 @@
-"""Token vectors plus position vectors."""
+"""Implements token embeddings with sinusoid positions."""
 
 import torch
 import torch.nn.functional as F
@@ -9,14 +9,14 @@ from model.layers.positions import sinusoid_table
 from model.quantization.int8 import QuantizedMatrix
 
 NO_TOKEN = -1
-"""Stands for the zero vector that Marian's decoders start from."""
+"""Id of the zero vector, which is the first input of Marian's decoders."""
 
 
 class Embedding(nn.Module):
-    """The token's vector, times sqrt(D) in most models, plus the position's.
+    """The token's vector, times sqrt(D) in most models, plus the position's vector.
 
-    Positions are computed on first need and kept, so that a table of any length costs nothing
-    until a text is that long.
+    The position table is computed on first use and then kept. A long table takes no memory until
+    a text needs it.
     """
 
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:
@@ -24,26 +24,26 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
         self.scale = config.d_model**0.5 if config.scales_embeddings else 1.0
         self.config = config
-        table = torch.empty(0, config.d_model, device="cpu")  # of this one, no file tells
+        table = torch.empty(0, config.d_model, device="cpu")  # checkpoints do not store it
         self.register_buffer("table", table, persistent=False)
         self.quantized: Tensor | None = None
         self.multiplier = 1.0
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        """Keeps the vectors in int8, which is what they were before they were made floats."""
+        """Replaces the float vectors by the int8 vectors of the checkpoint."""
         self.quantized = torch.from_numpy(matrix.values)
         self.multiplier = matrix.multiplier
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """(B, T, D) for tokens and positions (B, T); NO_TOKEN gives the position alone.
+        """Returns (B, T, D) for tokens and positions (B, T); NO_TOKEN adds a zero token vector.
 
         Args:
-            tokens: Ids.
-            positions: From 0.
-            max_position: No position is larger.
+            tokens: Ids (B, T).
+            positions: Positions (B, T), from 0.
+            max_position: Upper bound of `positions`.
         """
-        self.reach(max_position)
+        self.ensure_length(max_position)
         vectors = self._vectors(tokens.clamp_min(0)) * self.scale
         vectors = vectors.masked_fill((tokens == NO_TOKEN).unsqueeze(-1), 0.0)
         embedded: Tensor = vectors + F.embedding(positions, self.table)
@@ -54,8 +54,8 @@ class Embedding(nn.Module):
             return F.embedding(tokens, self.weight)
         return F.embedding(tokens, self.quantized).float() / self.multiplier
 
-    def reach(self, position: int) -> None:
-        """Has the table reach this position at least; where it did not, it lies elsewhere then."""
+    def ensure_length(self, position: int) -> None:
+        """Extends the table to include this position; an extended table has a new address."""
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)
             table = sinusoid_table(start + length, self.config.d_model, self.config.sinusoids)

@@ -1,4 +1,4 @@
-"""The encoder of a translation model: source ids to memory."""
+"""Implements the encoder of a translation model: source ids to memory."""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from model.layers.residual import Residual, final_norm
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """An encoder layer: self-attention, then feed-forward."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -23,9 +23,10 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, bias: Tensor | None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """(B, S, D) to (B, S, D), and the weights (B, H, S, S) or None."""
+        """Maps (B, S, D) to (B, S, D); also returns the weights (B, H, S, S) or None."""
         inner = self.self_residual.before(x)
-        key, value = self.self_attention.project_memory(self.self_residual.attended(x, inner))
+        attended = self.self_residual.key_value_input(x, inner)
+        key, value = self.self_attention.project_key_value(attended)
         y, weights = self.self_attention(inner, key, value, bias, return_weights)
         x = self.self_residual.after(x, y)
         y = self.feed_forward(self.feed_forward_residual.before(x))
@@ -33,7 +34,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Source ids to memory."""
+    """Maps source ids to memory."""
 
     def __init__(self, config: ModelConfig, embedding: Embedding) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class Encoder(nn.Module):
         """Encodes source (B, S); mask (B, S) is True on tokens and False on padding.
 
         Returns:
-            The memory (B, S, D), and with `return_weights` each layer's (B, H, S, S).
+            The memory (B, S, D); with `return_weights` also each layer's weights (B, H, S, S).
         """
         length = source.shape[1]
         positions = torch.arange(length, device=source.device).expand_as(source)  # (B, S)

@@ -1,4 +1,4 @@
-"""The output layer of a batch whose rows come and go: over the whole vocabulary or shortlists."""
+"""Implements output layers for an in-flight batch: full vocabulary or shortlists."""
 
 from typing import Protocol
 
@@ -13,30 +13,30 @@ NEVER = float("-inf")
 
 
 class OutputLayer(Protocol):
-    """Hidden states to logits, for rows that enter, move and leave."""
+    """Maps hidden states to logits, for rows that enter, move and leave."""
 
     def enter(self, row: int, source: list[int]) -> None:
-        """A new source sentence takes this row."""
+        """Assigns a new source sentence to this row."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """What was in row source[i] is now in row target[i]."""
+        """Moves the state of row source[i] to row target[i]."""
 
     def leave(self, row: int) -> None:
-        """The row is empty."""
+        """Frees the row."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Float32 logits (B, U) of the first B rows for hidden states (B, D)."""
+        """Returns float32 logits (B, U) of the first B rows for hidden states (B, D)."""
 
     def token_ids(self, columns: Ids) -> Ids:
-        """The vocabulary ids of these columns of the logits."""
+        """Returns the vocabulary ids of these columns of the logits."""
 
 
 class FullOutput:
-    """Every id is a column.
+    """Computes logits of the whole vocabulary: the column is the id.
 
     Args:
-        decoder: Whose output layer it is.
-        forbidden: Ids that are never chosen.
+        decoder: Decoder that owns the output weight.
+        forbidden: Ids that are never generated.
     """
 
     def __init__(self, decoder: Decoder, forbidden: list[int]) -> None:
@@ -46,53 +46,53 @@ class FullOutput:
         self.bias[forbidden] = NEVER
 
     def enter(self, row: int, source: list[int]) -> None:
-        """Nothing depends on the source."""
+        """Does nothing: the full vocabulary does not depend on the source."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Nothing depends on the row."""
+        """Does nothing: the rows have no state."""
 
     def leave(self, row: int) -> None:
-        """Nothing depends on the row."""
+        """Does nothing: the rows have no state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(B, V)."""
+        """Returns logits (B, V)."""
         return self.multiply(hidden, self.weight, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
-        """Fills logits (B, V), in the precision of the weights, for hidden states (B, D)."""
+        """Writes logits (B, V), in the precision of the weights, for hidden states (B, D)."""
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Columns are ids."""
+        """Returns the columns, which are the ids."""
         return columns
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Leaves rows that are at position 0 no other choice than their own token, in place.
+    """Masks, in place, all tokens but the given first one in rows at position 0.
 
     Args:
-        logits: (B, V).
-        positions: (B,).
-        first_ids: (B,), NO_TOKEN for a row that may begin with any.
+        logits: Logits (B, V).
+        positions: Position of each row (B,).
+        first_ids: First token of each row (B,); NO_TOKEN leaves the choice to the logits.
     """
     columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
-    kept = logits.gather(1, columns)  # finite, so its log-probability becomes 0
+    kept = logits.gather(1, columns)  # finite, so that its log-probability becomes 0
     logits.masked_fill_(((positions == 0) & (first_ids >= 0))[:, None], NEVER)
     logits.scatter_(1, columns, kept)
 
 
 class ShortlistOutput:
-    """One product over the union of the rows' shortlists, and a mask that gives each row its own.
+    """Computes logits of the union of the rows' shortlists, and masks the columns of other rows.
 
-    The union grows at its end as sentences enter, and is made anew when it has doubled since
-    the last time or is twice what the rows need, so that most steps copy no weights. Sums run
-    over D alone: a logit does not depend on which other columns are there.
+    New sentences extend the union at its end. It is rebuilt when it has doubled since the last
+    rebuild or is twice as large as the rows need, so that most decode steps copy no weights. Sums
+    run over D alone: a logit does not depend on the other columns.
 
     Args:
-        decoder: Whose output layer it is.
-        forbidden: Ids that are never chosen.
-        shortlist: Which ids a source may lead to.
-        max_rows: Rows of the batch.
+        decoder: Decoder that owns the output weight.
+        forbidden: Ids that are never generated.
+        shortlist: Candidate ids of each source.
+        max_rows: Number of rows of the batch.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class ShortlistOutput:
         self.mask = torch.full((rows, self.capacity), NEVER, device=self.weight.device)
 
     def enter(self, row: int, source: list[int]) -> None:
-        """Adds the ids of a new source's shortlist to the union, and lets this row use them."""
+        """Adds the ids of a new source's shortlist to the union, and unmasks them for this row."""
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
-        # No more than twice what the rows can need, or a full batch would leave its union behind.
+        # The bound keeps the union of a full batch from staying after the batch has shrunk.
         needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
         if size > self.capacity or size > max(2 * needed, 1024):
             self._rebuild()
@@ -130,24 +130,24 @@ class ShortlistOutput:
             self._mask(row)
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Rows keep their shortlists when they move."""
+        """Moves the shortlist of row source[i] to row target[i]."""
         moved = [self.row_ids[row] for row in source]
         for row, ids in zip(target, moved, strict=True):
             self.row_ids[row] = ids
         self.mask[target] = self.mask[source]
 
     def leave(self, row: int) -> None:
-        """The row is empty: its ids are not carried into the next union."""
+        """Frees the row; the next rebuild drops its ids."""
         self.row_ids[row] = np.empty(0, np.int64)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(B, U), -inf outside a row's own shortlist."""
+        """Returns logits (B, U), -inf outside a row's own shortlist."""
         size = len(self.ids)
         products = self.multiply(hidden, self.union_weight[:size], self.union_bias[:size])
         return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Columns stand in the order in which their ids came."""
+        """Returns the ids of the columns, which stand in the order of their entry."""
         ids: Ids = self.ids[columns]
         return ids
 

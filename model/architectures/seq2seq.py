@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer, built from a ModelConfig."""
+"""Implements the encoder-decoder Transformer of a ModelConfig."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,12 @@ from model.layers.cache import DecodingCache
 
 @dataclass(frozen=True, slots=True)
 class Attentions:
-    """Attention weights of one teacher-forced pass, one tensor a layer.
+    """The attention weights of one teacher-forced pass, one tensor per layer.
 
     Attributes:
-        encoder: (B, H, S, S) each.
-        decoder: (B, H, T, T) each; none in an SSRU decoder.
-        cross: (B, H, T, S) each.
+        encoder: Self-attention of the encoder (B, H, S, S).
+        decoder: Self-attention of the decoder (B, H, T, T); empty for an SSRU decoder.
+        cross: Cross-attention (B, H, T, S).
     """
 
     encoder: list[Tensor]
@@ -30,7 +30,7 @@ class Attentions:
 
 
 class EncoderDecoder(nn.Module):
-    """A translation model: sizes and switches from its config, weights from a checkpoint."""
+    """A translation model; its config has the sizes, a checkpoint fills the weights."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -43,30 +43,29 @@ class EncoderDecoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """Returns the device of the weights."""
         return self.decoder.output_bias.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the weights."""
+        """Returns the number format of the weights."""
         return self.decoder.output_bias.dtype
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
-        """What the decoder reads to predict target (B, T): the same, one place later."""
+        """Returns the decoder inputs for target (B, T): the target shifted right by one."""
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         return torch.cat([torch.full_like(target[:, :1], start), target[:, :-1]], dim=1)
 
     def forward(
         self, source: Tensor, mask: Tensor, target: Tensor, return_weights: bool = False
     ) -> tuple[Tensor, Attentions]:
-        """One teacher-forced pass over given translations.
+        """Runs one teacher-forced pass over given translations.
 
         Args:
-            source: Ids (B, S), each row ending in EOS and then padded.
+            source: Ids (B, S); each row ends in EOS, then padding.
             mask: (B, S), True on tokens and False on padding.
-            target: Ids (B, T) that the logits are to predict.
-            return_weights: Whether the attention weights are wanted; the lists are empty
-                without.
+            target: Ids (B, T) that the logits predict.
+            return_weights: Whether to return attention weights; without, the lists are empty.
 
         Returns:
             Logits (B, T, V) and the attention weights.
@@ -74,9 +73,9 @@ class EncoderDecoder(nn.Module):
         memory, encoder_weights = self.encoder(source, mask, return_weights)
         rows, width, length = source.shape[0], source.shape[1], target.shape[1]
         cache = DecodingCache(self.config, rows, width, length, self.device, self.dtype)
-        everyone = torch.arange(rows, device=self.device)
+        all_rows = torch.arange(rows, device=self.device)
         bias = mask_bias(mask, self.dtype)[:, None, None, :]  # (B, 1, 1, S)
-        cache.fill_rows(everyone, self.decoder.project_memory(memory), bias)
+        cache.fill_rows(all_rows, self.decoder.project_cross_kv(memory), bias)
         state = cache.view(rows, width, length, length)
         hidden, self_weights, cross_weights = self.decoder(
             self.decoder_inputs(target), state, length - 1, return_weights

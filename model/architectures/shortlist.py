@@ -1,6 +1,6 @@
-"""The lexical shortlist: which target ids a source sentence may lead to.
+"""Implements the lexical shortlist: the candidate target ids of a source sentence.
 
-The set depends on the sentence alone, never on its neighbours in a batch.
+The set depends on the sentence alone, not on the rest of the batch.
 """
 
 from pathlib import Path
@@ -17,13 +17,14 @@ Ids = NDArray[np.int64]
 
 
 class Shortlist:
-    """Candidates for each source id, and the most frequent ids for all.
+    """The candidates of each source id, and the most frequent ids for every sentence.
 
     Args:
-        num_frequent: Ids 0 to this are candidates for every sentence.
-        offsets: Where the candidates of each source id start (V_source + 1).
-        candidates: All lists, one after the other, each sorted.
-        is_shared: Source and target have one vocabulary: a source id is its own candidate.
+        num_frequent: Number of ids, from 0, that are candidates of every sentence.
+        offsets: Start of each source id's candidates (V_source + 1).
+        candidates: Concatenated candidate lists, each sorted.
+        is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
+            of itself.
     """
 
     def __init__(
@@ -36,21 +37,21 @@ class Shortlist:
         self.num_frequent = num_frequent
         self.frequent = np.arange(num_frequent, dtype=np.int32)
         self.offsets = offsets.astype(np.int64)
-        self.candidates = candidates.view(np.int32)  # as they lie in the file
+        self.candidates = candidates.view(np.int32)  # the bytes of the file, without a copy
         self.is_shared = is_shared
 
     @classmethod
     def read(
         cls, path: Path, source_vocab_size: int, target_vocab_size: int, is_shared: bool
     ) -> "Shortlist":
-        """Reads Marian's binary form.
+        """Reads a shortlist in Marian's binary format.
 
         Source: marian-dev, src/data/shortlist.h, BinaryShortlistGenerator: six u64 (magic,
         checksum, firstNum, bestNum, number of offsets, number of candidates), the offsets as
         u64, the candidates as u32, all little-endian.
 
         Raises:
-            CheckpointFormatError: The file is cut short, damaged or for another vocabulary.
+            CheckpointFormatError: The file is truncated, damaged or for another vocabulary.
         """
         data = path.read_bytes()
         header = np.frombuffer(data, "<u8", HEADER_WORDS) if len(data) >= 48 else [0] * 6
@@ -74,7 +75,7 @@ class Shortlist:
             raise CheckpointFormatError(f"{path.name} has offsets that do not rise to its end")
         if not num_frequent:
             raise CheckpointFormatError(
-                f"{path.name} has no ids for all sentences: one could be left without any"
+                f"{path.name} has no ids for all sentences: a sentence could have no candidates"
             )
         if max(num_frequent, 1 + int(lists.max(initial=0))) > target_vocab_size:
             raise CheckpointFormatError(
@@ -83,7 +84,7 @@ class Shortlist:
         return cls(num_frequent, offsets, lists, is_shared)
 
     def ids(self, source: list[int]) -> Ids:
-        """The sorted ids that a translation of these source ids, EOS included, may use."""
+        """Returns the sorted candidate ids of a source, EOS included."""
         lists = [self.candidates[self.offsets[i] : self.offsets[i + 1]] for i in set(source)]
         if self.is_shared:
             lists.append(np.array(source, dtype=np.int32))

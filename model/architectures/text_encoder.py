@@ -1,4 +1,4 @@
-"""The Transformer encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet: token ids to vectors.
+"""Implements the Transformer encoder of BERT, RoBERTa, XLM-RoBERTa and MPNet.
 
 Sources: Devlin et al. 2019 (BERT); Liu et al. 2019 (RoBERTa); Song et al. 2020 (MPNet).
 """
@@ -14,11 +14,11 @@ from model.architectures.encoder import EncoderLayer
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""From here on all distances of MPNet share the last bucket."""
+"""Distance from which all distances share the last bucket in MPNet."""
 
 
 class TextEmbedding(nn.Module):
-    """The token's vector, plus the position's, plus that of token type 0; then layer norm."""
+    """The sum of the vectors of the token, its position and token type 0, then layer norm."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class TextEmbedding(nn.Module):
         self.position_offset = config.position_offset
 
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """(B, S, D) for ids and positions (B, S), which count from 0 in each text."""
+        """Returns (B, S, D) for ids and positions (B, S); positions count from 0 in each text."""
         x = F.embedding(tokens, self.tokens)
         if self.types is not None:
             x = x + self.types[0]
@@ -42,10 +42,10 @@ class TextEmbedding(nn.Module):
 
 
 class RelativeBias(nn.Module):
-    """What each head adds to a score for how far apart two tokens are; the same in all layers.
+    """The term that each head adds to a score for the distance of two tokens, in all layers.
 
-    Half of the buckets are for what lies behind, half for what lies ahead. Half of each are
-    for one distance, the others grow logarithmically up to MAX_DISTANCE.
+    Half of the buckets are for keys behind the query, half for keys ahead. Half of each hold one
+    distance; the others grow logarithmically up to MAX_DISTANCE.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """
@@ -55,14 +55,14 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, length: int) -> Tensor:
-        """(H, S, S) for texts of S tokens."""
+        """Returns the bias (H, S, S) of a text of S tokens."""
         places = torch.arange(length, device=self.weight.device)
         buckets = self._bucket(places[None, :] - places[:, None])  # (S, S)
         return F.embedding(buckets, self.weight).permute(2, 0, 1).contiguous()
 
-    def of_distances(self, reach: int) -> Tensor:
-        """(H, 2 reach - 1) for keys from reach - 1 behind the query to as many ahead."""
-        distances = torch.arange(1 - reach, reach, device=self.weight.device)
+    def of_distances(self, length: int) -> Tensor:
+        """Returns the bias (H, 2 length - 1) of the distances 1 - length to length - 1."""
+        distances = torch.arange(1 - length, length, device=self.weight.device)
         return F.embedding(self._bucket(distances), self.weight).T
 
     def _bucket(self, offset: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class RelativeBias(nn.Module):
 
 
 class TextEncoder(nn.Module):
-    """Embeddings and layers. `model.encoding.embedding` runs them over texts side by side."""
+    """The embedding and layers of a text encoder; `model.encoding.embedding` runs them."""
 
     def __init__(self, config: TextEncoderConfig) -> None:
         super().__init__()
@@ -90,10 +90,10 @@ class TextEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """Returns the device of the weights."""
         return self.embedding.tokens.device
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
-        """The layers, first one first."""
+        """Returns the layers in order."""
         return cast("list[EncoderLayer]", list(self.layers))

@@ -1,6 +1,7 @@
-"""What an engine needs of a model on a device: rows of state, and one more token for each.
+"""Defines ModelRunner, the interface between an engine and a model on a device.
 
-Rows are numbered by the engine, which keeps those in use dense: 0 to n - 1.
+A runner holds the decoding state of every row and decodes more tokens of each. The engine numbers
+the rows, and keeps the rows in use dense: 0 to n - 1.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -18,7 +19,7 @@ from model.sequence import BatchStats, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Log-probabilities (k, U) of the k rows of one search, and the ids of the U columns."""
+    """The log-probabilities (k, U) of the k rows of one search, and the ids of the U columns."""
 
     log_probs: Tensor
     ids: Ids
@@ -26,12 +27,12 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The outcome of one step, or of several that were computed in one go.
+    """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: The likeliest id of each row at each step (B, K); -1 where it had ended before.
-        scores: One for each group of rows that was asked for.
-        padding_rows: How many were computed beside them for nothing.
+        best: Most probable id of each row at each decode step (B, K); -1 after the row's end.
+        scores: Scores of each group of rows that was requested.
+        padding_rows: Number of padding rows computed beside the rows in use.
     """
 
     best: NDArray[np.integer]
@@ -39,68 +40,70 @@ class Decoded:
     padding_rows: int = 0
 
 
-class Pending(Protocol):
-    """A step that may still be computed."""
+class DecodeStep(Protocol):
+    """A decode step, completed or still running on the device."""
 
     def wait(self) -> Decoded:
-        """Its outcome, once it is there."""
+        """Returns the output; blocks until the device has computed it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A step that was computed at once."""
+class CompletedStep:
+    """A decode step that has been computed."""
 
     decoded: Decoded
 
     def wait(self) -> Decoded:
-        """It is there."""
+        """Returns the output."""
         return self.decoded
 
 
-class Runtime(Protocol):
-    """A model on its device, with the state of all rows.
+class ModelRunner(Protocol):
+    """Runs a model on its device, and holds the decoding state of all rows.
 
     Attributes:
-        model: Whose config and device these are.
-        lag: How many steps may be under way before the first one's outcome is wanted. Each row
-            goes on with its likeliest token meanwhile.
-        steps: Tokens of a row that one call of `decode` may give at most.
+        model: The model that runs.
+        pipeline_depth: Number of launched steps that may be pending before the engine waits for
+            the first. Meanwhile each row continues with its most probable token.
+        tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
     """
 
     model: EncoderDecoder
-    lag: int
-    steps: int
+    pipeline_depth: int
+    tokens_per_call: int
 
     def clear(self) -> None:
-        """Forgets every row; the way back after an error in the middle of a step."""
+        """Clears every row. Call it after an error in the middle of a step."""
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes newcomers and gives each as many rows as its beam is wide, from `row` on."""
+        """Encodes sequences and assigns beam_size rows to each, from `row` on."""
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
-    ) -> Pending:
-        """At least one more token for rows 0 to `rows` - 1, each going on with its likeliest.
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> DecodeStep:
+        """Decodes at least one token of rows 0 to `rows` - 1, each from its most probable one.
 
         Args:
-            rows: How many are in use.
-            scored: Groups of rows whose log-probabilities are wanted; then it is one token.
-            remaining: How many tokens of each row are wanted (B,); who computes several stops a
-                row there, or at EOS.
-            max_steps: No more tokens of a row than that, at least 1.
+            rows: Number of rows in use.
+            scored: Groups of rows that need log-probabilities. If there are any, the call decodes
+                one token per row.
+            remaining: Number of tokens that each row may still get (B,). A runner of several
+                tokens per call stops a row there, or at EOS.
+            max_tokens: Maximum number of tokens per row, at least 1.
         """
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Has rows go on with other tokens than their likeliest."""
+        """Sets the tokens with which these rows continue, in place of their most probable ones."""
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Row target[i] becomes what row source[i] was before the call.
+        """Copies rows: row target[i] gets the state of row source[i] before the call.
 
         Args:
-            source: Rows.
-            target: Rows, none twice.
-            is_same_source: They translate the same sentence (a beam being reordered).
+            source: Row numbers.
+            target: Row numbers without repetition.
+            is_same_source: Whether the rows translate the same sentence, as in a beam that is
+                reordered.
         """
 
     def leave(self, first: int, end: int) -> None:
-        """Rows from `first` to `end` - 1 are no longer in use."""
+        """Frees rows `first` to `end` - 1."""

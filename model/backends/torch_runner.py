@@ -1,4 +1,4 @@
-"""The runtime of every model and device: plain PyTorch, one step at a time."""
+"""Implements the runner for every model and device: plain PyTorch, one decode step per call."""
 
 from collections.abc import Sequence as SequenceOf
 
@@ -10,38 +10,37 @@ from model.architectures.embedding import NO_TOKEN
 from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import Decoded, Ready, Scores
+from model.backends.base import CompletedStep, Decoded, Scores
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_WIDTH = 32
-"""Sources are padded to at least this many tokens: attention kernels sum over fewer keys in
-another order, and in float32 the bits of a sentence's result would depend on how far its batch
-is padded."""
+"""Smallest padded length of a source, in tokens. Attention kernels sum over fewer keys in another
+order; in float32 the bits of a sentence's result would depend on the padding of its batch."""
 
 WIDTH_MULTIPLE = 8
-"""And to a multiple of this, for the same reason, and so that few shapes occur."""
+"""Padded lengths are multiples of this, for the same reason and to keep the shapes few."""
 
 MAX_SPREAD = 1.25
-"""Sentences are encoded together up to this ratio of the widest to the narrowest."""
+"""Largest ratio of the longest to the shortest source of a batch that is encoded together."""
 
 MIN_ROWS = 4
-"""A step computes at least this many rows: below it, CPU matrix products take kernels that
-sum in another order, and the same sentence would get other bits alone than in a batch."""
+"""Smallest number of rows in a decode step. Below it, CPU matrix products use kernels that sum in
+another order, and a sentence alone would get other bits than in a batch."""
 
 
-class TorchRuntime:
-    """Pads what is encoded together, and decodes dense rows of a preallocated cache.
+class TorchRunner:
+    """Encodes padded batches, and decodes dense rows of a preallocated cache.
 
     Args:
-        model: On its device and in its precision.
-        limits: Rows and tokens.
-        shortlist: Restricts each sentence's output; None for the whole vocabulary.
+        model: Model on its device, in its precision.
+        limits: Limits of the batch.
+        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
     """
 
-    lag = 0
-    steps = 1
+    pipeline_depth = 0
+    tokens_per_call = 1
 
     def __init__(
         self, model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
@@ -55,7 +54,7 @@ class TorchRuntime:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets every row."""
+        """Clears every row."""
         rows = max(self.limits.max_rows, MIN_ROWS)
         self.cache = DecodingCache(
             self.config,
@@ -78,7 +77,7 @@ class TorchRuntime:
         return ShortlistOutput(self.model.decoder, forbidden, self.shortlist, rows)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes newcomers, those of like length together."""
+        """Encodes sequences, sources of similar length together."""
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))
@@ -106,7 +105,7 @@ class TorchRuntime:
         device = self.model.device
         mask = (torch.arange(width) < lengths[:, None]).to(device)  # (B, S)
         memory, _ = self.model.encoder(source.to(device), mask)
-        projected = self.model.decoder.project_memory(memory)
+        projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         copies = [i for i, sequence in enumerate(group) for _ in range(sequence.options.beam_size)]
         if len(copies) > len(group):
@@ -123,15 +122,15 @@ class TorchRuntime:
         return BatchStats("encode", len(group), tokens, len(group) * width - tokens)
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
-    ) -> Ready:
-        """One more token for each row."""
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> CompletedStep:
+        """Decodes one token of each row."""
         logits = self._logits(rows)
         best = self.output.token_ids(argmax(logits))
         self.tokens[:rows] = best
         ids = self.output.token_ids(np.arange(logits.shape[1])) if scored else best
         scores = [Scores(torch.log_softmax(logits[group], dim=-1), ids) for group in scored]
-        return Ready(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
+        return CompletedStep(Decoded(best[:, None], scores, max(rows, MIN_ROWS) - rows))
 
     def _logits(self, live: int) -> Tensor:
         rows = max(live, MIN_ROWS)
@@ -149,11 +148,11 @@ class TorchRuntime:
         return logits
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Has rows go on with other tokens than their likeliest."""
+        """Sets the tokens with which these rows continue."""
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Row target[i] becomes what row source[i] was."""
+        """Copies rows: row target[i] gets the state of row source[i] before the call."""
         device = self.model.device
         from_rows, to_rows = (torch.tensor(rows, device=device) for rows in (source, target))
         self.cache.copy_rows(from_rows, to_rows, is_same_source)
@@ -163,24 +162,24 @@ class TorchRuntime:
             values[target] = values[source]
 
     def leave(self, first: int, end: int) -> None:
-        """Rows are no longer in use."""
-        self.cache.positions[first:end] = 0  # what computes along stays in bounds
+        """Frees rows `first` to `end` - 1."""
+        self.cache.positions[first:end] = 0  # padding rows stay in bounds
         for row in range(first, end):
             self.output.leave(row)
 
 
 def first_token(sequence: Sequence) -> int:
-    """What its target begins with; NO_TOKEN where that is free."""
+    """Returns the given first token of the target; NO_TOKEN if there is none."""
     return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
 def round_up(tokens: int) -> int:
-    """The width to which so many tokens are padded."""
+    """Returns the padded length of this many tokens."""
     return max(MIN_WIDTH, -(-tokens // WIDTH_MULTIPLE) * WIDTH_MULTIPLE)
 
 
 def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The best column of each row; numpy's is vectorised on the CPU, torch's is not."""
+    """Returns the best column of each row; numpy's argmax is vectorised on the CPU, torch's not."""
     if logits.device.type == "cpu":
         best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)
         return best

@@ -6,9 +6,10 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
-from model.backends.cuda.runner import CudaRuntime, fitting_rows
-from model.backends.native.runner import NativeRuntime, can_serve
-from model.backends.torch_runner import TorchRuntime
+from model.backends.cuda.runner import CudaRunner, fitting_rows
+from model.backends.native.library import warn_without_build
+from model.backends.native.runner import NativeRunner, can_serve, is_supported
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.families import hf_config, hf_weights, marian
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.formats.marian_npz import MarianNpz
@@ -52,6 +53,8 @@ def _load_marian(
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files)
+    if file.is_quantized and is_supported(config):
+        warn_without_build(dtype, device)
     precision = select_precision(dtype, device, file.is_quantized and can_serve(config))
     model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
     model.precision = precision
@@ -123,11 +126,11 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """An engine with the fastest runtime that there is for the model, ready to compute."""
+    """Returns an engine with the fastest runner for the model, ready to compute."""
     if model.precision is Precision.INT8 and can_serve(model.config):
-        return Engine(NativeRuntime(model, limits, shortlist), limits)
+        return Engine(NativeRunner(model, limits, shortlist), limits)
     if model.device.type == "cuda" and shortlist is None:
-        runtime = CudaRuntime(model, limits)
-        runtime.capture()
-        return Engine(runtime, limits)
-    return Engine(TorchRuntime(model, limits, shortlist), limits)
+        runner = CudaRunner(model, limits)
+        runner.capture()
+        return Engine(runner, limits)
+    return Engine(TorchRunner(model, limits, shortlist), limits)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from model.architectures.text_encoder import TextEncoder
-from model.backends.native.text_runner import NativeTextEncoder, can_serve
+from model.backends.native.library import warn_without_build
+from model.backends.native.text_runner import NativeTextEncoder, can_serve, is_supported
 from model.checkpoints.families.sentence_modules import CONFIG
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles, read_config
 from model.checkpoints.families.text_encoders import family_of
@@ -51,6 +52,8 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         DeviceError: The device does not compute in that precision.
     """
     config = read_config(files)
+    if is_supported(config.encoder):
+        warn_without_build(dtype, device)
     precision = select_precision(dtype, device, is_int8=can_serve(config.encoder))
     with torch.device("meta"):
         model = EmbeddingModel(config)

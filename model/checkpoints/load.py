@@ -82,6 +82,11 @@ class ModelFiles:
         return f"{self.source}-{self.target}" if self.source else self.title
 
     @property
+    def folder(self) -> Path:
+        """Folder of the weights."""
+        return self.weights.parent
+
+    @property
     def sources(self) -> list[str]:
         """The languages that it reads."""
         return [self.source] if self.source or self.tokens is None else [*self.tokens.sources]

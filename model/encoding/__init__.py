@@ -1,1 +1,1 @@
-"""Passes over given texts: embeddings, teacher-forced attention; computed in slices."""
+"""Sliced forward passes over given texts: embeddings, and teacher-forced attention."""

@@ -1,8 +1,8 @@
-"""Vectors of texts, computed in slices.
+"""Computes embeddings of texts in slices.
 
-A slice is about half a layer of a batch: between two of them a worker can do other things. Texts
-of a batch lie side by side, without padding, and attend within themselves. So nothing is
-computed for nobody, and a text's vector does not depend on what else is in the batch.
+A slice is about half a layer of a batch; between two slices a worker can do other work. The texts
+of a batch are packed: concatenated without padding, each attending within itself. No padding is
+computed, and a text's vector does not depend on the rest of the batch.
 """
 
 from abc import ABC, abstractmethod
@@ -24,30 +24,30 @@ from model.layers.attention import attention
 from model.tokenization.token_ids import check_ids
 
 SLICE_TOKENS = 256
-"""About how many tokens a slice works on, if nothing else is said."""
+"""Default number of tokens in a slice, approximately."""
 
 TOKEN_MULTIPLE = 4
-"""With so many rows, or a multiple, a row of a matrix product gets the same bits on a CPU.
+"""On a CPU, a row of a matrix product has the same bits in every batch of a multiple of this size.
 
-Other kernels take what is left over of 4 where rows are few, and where they are shared among
-threads: with two threads that was so for 5, 6, 7, 9, 10 and 11 rows.
+Other kernels compute the remainder of 4 rows if rows are few or are shared among threads. With
+two threads this was so for 5, 6, 7, 9, 10 and 11 rows.
 """
 
 Vectors = NDArray[np.float32]
 
 Heads = tuple[Tensor, Tensor, Tensor]
-"""Queries, keys and values."""
+"""Queries, keys and values, each (1, H, N, K)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingJob:
-    """One text.
+    """One text to embed.
 
     Attributes:
-        ids: Its tokens, special ones included, cut to the model's limit.
-        is_per_token: Whether the vectors of the tokens are wanted, as the last layer leaves
-            them, and not that of the text.
-        is_raw: Whether a closing Normalize is left out.
+        ids: Token ids, special tokens included, truncated to the model's limit.
+        is_per_token: Whether the result is the last hidden state of each token, in place of one
+            vector of the text.
+        is_raw: Whether to skip a final Normalize.
     """
 
     ids: list[int]
@@ -57,19 +57,19 @@ class EmbeddingJob:
 
 @dataclass(frozen=True, slots=True)
 class NumberedJob:
-    """A job and its place among those given."""
+    """A job and its index in the list of jobs."""
 
     number: int
     job: EmbeddingJob
 
     @property
     def length(self) -> int:
-        """Its tokens."""
+        """Returns the number of tokens."""
         return len(self.job.ids)
 
 
-class VectorPass(ABC):
-    """Vectors of some texts, one slice a call."""
+class SlicedEncode(ABC):
+    """Computes vectors of some texts, one slice per call."""
 
     def __init__(self) -> None:
         self.finished: dict[int, Tensor] = {}
@@ -77,33 +77,33 @@ class VectorPass(ABC):
 
     @abstractmethod
     def compute(self) -> Slices[None]:
-        """Goes through the model, and has the vectors of each job in `finished`."""
+        """Runs the model, and stores the vectors of each job in `finished`."""
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; False once all are computed."""
+        """Computes the next slice; returns False once all are computed."""
         for _ in self.slices:
             return True
         return False
 
     @torch.inference_mode()
     def take_finished(self) -> dict[int, Vectors]:
-        """What has been computed since the last call, by the job's place; waits for a GPU.
+        """Returns the vectors finished since the last call, by the job's index; waits for a GPU.
 
         Returns:
-            Float32: (E) for a text, (T, D) for its tokens.
+            Float32 vectors: (E) for a text, (T, D) for its tokens.
         """
         finished, self.finished = self.finished, {}
         return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
 
 
-class EmbeddingPass(VectorPass):
-    """Embeds some texts, one slice a call, short ones first.
+class EmbeddingEncode(SlicedEncode):
+    """Embeds some texts with an embedding model, one slice per call, short texts first.
 
     Args:
-        model: On its device, its encoder in any precision.
-        jobs: The texts.
-        slice_tokens: About how many tokens a slice works on.
+        model: Model on its device; its encoder may be in any precision.
+        jobs: Texts to embed.
+        slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
         InputError: A job cannot be computed.
@@ -124,7 +124,7 @@ class EmbeddingPass(VectorPass):
         super().__init__()
 
     def compute(self) -> Slices[None]:
-        """Batch after batch, those of short texts first."""
+        """Computes batch after batch, those of short texts first."""
         for batch in batches(self.numbered, self.slice_tokens):
             hidden = yield from self._encode(batch)
             parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
@@ -133,10 +133,10 @@ class EmbeddingPass(VectorPass):
             yield
 
     def _encode(self, batch: list[NumberedJob]) -> Slices[Tensor]:
-        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
+        """Returns the last hidden states (1, N, D); padding may follow the batch's tokens."""
         native, sequences = self.model.native, [each.job.ids for each in batch]
         if native is None:
-            encoded = EncodedBatch(self.model.encoder, sequences, self.slice_tokens)
+            encoded = PackedBatch(self.model.encoder, sequences, self.slice_tokens)
             return (yield from encoded.run())
         return (yield from native.run(sequences, self.slice_tokens))
 
@@ -149,12 +149,12 @@ class EmbeddingPass(VectorPass):
 def embed(
     model: EmbeddingModel, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
 ) -> list[Vectors]:
-    """The vectors of all jobs, computed in one go.
+    """Returns the vectors of all jobs, computed at once.
 
     Raises:
         InputError: A job cannot be computed.
     """
-    embedding = EmbeddingPass(model, jobs, slice_tokens)
+    embedding = EmbeddingEncode(model, jobs, slice_tokens)
     while embedding.advance():
         pass
     finished = embedding.take_finished()
@@ -162,12 +162,12 @@ def embed(
 
 
 def lengths(batch: Sequence[NumberedJob]) -> list[int]:
-    """The tokens of each."""
+    """Returns the number of tokens of each job."""
     return [each.length for each in batch]
 
 
 def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[NumberedJob]]:
-    """Cuts into batches of at most so many tokens, or of one job."""
+    """Yields batches of at most `max_tokens` tokens, or of a single longer job."""
     batch: list[NumberedJob] = []
     tokens = 0
     for each in numbered:
@@ -182,21 +182,21 @@ def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[N
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbours of one length: how many, and how long."""
+    """Adjacent texts of one length: their number and their length in tokens."""
 
     texts: int
     length: int
 
 
-class EncodedBatch:
-    """Some texts side by side, through all layers.
+class PackedBatch:
+    """Runs a packed batch of texts through all layers of an encoder.
 
-    N, in the shapes here, is the tokens of all of them; B is 1.
+    In the shapes here N is the number of tokens of all texts, and B is 1.
 
     Args:
-        encoder: Of the model.
-        sequences: Ids of texts, those of one length beside each other.
-        slice_tokens: About how many tokens a slice works on.
+        encoder: Text encoder.
+        sequences: Ids of the texts; texts of one length are adjacent.
+        slice_tokens: Approximate number of tokens in a slice.
     """
 
     def __init__(
@@ -206,13 +206,13 @@ class EncodedBatch:
         self.sequences = [*sequences]
         self.slice_tokens = slice_tokens
         missing = -sum(map(len, sequences)) % TOKEN_MULTIPLE
-        if missing:  # a text of nobody; what is in it does not matter
+        if missing:  # a padding text; its ids do not matter
             self.sequences.append([0] * missing)
         sizes = groupby(map(len, self.sequences))
         self.groups = [Group(len(list(texts)), length) for length, texts in sizes]
 
     def run(self) -> Slices[Tensor]:
-        """The last layer's vectors (1, N, D), and perhaps some of nobody behind them."""
+        """Returns the last hidden states (1, N, D), those of a padding text included."""
         x = self._embed()
         bias = self._bias()
         for layer in self.encoder.encoder_layers:
@@ -222,15 +222,15 @@ class EncodedBatch:
 
     def _embed(self) -> Tensor:
         tokens = [token for sequence in self.sequences for token in sequence]
-        positions = [place for sequence in self.sequences for place in range(len(sequence))]
-        ids, places = (upload(each, self.encoder.device)[None] for each in (tokens, positions))
-        embedded: Tensor = self.encoder.embedding(ids, places)
+        positions = [index for sequence in self.sequences for index in range(len(sequence))]
+        inputs = (upload(each, self.encoder.device)[None] for each in (tokens, positions))
+        embedded: Tensor = self.encoder.embedding(*inputs)
         return embedded
 
     def _bias(self) -> Tensor | None:
-        """(1, H, S, S) for the longest; its corner is that of a shorter one.
+        """Returns the bias (1, H, S, S) of the longest text; shorter texts use its corner.
 
-        With its four dimensions the fused kernel takes it; what takes three has other bits.
+        The fused kernel takes a bias of four dimensions; the kernel for three gives other bits.
         """
         if self.encoder.relative_bias is None:
             return None
@@ -238,22 +238,22 @@ class EncodedBatch:
         return bias[None]
 
     def _attend(self, projected: Heads, bias: Tensor | None) -> Slices[Tensor]:
-        """(1, H, N, K): what each head takes along."""
+        """Returns the weighted values (1, H, N, K) of all heads; texts attend within themselves."""
         sizes = [group.texts * group.length for group in self.groups]
         parts = [torch.split(heads, sizes, dim=2) for heads in projected]
         attended: list[Tensor] = []
         for group, *heads in zip(self.groups, *parts, strict=True):
-            query, key, value = (apart(part, group) for part in heads)
+            query, key, value = (unpack(part, group) for part in heads)
             corner = None if bias is None else bias[..., : group.length, : group.length]
             rows = yield from self._attend_within(query, key, value, corner)
-            attended.append(side_by_side(rows))
+            attended.append(pack(rows))
         yield
         return torch.cat(attended, dim=2)
 
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[Tensor]:
-        """(B, H, T, K) of B texts of one length; a long one's rows are attended in several."""
+        """Returns (B, H, T, K) for B texts of one length; computes long texts in slices."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -264,12 +264,12 @@ class EncodedBatch:
         return torch.cat(attended, dim=2)
 
     def _finish(self, layer: EncoderLayer, x: Tensor, heads: Tensor) -> Slices[Tensor]:
-        """The rest of a layer (1, N, D), for what went into it and what its heads give."""
+        """Completes a layer: returns its output (1, N, D) for its input x and its heads' values."""
         x = layer.self_residual.after(x, layer.self_attention.merge(heads))
         return (yield from self._feed_forward(layer, x))
 
     def _feed_forward(self, layer: EncoderLayer, x: Tensor) -> Slices[Tensor]:
-        """In equal parts, so that none has few rows; see `TOKEN_MULTIPLE`."""
+        """Splits x into equal parts, so that no part has few rows; see `TOKEN_MULTIPLE`."""
         parts = []
         for part in torch.tensor_split(x, -(-x.shape[1] // self.slice_tokens), dim=1):
             parts.append(layer.feed_forward_residual.after(part, layer.feed_forward(part)))
@@ -278,17 +278,17 @@ class EncodedBatch:
 
 
 def project(layer: EncoderLayer, x: Tensor) -> Heads:
-    """Queries, keys and values (1, H, N, K) of (1, N, D)."""
+    """Returns queries, keys and values (1, H, N, K) of x (1, N, D)."""
     module = layer.self_attention
-    return (module.project_query(x), *module.project_memory(x))
+    return (module.project_query(x), *module.project_key_value(x))
 
 
-def apart(heads: Tensor, group: Group) -> Tensor:
-    """(B, H, T, K) of a group's heads (1, H, B * T, K)."""
+def unpack(heads: Tensor, group: Group) -> Tensor:
+    """Unpacks a group's heads (1, H, B * T, K) into (B, H, T, K)."""
     shape = heads.shape[1], group.texts, group.length, heads.shape[3]
     return heads[0].reshape(shape).transpose(0, 1)
 
 
-def side_by_side(heads: Tensor) -> Tensor:
-    """(1, H, B * T, K) of heads (B, H, T, K)."""
+def pack(heads: Tensor) -> Tensor:
+    """Packs heads (B, H, T, K) into (1, H, B * T, K)."""
     return heads.transpose(0, 1).flatten(1, 2)[None]

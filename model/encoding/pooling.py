@@ -1,4 +1,4 @@
-"""From the vectors of a text's tokens to the vector of the text, in float32.
+"""Implements pooling: reduces the vectors of a text's tokens to one vector, in float32.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py and models/Normalize.py.
 """
@@ -16,7 +16,7 @@ from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig
 
 
 def weighted_mean(hidden: Tensor) -> Tensor:
-    """The mean of (T, D) in which token t, from 1, weighs t.
+    """Returns the mean of (T, D) in which token t, from 1, has weight t.
 
     Source: Muennighoff 2022, "SGPT", equation 2.
     """
@@ -35,7 +35,7 @@ POOLINGS: dict[Pooling, Callable[[Tensor], Tensor]] = {
 
 
 def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
-    """One vector of a text's tokens (T, D); those of several ways joined in their order."""
+    """Pools the vectors (T, D) of a text; concatenates the results of several ways."""
     return torch.cat([POOLINGS[way](hidden) for way in ways])
 
 
@@ -43,12 +43,12 @@ class Normalize(nn.Module):
     """Divides by the Euclidean norm."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D) to (B, D)."""
+        """Maps (B, D) to (B, D)."""
         return F.normalize(x, dim=1)
 
 
 class Dense(nn.Module):
-    """activation(W x + b)."""
+    """A linear layer with an optional tanh."""
 
     def __init__(self, config: DenseConfig) -> None:
         super().__init__()
@@ -56,19 +56,19 @@ class Dense(nn.Module):
         self.is_tanh = config.is_tanh
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs) to (B, outputs)."""
+        """Maps (B, inputs) to (B, outputs)."""
         y: Tensor = self.linear(x)
         return y.tanh() if self.is_tanh else y
 
 
 class EmbeddingModel(nn.Module):
-    """An encoder with its pooling and what follows.
+    """A text encoder, its pooling and the modules after pooling.
 
-    The encoder may be in another precision; what comes after it is in float32.
+    The encoder may be in any precision; pooling and the modules after it are in float32.
 
     Attributes:
-        precision: Of the encoder.
-        native: Computes what the encoder does, faster; None where PyTorch has to.
+        precision: Precision of the encoder.
+        native: Native code that replaces the PyTorch encoder; None if PyTorch computes.
     """
 
     def __init__(self, config: EmbeddingConfig) -> None:
@@ -80,11 +80,11 @@ class EmbeddingModel(nn.Module):
         self.native: NativeTextEncoder | None = None
 
     def embed(self, hidden: Tensor, is_raw: bool = False) -> Tensor:
-        """The vector (E) of a text whose tokens have vectors (T, D).
+        """Returns the vector (E) of a text.
 
         Args:
-            hidden: As the last layer leaves them.
-            is_raw: Whether a closing Normalize is left out.
+            hidden: Last hidden states of its tokens (T, D).
+            is_raw: Whether to skip a final Normalize.
         """
         pooled = pool(hidden.float(), self.config.pooling)
         head = self.head[:-1] if is_raw and self.config.is_normalized else self.head
@@ -93,5 +93,5 @@ class EmbeddingModel(nn.Module):
 
 
 def new_module(config: DenseConfig | NormalizeConfig) -> nn.Module:
-    """The module that a config describes, not filled yet."""
+    """Returns the module of a config, with empty weights."""
     return Dense(config) if isinstance(config, DenseConfig) else Normalize()

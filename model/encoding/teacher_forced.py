@@ -1,12 +1,12 @@
-"""A pass over given translations that shows its attention, computed in slices.
+"""Runs teacher-forced passes over given translations in slices, and captures attention.
 
-A slice is about half a layer of a batch: between two of them a worker goes on translating.
-Sentences of a batch lie side by side, without padding, and attend within themselves: what a
-sentence gets does not depend on the others, and in int8, whose products are exact, that holds to
-the bit. Only the cells of an SSRU, which cost no products, are padded.
+A slice is about half a layer of a batch; between two slices a worker goes on translating. The
+sentences of a batch are packed without padding and attend within themselves. A sentence's result
+does not depend on the others; in int8, whose products are exact, it has the same bits in every
+batch. Only the cells of an SSRU, which need no matrix products, are padded.
 
-Hidden states come from the fused kernel throughout. Weights are computed beside it, of the layers
-and heads that are asked for, from the same queries and keys.
+The fused kernel computes all hidden states. The attention weights of the queried layers and heads
+are computed beside it, from the same queries and keys.
 """
 
 from abc import ABC, abstractmethod
@@ -23,42 +23,49 @@ from model.architectures.embedding import Embedding
 from model.architectures.encoder import EncoderLayer
 from model.architectures.seq2seq import EncoderDecoder
 from model.backends.cuda.staging import upload
-from model.inspection.capture import Place, Projected, Recorder, Result, Slices, new_recorders
+from model.inspection.capture import (
+    AttentionSite,
+    Capture,
+    ProjectedHeads,
+    Result,
+    Slices,
+    new_captures,
+)
 from model.inspection.query import AttentionJob, AttentionKind, check_job
 from model.layers.attention import MultiHeadAttention, attention, mask_bias
 from model.layers.residual import Residual
 from model.layers.ssru import SSRU
 
 SLICE_TOKENS = 128
-"""About how many tokens a slice works on, if nothing else is said."""
+"""Default number of tokens in a slice, approximately."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A job, and what keeps the answers."""
+class CapturedJob:
+    """A job, and a capture for each of its queries."""
 
     job: AttentionJob
-    recorders: list[Recorder]
+    captures: list[Capture]
 
     def layers(self, kind: AttentionKind) -> set[int]:
-        """Which layers are asked about."""
-        return {layer for recorder in self.recorders for layer in recorder.layers(kind)}
+        """Returns the layers that the captures need."""
+        return {layer for capture in self.captures for layer in capture.layers(kind)}
 
 
-class RecordedPass(ABC):
-    """Answers what is asked about some jobs, one slice a call.
+class CapturePass(ABC):
+    """Answers the attention queries of some jobs, one slice per call.
 
     Args:
-        jobs: With queries, resolved; they can be computed.
-        device: Where to keep the answers.
-        slice_tokens: About how many tokens a slice works on.
+        jobs: Valid jobs with resolved queries.
+        device: Device of the captured tensors.
+        slice_tokens: Approximate number of tokens in a slice.
     """
 
     def __init__(
         self, jobs: Iterable[AttentionJob], device: torch.device, slice_tokens: int
     ) -> None:
         self.slice_tokens = slice_tokens
-        self.recorded = [Recorded(job, new_recorders(job, device, slice_tokens)) for job in jobs]
+        self.captured = [CapturedJob(job, new_captures(job, device, slice_tokens)) for job in jobs]
         self.slices = self._run()
         self.is_done = False
 
@@ -68,29 +75,29 @@ class RecordedPass(ABC):
 
     @abstractmethod
     def compute(self) -> Slices[None]:
-        """Goes through the model, and has all that is asked about recorded."""
+        """Runs the model as far as needed, and presents its attention to the captures."""
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; False once all are computed."""
+        """Computes the next slice; returns False once all are computed."""
         for _ in self.slices:
             return True
         return False
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        """What each query of each job asked for, once all is computed; waits for a GPU."""
+        """Returns the result of each query of each job, after the last slice; waits for a GPU."""
         assert self.is_done
-        return [[recorder.result() for recorder in each.recorders] for each in self.recorded]
+        return [[capture.result() for capture in each.captures] for each in self.captured]
 
 
-class AttentionPass(RecordedPass):
-    """Answers what is asked about some sentences and their translations.
+class TeacherForcedPass(CapturePass):
+    """Answers attention queries about some sentences and their translations.
 
     Args:
-        model: On its device, in any precision.
-        jobs: Sentences, translations and queries, resolved.
-        slice_tokens: About how many tokens a slice works on.
+        model: Model on its device, in any precision.
+        jobs: Sentences and translations with resolved queries.
+        slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
         InputError: A job cannot be computed.
@@ -108,18 +115,18 @@ class AttentionPass(RecordedPass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Batch after batch."""
-        for needs_target in (True, False):  # those who need no decoder by themselves
-            chosen = [each for each in self.recorded if each.job.needs_target is needs_target]
+        """Computes batch after batch; jobs without decoder queries have batches of their own."""
+        for needs_target in (True, False):
+            chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, self.slice_tokens):
-                yield from ForcedBatch(self.model, batch, self.slice_tokens).run()
+                yield from TeacherForcedBatch(self.model, batch, self.slice_tokens).run()
 
 
-def batches(recorded: Iterable[Recorded], max_tokens: int) -> Iterator[list[Recorded]]:
-    """Cuts into batches of at most so many tokens on each side, or of one job."""
-    batch: list[Recorded] = []
+def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
+    """Yields batches of at most `max_tokens` tokens on each side, or of a single longer job."""
+    batch: list[CapturedJob] = []
     sources = targets = 0
-    for each in recorded:
+    for each in captured:
         sources, targets = sources + len(each.job.source), targets + len(each.job.target)
         if batch and max(sources, targets) > max_tokens:
             yield batch
@@ -129,23 +136,25 @@ def batches(recorded: Iterable[Recorded], max_tokens: int) -> Iterator[list[Reco
         yield batch
 
 
-class ForcedBatch:
-    """Some sentences side by side, from the first layer up to the last that is asked about.
+class TeacherForcedBatch:
+    """Runs packed sentences and translations from the first layer to the last queried one.
 
-    N, in the shapes here, is the tokens of all of them; B is 1.
+    In the shapes here N is the number of tokens of all sentences, and B is 1.
 
     Args:
         model: The model.
-        recorded: Jobs, and what keeps the answers.
-        slice_tokens: About how many tokens a slice works on.
+        captured: Jobs and their captures.
+        slice_tokens: Approximate number of tokens in a slice.
     """
 
-    def __init__(self, model: EncoderDecoder, recorded: list[Recorded], slice_tokens: int) -> None:
+    def __init__(
+        self, model: EncoderDecoder, captured: list[CapturedJob], slice_tokens: int
+    ) -> None:
         self.model = model
-        self.recorded = recorded
+        self.captured = captured
         self.slice_tokens = slice_tokens
-        sources = [len(each.job.source) for each in recorded]
-        targets = [len(each.job.target) for each in recorded]
+        sources = [len(each.job.source) for each in captured]
+        targets = [len(each.job.target) for each in captured]
         self.targets = targets
         self.lengths = {
             AttentionKind.ENCODER: (sources, sources),
@@ -156,23 +165,23 @@ class ForcedBatch:
         self.last_decoder = max(self.last[AttentionKind.DECODER], self.last[AttentionKind.CROSS])
 
     def _last(self, kind: AttentionKind) -> int:
-        """The last layer that is asked about; -1 where none is."""
-        return max(max(each.layers(kind), default=-1) for each in self.recorded)
+        """Returns the last queried layer of this kind; -1 if there is none."""
+        return max(max(each.layers(kind), default=-1) for each in self.captured)
 
     def run(self) -> Slices[None]:
-        """Encoder and decoder, as far as they are asked about."""
+        """Runs encoder and decoder as far as the queries need them."""
         memory = yield from self.encode()
         if self.last_decoder >= 0:
             yield from self.decode(memory)
 
     def encode(self) -> Slices[Tensor]:
-        """The memory (1, N, D), which is whole only where the decoder is asked about."""
+        """Returns the memory (1, N, D), which is complete only if a query is about the decoder."""
         encoder, is_whole = self.model.encoder, self.last_decoder >= 0
-        x = self._embed(encoder.embedding, [each.job.source for each in self.recorded])
+        x = self._embed(encoder.embedding, [each.job.source for each in self.captured])
         layers = cast("list[EncoderLayer]", list(encoder.layers))
         for number, layer in enumerate(layers):
-            place = Place(AttentionKind.ENCODER, number)
-            x = yield from self._self_attention(place, layer.self_attention, layer.self_residual, x)
+            site = AttentionSite(AttentionKind.ENCODER, number)
+            x = yield from self._self_attention(site, layer.self_attention, layer.self_residual, x)
             if number == self.last[AttentionKind.ENCODER] and not is_whole:
                 break
             x = yield from self._feed_forward(layer, x)
@@ -180,18 +189,18 @@ class ForcedBatch:
         return memory
 
     def decode(self, memory: Tensor) -> Slices[None]:
-        """Reads the targets, each one place late, and memory (1, N, D)."""
+        """Runs the decoder over the targets, shifted right by one, and memory (1, N, D)."""
         decoder = self.model.decoder
-        x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.recorded])
+        x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.captured])
         layers = cast("list[DecoderLayer]", list(decoder.layers))
         for number, layer in enumerate(layers):
-            x = yield from self._recur(number, layer, x)
+            x = yield from self._mix_tokens(number, layer, x)
             if number == self.last_decoder > self.last[AttentionKind.CROSS]:
                 return
             query = layer.cross_attention.project_query(layer.cross_residual.before(x))
-            key, value = decoder.project_layer_memory(layer, memory)
-            place = Place(AttentionKind.CROSS, number)
-            y = yield from self._attend(place, layer.cross_attention, query, key, value)
+            key, value = decoder.project_layer_cross_kv(layer, memory)
+            site = AttentionSite(AttentionKind.CROSS, number)
+            y = yield from self._attend(site, layer.cross_attention, query, key, value)
             x = layer.cross_residual.after(x, y)
             if number == self.last_decoder:
                 return
@@ -202,44 +211,49 @@ class ForcedBatch:
         return inputs
 
     def _embed(self, embedding: Embedding, sequences: list[list[int]]) -> Tensor:
-        """(1, N, D) of tokens that each begin at position 0."""
+        """Returns embeddings (1, N, D) of sequences whose positions each start at 0."""
         tokens = [token for sequence in sequences for token in sequence]
-        positions = [place for sequence in sequences for place in range(len(sequence))]
-        ids, places = (upload(each, self.model.device)[None] for each in (tokens, positions))
-        embedded: Tensor = embedding(ids, places, max(map(len, sequences)) - 1)
+        positions = [index for sequence in sequences for index in range(len(sequence))]
+        inputs = (upload(each, self.model.device)[None] for each in (tokens, positions))
+        embedded: Tensor = embedding(*inputs, max(map(len, sequences)) - 1)
         return embedded
 
     def _self_attention(
-        self, place: Place, module: MultiHeadAttention, residual: Residual, x: Tensor
+        self, site: AttentionSite, module: MultiHeadAttention, residual: Residual, x: Tensor
     ) -> Slices[Tensor]:
         inner = residual.before(x)
         query = module.project_query(inner)
-        key, value = module.project_memory(residual.attended(x, inner))
-        y = yield from self._attend(place, module, query, key, value)
+        key, value = module.project_key_value(residual.key_value_input(x, inner))
+        y = yield from self._attend(site, module, query, key, value)
         return residual.after(x, y)
 
     def _attend(
-        self, place: Place, module: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor
+        self,
+        site: AttentionSite,
+        module: MultiHeadAttention,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
     ) -> Slices[Tensor]:
-        """(1, N, D) from heads (1, H, N, K); each sentence attends within itself."""
-        rows, columns = self.lengths[place.kind]
+        """Returns (1, N, D) from heads (1, H, N, K); each sentence attends within itself."""
+        rows, columns = self.lengths[site.kind]
         sizes = zip((query, key, value), (rows, columns, columns), strict=True)
         parts = [torch.split(heads, lengths, dim=2) for heads, lengths in sizes]
         attended: list[Tensor] = []
-        for recorded, q, k, v in zip(self.recorded, *parts, strict=True):
-            bias = causal_bias(q) if place.kind is AttentionKind.DECODER else None
+        for captured, q, k, v in zip(self.captured, *parts, strict=True):
+            bias = causal_bias(q) if site.kind is AttentionKind.DECODER else None
             attended += yield from self._attend_within(q, k, v, bias)
-            projected = Projected(q[0], k[0], v[0], bias, module)
-            for recorder in recorded.recorders:
-                if place.layer in recorder.layers(place.kind):
-                    yield from recorder.record(place, projected)
+            projected = ProjectedHeads(q[0], k[0], v[0], bias, module)
+            for capture in captured.captures:
+                if site.layer in capture.layers(site.kind):
+                    yield from capture.observe(site, projected)
         yield
         return module.merge(torch.cat(attended, dim=2))
 
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[list[Tensor]]:
-        """Parts of (1, H, T, K) of one sentence; a long one's rows are attended in several."""
+        """Returns slices of (1, H, T, K) of one sentence; a long sentence has several."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -249,23 +263,23 @@ class ForcedBatch:
             attended.append(attention(query[:, :, rows], key, value, chosen)[0])
         return attended
 
-    def _recur(self, number: int, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
-        residual, recurrence = layer.recurrence_residual, layer.recurrence
-        if isinstance(recurrence, SSRU):
-            y = yield from self._run_cells(recurrence, residual.before(x))
+    def _mix_tokens(self, number: int, layer: DecoderLayer, x: Tensor) -> Slices[Tensor]:
+        residual, token_mixer = layer.token_mixer_residual, layer.token_mixer
+        if isinstance(token_mixer, SSRU):
+            y = yield from self._run_cells(token_mixer, residual.before(x))
             return residual.after(x, y)
-        place = Place(AttentionKind.DECODER, number)
-        return (yield from self._self_attention(place, recurrence, residual, x))
+        site = AttentionSite(AttentionKind.DECODER, number)
+        return (yield from self._self_attention(site, token_mixer, residual, x))
 
-    def _run_cells(self, recurrence: SSRU, x: Tensor) -> Slices[Tensor]:
-        """Over (1, N, D): position by position as in decoding, through all sentences at once."""
-        split = [list(torch.split(gate[0], self.targets)) for gate in recurrence.gates(x)]
+    def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
+        """Runs an SSRU over (1, N, D), position by position, all sentences at once."""
+        split = [list(torch.split(gate[0], self.targets)) for gate in ssru.gates(x)]
         gates = [pad_sequence(rows, batch_first=True) for rows in split]
         parts = [torch.split(gate, self.slice_tokens, dim=1) for gate in gates]  # (B, T, D) each
         cell = torch.zeros_like(gates[0][:, 0])
         outputs = []
         for forget, update in zip(*parts, strict=True):
-            outputs.append(recurrence.recur(forget, update, cell))
+            outputs.append(ssru.recur(forget, update, cell))
             yield
         whole = torch.cat(outputs, dim=1)  # (B, T, D)
         lengths = enumerate(self.targets)
@@ -281,7 +295,7 @@ class ForcedBatch:
 
 
 def causal_bias(query: Tensor) -> Tensor:
-    """(T, T) for queries (..., T, K): 0 up to each place and -inf after it."""
+    """Returns (T, T) for queries (..., T, K): 0 up to each position and -inf after it."""
     length = query.shape[-2]
     past = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     return mask_bias(past, query.dtype)

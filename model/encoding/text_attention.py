@@ -1,7 +1,7 @@
-"""A pass over texts that shows the attention of an embedding model's encoder, in slices.
+"""Captures the attention of an embedding model's encoder in sliced passes over texts.
 
-Texts lie side by side and go through the layers as they do to be embedded: hidden states come from
-the fused kernel. Weights are computed beside it, as of translations.
+Texts are packed and run through the layers as for embedding: the fused kernel computes the hidden
+states. Attention weights are computed beside it, as in `teacher_forced`.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ import torch
 from model.architectures.encoder import EncoderLayer
 from model.architectures.text_encoder import TextEncoder
 from model.embedding_config import TextEncoderConfig
-from model.encoding.embedding import EncodedBatch, Heads, project
-from model.encoding.teacher_forced import SLICE_TOKENS, Recorded, RecordedPass, batches
+from model.encoding.embedding import Heads, PackedBatch, project
+from model.encoding.teacher_forced import SLICE_TOKENS, CapturedJob, CapturePass, batches
 from model.errors import (
     AttentionQueryError,
 )
-from model.inspection.capture import Place, Projected, Slices
+from model.inspection.capture import AttentionSite, ProjectedHeads, Slices
 from model.inspection.query import AttentionJob, AttentionKind, listed
 from model.tokenization.token_ids import check_ids
 
 
-class TextAttentionPass(RecordedPass):
-    """Answers what is asked about some texts.
+class TextCapturePass(CapturePass):
+    """Answers attention queries about some texts.
 
     Args:
-        encoder: On its device, in float32 or bfloat16.
-        jobs: Texts and queries, resolved; without targets.
-        slice_tokens: About how many tokens a slice works on.
+        encoder: Encoder on its device, in float32 or bfloat16.
+        jobs: Texts with resolved queries, without targets.
+        slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
         InputError: A job cannot be computed.
@@ -45,65 +45,67 @@ class TextAttentionPass(RecordedPass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Batch after batch, short texts first: those of one length attend in one call."""
-        by_length = sorted(self.recorded, key=lambda each: len(each.job.source))
+        """Computes batch after batch, short texts first: texts of one length attend in one call."""
+        by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, self.slice_tokens):
-            yield from RecordedBatch(self.encoder, batch, self.slice_tokens).record()
+            yield from CapturedBatch(self.encoder, batch, self.slice_tokens).capture()
 
 
-class RecordedBatch(EncodedBatch):
-    """Some texts side by side, from the first layer up to the last that is asked about.
+class CapturedBatch(PackedBatch):
+    """Runs packed texts from the first layer to the last queried one.
 
     Args:
-        encoder: Of the model.
-        recorded: Jobs, and what keeps the answers.
-        slice_tokens: About how many tokens a slice works on.
+        encoder: Text encoder.
+        captured: Jobs and their captures.
+        slice_tokens: Approximate number of tokens in a slice.
     """
 
     def __init__(
-        self, encoder: TextEncoder, recorded: Sequence[Recorded], slice_tokens: int
+        self, encoder: TextEncoder, captured: Sequence[CapturedJob], slice_tokens: int
     ) -> None:
-        super().__init__(encoder, [each.job.source for each in recorded], slice_tokens)
-        self.recorded = recorded
+        super().__init__(encoder, [each.job.source for each in captured], slice_tokens)
+        self.captured = captured
 
-    def record(self) -> Slices[None]:
-        """Has the recorders see every layer that they want to see."""
-        asked = {number for each in self.recorded for number in each.layers(AttentionKind.ENCODER)}
-        last = max(asked, default=-1)
+    def capture(self) -> Slices[None]:
+        """Presents every queried layer to the captures."""
+        queried = {
+            number for each in self.captured for number in each.layers(AttentionKind.ENCODER)
+        }
+        last = max(queried, default=-1)
         x = self._embed()
         bias = self._bias()
         for number, layer in enumerate(self.encoder.encoder_layers[: last + 1]):
             projected = project(layer, x)
-            place = Place(AttentionKind.ENCODER, number)
-            yield from self._show(place, layer, projected, bias)
+            site = AttentionSite(AttentionKind.ENCODER, number)
+            yield from self._show(site, layer, projected, bias)
             if number < last:
                 heads = yield from self._attend(projected, bias)
                 x = yield from self._finish(layer, x, heads)
 
     def _show(
-        self, place: Place, layer: EncoderLayer, projected: Heads, bias: torch.Tensor | None
+        self, site: AttentionSite, layer: EncoderLayer, projected: Heads, bias: torch.Tensor | None
     ) -> Slices[None]:
         lengths = [len(each) for each in self.sequences]
         parts = zip(*(torch.split(heads[0], lengths, dim=1) for heads in projected), strict=True)
-        # Behind those that are recorded there may be a text of nobody.
-        for recorded, (query, key, value) in zip(self.recorded, parts, strict=False):
+        # `sequences` may end in a padding text, which has no captures.
+        for captured, (query, key, value) in zip(self.captured, parts, strict=False):
             size = query.shape[1]
             corner = None if bias is None else bias[0, :, :size, :size]
-            seen = Projected(query, key, value, corner, layer.self_attention)
-            for recorder in recorded.recorders:
-                if place.layer in recorder.layers(place.kind):
-                    yield from recorder.record(place, seen)
+            seen = ProjectedHeads(query, key, value, corner, layer.self_attention)
+            for capture in captured.captures:
+                if site.layer in capture.layers(site.kind):
+                    yield from capture.observe(site, seen)
         yield
 
 
 def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    """Refuses what cannot be computed; the query is taken to be resolved.
+    """Raises an error if a job with resolved queries cannot be computed.
 
     Raises:
-        EmptySourceError: No tokens.
-        SourceTooLongError: More tokens than there are positions.
-        UnknownTokenError: An id outside the vocabulary.
-        AttentionQueryError: More than the encoder is asked about.
+        EmptySourceError: The text has no tokens.
+        SourceTooLongError: The text has more tokens than the model has positions.
+        UnknownTokenError: An id is outside the vocabulary.
+        AttentionQueryError: A query is not about the encoder.
     """
     check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:

@@ -1,27 +1,27 @@
-"""Vectors of texts by a translation model's encoder: means of its last layer, in slices."""
+"""Embeds texts with a translation model's encoder: means of its last layer, in slices."""
 
 from collections.abc import Sequence
 
 import torch
 
 from model.architectures.seq2seq import EncoderDecoder
-from model.encoding.embedding import TOKEN_MULTIPLE, EmbeddingJob, VectorPass
-from model.encoding.teacher_forced import ForcedBatch, Recorded
+from model.encoding.embedding import TOKEN_MULTIPLE, EmbeddingJob, SlicedEncode
+from model.encoding.teacher_forced import CapturedJob, TeacherForcedBatch
 from model.inspection.capture import Slices
 from model.inspection.query import AttentionJob
 from model.tokenization.token_ids import check_ids
 
 
-class EncoderPass(VectorPass):
-    """Embeds some texts, one slice a call.
+class TranslationEncode(SlicedEncode):
+    """Embeds some texts with a translation model, one slice per call.
 
-    Texts lie side by side and attend within themselves, as those of an AttentionPass.
+    The texts are packed and attend within themselves, as in a TeacherForcedPass.
 
     Args:
-        model: On its device, in any precision.
-        jobs: Texts, EOS included; they are computed together. Such a model has no closing
-            Normalize, and so `is_raw` changes nothing.
-        slice_tokens: About how many tokens a slice works on.
+        model: Model on its device, in any precision.
+        jobs: Texts, EOS included, computed together. Such a model has no final Normalize, so that
+            `is_raw` has no effect.
+        slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
         InputError: A job cannot be computed.
@@ -38,14 +38,14 @@ class EncoderPass(VectorPass):
         super().__init__()
 
     def compute(self) -> Slices[None]:
-        """All at once: the texts lie side by side in one batch."""
+        """Computes all texts as one packed batch."""
         lengths = [len(job.ids) for job in self.jobs]
         sequences = [job.ids for job in self.jobs]
         missing = -sum(lengths) % TOKEN_MULTIPLE
-        if missing:  # a text of nobody, for the same bits in every batch
+        if missing:  # a padding text, for the same bits in every batch
             sequences.append([self.model.config.eos_id] * missing)
-        recorded = [Recorded(AttentionJob(ids, [], ()), []) for ids in sequences]
-        memory = yield from ForcedBatch(self.model, recorded, self.slice_tokens).encode()
+        captured = [CapturedJob(AttentionJob(ids, [], ()), []) for ids in sequences]
+        memory = yield from TeacherForcedBatch(self.model, captured, self.slice_tokens).encode()
         parts = torch.split(memory[0, : sum(lengths)], lengths)
         for number, (job, hidden) in enumerate(zip(self.jobs, parts, strict=True)):
             vectors = hidden.float()

@@ -1,1 +1,1 @@
-"""The in-flight batch: admission, decode steps, greedy choice, beam search."""
+"""The in-flight batch: admission, decode steps, greedy search, beam search."""

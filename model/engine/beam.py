@@ -1,4 +1,4 @@
-"""Beam search over the hypotheses of one sentence."""
+"""Implements beam search over the hypotheses of one sentence."""
 
 import math
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from model.sequence import DecodingOptions, Hypothesis
 
 
 def normalized_score(log_probs: list[float], length_penalty: float) -> float:
-    """Sum / length ** penalty, Marian's `normalize` (translator/beam_search.cpp)."""
+    """Returns sum / length ** penalty, as Marian's `normalize` (translator/beam_search.cpp)."""
     return math.fsum(log_probs) / float(len(log_probs) ** length_penalty)
 
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """One live hypothesis: what it says so far, and how likely that is."""
+    """One live hypothesis: its tokens, their log-probabilities and the sum of these."""
 
     tokens: list[int]
     log_probs: list[float]
     total: float
 
     def extend(self, token: int, total: float) -> "Beam":
-        """This and one more token, which brings the sum of log-probabilities to `total`."""
+        """Returns this beam plus one token; `total` is the new sum of log-probabilities."""
         return Beam([*self.tokens, token], [*self.log_probs, total - self.total], total)
 
 
 class BeamSearch:
-    """Keeps the beam_size best unfinished hypotheses, and the best finished ones beside them.
+    """Keeps the beam_size best live hypotheses, and the best finished ones.
 
-    It ends when as many are finished as the beam is wide and no live one can still beat the
-    worst of them at the present length.
+    The search ends when beam_size hypotheses are finished and no live one can still beat the worst
+    of them at the present length.
 
     Args:
-        options: beam_size is the number of rows.
-        eos_id: Ends a hypothesis.
-        max_tokens: Ends all.
+        options: Search options; beam_size is the number of rows.
+        eos_id: Id that ends a hypothesis.
+        max_tokens: Length limit of every hypothesis.
     """
 
     def __init__(self, options: DecodingOptions, eos_id: int, max_tokens: int) -> None:
@@ -45,24 +45,24 @@ class BeamSearch:
         self.num_rows = options.beam_size
         self.eos_id = eos_id
         self.max_tokens = max_tokens
-        # All rows start alike; only the first may lead anywhere, or they would stay alike.
+        # Only the first row starts with a finite score; equal rows would stay equal.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
         self.finished: list[Hypothesis] = []
         self.parents: list[int] | None = None
 
     @property
     def next_tokens(self) -> list[int]:
-        """What goes into the decoder next, one id a row."""
+        """Returns the next decoder input of each row."""
         return [beam.tokens[-1] for beam in self.live]
 
     @property
     def length(self) -> int:
-        """Tokens of every live hypothesis."""
+        """Returns the number of tokens of every live hypothesis."""
         return len(self.live[0].tokens)
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing better can come."""
+        """Returns whether no live hypothesis can improve the result."""
         if self.length >= self.max_tokens:
             return True
         if len(self.finished) < self.num_rows:
@@ -75,8 +75,8 @@ class BeamSearch:
         """Extends every hypothesis by one token.
 
         Args:
-            log_probs: (beam_size, U), -inf where a token is forbidden.
-            ids: The vocabulary ids of the U columns.
+            log_probs: Log-probabilities (beam_size, U); -inf for a forbidden token.
+            ids: Vocabulary ids of the U columns.
         """
         width = log_probs.shape[1]
         totals = torch.tensor([beam.total for beam in self.live], dtype=torch.float64)
@@ -96,7 +96,7 @@ class BeamSearch:
         self._keep(live)
 
     def _keep(self, live: list[tuple[Beam, int]]) -> None:
-        if not live:  # every continuation was EOS: rows go on, but nothing can come of them
+        if not live:  # every continuation was EOS: the rows continue with score -inf
             live = [(self.live[0].extend(self.eos_id, -math.inf), 0)]
         while len(live) < self.num_rows:
             beam, parent = live[0]
@@ -120,5 +120,5 @@ class BeamSearch:
         return -math.inf if hypothesis.score is None else hypothesis.score
 
     def hypotheses(self) -> list[Hypothesis]:
-        """The best num_hypotheses, best first."""
+        """Returns the num_hypotheses best hypotheses, best first."""
         return self.finished[: self.options.num_hypotheses]

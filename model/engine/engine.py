@@ -1,7 +1,7 @@
-"""The in-flight batch: sentences enter when rows are free and leave when they are finished.
+"""Implements the in-flight batch: sequences enter free rows and leave when they are finished.
 
-Token ids only. Synchronous and single-threaded: one worker drives one engine. What is computed is
-the runtime's; here is which row belongs to whom, and what becomes of the tokens.
+The engine sees token ids only. It is synchronous and single-threaded: one worker drives one
+engine. The runner computes; the engine assigns rows to sequences and collects their tokens.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from model.architectures.shortlist import Ids
-from model.backends.base import Decoded, Pending, Runtime
+from model.backends.base import Decoded, DecodeStep, ModelRunner
 from model.engine.greedy_rows import GreedyRows
 from model.engine.search import Search, new_search
 from model.errors import (
@@ -23,94 +23,95 @@ from model.errors import (
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Sequence
 from model.tokenization.token_ids import check_ids
 
-FEW_STEPS = 8
-"""Tokens of a row that a hurried step gives: 1 to 6 ms on a CPU, up to 16 rows of a small model."""
+LOW_LATENCY_TOKENS = 8
+"""Tokens per row of a low-latency step: 1 to 6 ms on a CPU, for up to 16 rows of a small model."""
 
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A sequence in the batch, with the rows that it holds; none once it has left."""
+    """A sequence in the batch and its rows; the rows are empty once it has left."""
 
     sequence: Sequence
     rows: list[int]
 
 
 @dataclass(eq=False, slots=True)
-class Searching(Running):
-    """One that has to see each step's log-probabilities before the next."""
+class RunningSearch(Running):
+    """A running sequence whose search needs the log-probabilities of each step before the next."""
 
     search: Search
 
 
 @dataclass(slots=True)
-class Step:
-    """A step under way, and where the rows that it computes are by now; -1 once they are gone."""
+class LaunchedStep:
+    """A decode step that was launched, and the present numbers of its rows; -1 for a freed row."""
 
     rows: Ids
-    pending: Pending
+    output: DecodeStep
 
 
 class Engine:
-    """Translates sequences that are admitted at any time, one `step` for all at a time.
+    """Translates sequences that are admitted at any time; each `step` serves all of them.
 
     Args:
-        runtime: The model on its device.
-        limits: Rows and tokens.
+        runner: Runner of the model.
+        limits: Limits of the batch.
 
     Attributes:
-        is_hurried: Whether a `step` gives a few tokens of a row at most, where the runtime could
-            give more: newcomers wait as long, and so does whatever else the caller has to do.
+        low_latency: Whether a `step` decodes at most `LOW_LATENCY_TOKENS` tokens per row. Short
+            steps let waiting sequences, and the caller's other work, start sooner.
     """
 
-    def __init__(self, runtime: Runtime, limits: EngineLimits) -> None:
-        self.runtime = runtime
-        self.model = runtime.model
-        self.config = runtime.model.config
+    def __init__(self, runner: ModelRunner, limits: EngineLimits) -> None:
+        self.runner = runner
+        self.model = runner.model
+        self.config = runner.model.config
         self.limits = limits
         self.stats: list[BatchStats] = []
-        self.is_hurried = False
+        self.low_latency = False
         longest = self.config.max_target_tokens(limits.max_source_tokens)
         self.greedy = GreedyRows(limits.max_rows, longest, self.config.eos_id)
         self.clear()
 
     def clear(self) -> None:
-        """Forgets every sequence; the way back after an error in the middle of a step."""
-        self.runtime.clear()
+        """Drops every sequence. Call it after an error in the middle of a step."""
+        self.runner.clear()
         self.running: dict[int, Running] = {}
-        self.searching: dict[int, Searching] = {}
-        self.owners: list[Running] = []  # of rows 0 to n - 1
-        self.steps: deque[Step] = deque()
+        self.searching: dict[int, RunningSearch] = {}
+        self.owners: list[Running] = []  # the sequences of rows 0 to n - 1
+        self.launched: deque[LaunchedStep] = deque()
         self.stats = []
 
     @property
     def num_rows(self) -> int:
-        """Rows in use."""
+        """Returns the number of rows in use."""
         return len(self.owners)
 
     @property
     def free_rows(self) -> int:
-        """Rows that newcomers may take."""
+        """Returns the number of free rows."""
         return self.limits.max_rows - self.num_rows
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a row that one `step` may give."""
-        return min(self.runtime.steps, FEW_STEPS) if self.is_hurried else self.runtime.steps
+        """Returns the maximum number of tokens per row of one `step`."""
+        most = self.runner.tokens_per_call
+        return min(most, LOW_LATENCY_TOKENS) if self.low_latency else most
 
     def drain_stats(self) -> list[BatchStats]:
-        """What was computed since the last call."""
+        """Returns the statistics of all batches since the last call."""
         stats, self.stats = self.stats, []
         return stats
 
     def check(self, sequence: Sequence) -> None:
-        """Refuses what can never be translated.
+        """Raises an error if the engine can never translate the sequence.
 
         Raises:
-            EmptySourceError: No tokens.
-            SourceTooLongError: More tokens than the limit.
-            UnknownTokenError: An id outside the vocabulary.
-            BeamSizeError: A beam wider than the batch.
-            FirstTokenError: A first token that the model does not take.
+            EmptySourceError: The source has no tokens.
+            SourceTooLongError: The source has more tokens than the limit.
+            UnknownTokenError: An id is outside the vocabulary.
+            BeamSizeError: The beam is wider than the batch.
+            FirstTokenError: The target cannot begin with the given token.
         """
         size, limit = self.config.source_vocab_size, self.limits.max_source_tokens
         check_ids("source", sequence.source, size, limit)
@@ -125,31 +126,35 @@ class Engine:
         if first_id is None:
             return
         if not self.config.forces_first:
-            raise FirstTokenError(f"no target of this model begins with a given token ({first_id})")
+            raise FirstTokenError(
+                f"this model takes no first token of the target ({first_id} was given)"
+            )
         if not 0 <= first_id < self.config.target_vocab_size:
             raise UnknownTokenError(
-                f"a target is to begin with id {first_id}; "
+                f"the first token of the target is {first_id}; "
                 f"the vocabulary has {self.config.target_vocab_size}"
             )
         if first_id in self.config.forbidden_ids:
-            raise FirstTokenError(f"a target is to begin with id {first_id}, which is never said")
+            raise FirstTokenError(
+                f"the first token of the target is {first_id}, which is never generated"
+            )
 
     @torch.inference_mode()
     def admit(self, sequences: SequenceOf[Sequence]) -> None:
-        """Encodes newcomers and gives them rows.
+        """Encodes sequences and assigns rows to them.
 
-        The caller sees to it that `free_rows` suffice and that `check` passes.
+        The caller makes sure that `free_rows` suffices and that `check` passes.
         """
         for sequence in sequences:
             self.check(sequence)
         needed = sum(sequence.options.beam_size for sequence in sequences)
         if needed > self.free_rows:
-            raise BeamSizeError(f"{needed} rows wanted; {self.free_rows} are free")
-        # Those of like length stand side by side: a runtime that pads encodes them together.
-        newcomers = sorted(sequences, key=lambda sequence: len(sequence.source))
-        if newcomers:
-            self.stats += self.runtime.enter(self.num_rows, newcomers)
-        for sequence in newcomers:
+            raise BeamSizeError(f"{needed} rows are needed; {self.free_rows} are free")
+        # Sorted by length, because a runner that pads encodes neighbours together.
+        waiting = sorted(sequences, key=lambda sequence: len(sequence.source))
+        if waiting:
+            self.stats += self.runner.enter(self.num_rows, waiting)
+        for sequence in waiting:
             self._take_rows(sequence)
 
     def _take_rows(self, sequence: Sequence) -> None:
@@ -159,7 +164,7 @@ class Engine:
         running = Running(sequence, rows)
         if options.needs_log_probs:
             search = new_search(options, self.config.eos_id, limit)
-            running = self.searching[sequence.id] = Searching(sequence, rows, search)
+            running = self.searching[sequence.id] = RunningSearch(sequence, rows, search)
         for row in rows:
             self.greedy.enter(row, 0 if options.needs_log_probs else limit)
         self.owners += [running] * len(rows)
@@ -167,37 +172,37 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Finished]:
-        """At least one more token for every row; the sequences that are known to have ended.
+        """Decodes at least one token of every row, and returns the finished sequences.
 
-        A runtime with a lag says so that many steps late, except to searches that have to see
-        each step's log-probabilities before the next.
+        With a pipeline depth of n, a sequence is returned n steps after its last token. A search
+        needs the log-probabilities of each step before the next: then no step stays pending.
         """
         if not self.owners:
             return []
         searching = list(self.searching.values())
-        lag = 0 if searching else self.runtime.lag
-        finished = self._settle(lag)
+        depth = 0 if searching else self.runner.pipeline_depth
+        finished = self._collect(depth)
         if self.owners:
             self._launch(searching)
-            finished += self._settle(lag, searching)
+            finished += self._collect(depth, searching)
         return finished
 
-    def _launch(self, searching: list[Searching]) -> None:
+    def _launch(self, searching: list[RunningSearch]) -> None:
         groups = [running.rows for running in searching]
         remaining = self.greedy.remaining(self.num_rows)
-        pending = self.runtime.decode(self.num_rows, groups, remaining, self.tokens_per_step)
-        self.steps.append(Step(np.arange(self.num_rows), pending))
+        output = self.runner.decode(self.num_rows, groups, remaining, self.tokens_per_step)
+        self.launched.append(LaunchedStep(np.arange(self.num_rows), output))
 
-    def _settle(self, lag: int, searching: SequenceOf[Searching] = ()) -> list[Finished]:
-        """Takes the outcome of all but the last `lag` steps."""
+    def _collect(self, depth: int, searching: SequenceOf[RunningSearch] = ()) -> list[Finished]:
+        """Collects the tokens of all launched steps but the last `depth`."""
         finished: list[Finished] = []
-        while len(self.steps) > lag:
-            step = self.steps.popleft()
-            finished += self._choose(step.rows, step.pending.wait(), searching)
+        while len(self.launched) > depth:
+            step = self.launched.popleft()
+            finished += self._append(step.rows, step.output.wait(), searching)
         return finished
 
-    def _choose(
-        self, rows: Ids, decoded: Decoded, searching: SequenceOf[Searching]
+    def _append(
+        self, rows: Ids, decoded: Decoded, searching: SequenceOf[RunningSearch]
     ) -> list[Finished]:
         counts = (decoded.best >= 0).sum(axis=0)  # (K,)
         self.stats += [
@@ -216,19 +221,19 @@ class Engine:
         self._release([*found, *(self.owners[row] for row in ended)])
         for running in searching:
             if running.rows:
-                self.runtime.set_tokens(running.rows, running.search.next_tokens)
+                self.runner.set_tokens(running.rows, running.search.next_tokens)
         return finished
 
     @torch.inference_mode()
     def abort(self, sequence_id: int) -> bool:
-        """Frees the rows of a sequence at once; False if it is not in the batch."""
+        """Frees the rows of a sequence at once; returns False if it is not in the batch."""
         running = self.running.get(sequence_id)
         if running is None:
             return False
         self._release([running])
         return True
 
-    def _reorder(self, beams: SequenceOf[Searching]) -> None:
+    def _reorder(self, beams: SequenceOf[RunningSearch]) -> None:
         source, target = [], []
         for running in beams:
             for row, parent in zip(running.rows, running.search.parents or [], strict=False):
@@ -236,10 +241,10 @@ class Engine:
                     source.append(running.rows[parent])
                     target.append(row)
         if source:
-            self.runtime.copy(source, target, is_same_source=True)
+            self.runner.copy(source, target, is_same_source=True)
 
     def _release(self, leaving: list[Running]) -> None:
-        """Takes sequences out, and moves the last rows into the places they leave."""
+        """Removes sequences, and moves the last rows into the freed ones."""
         if not leaving:
             return
         holes = {row for running in leaving for row in running.rows}
@@ -250,13 +255,13 @@ class Engine:
         end, kept = self.num_rows, self.num_rows - len(holes)
         source = [row for row in range(kept, end) if row not in holes]
         target = sorted(row for row in holes if row < kept)
-        self._follow(holes, source, target)
+        self._renumber_launched(holes, source, target)
         if source:
             self._move(source, target)
-        self.runtime.leave(kept, end)
+        self.runner.leave(kept, end)
         del self.owners[kept:]
         if not self.owners:
-            self.steps.clear()  # nobody is left whom their outcome concerns
+            self.launched.clear()  # no running sequence needs their tokens
 
     def _move(self, source: list[int], target: list[int]) -> None:
         for old, new in zip(source, target, strict=True):
@@ -264,14 +269,14 @@ class Engine:
             owner.rows[owner.rows.index(old)] = new
             self.owners[new] = owner
         self.greedy.move(source, target)
-        self.runtime.copy(source, target, is_same_source=False)
+        self.runner.copy(source, target, is_same_source=False)
 
-    def _follow(self, holes: set[int], source: list[int], target: list[int]) -> None:
-        """Has the steps under way know where their rows are now."""
-        if not self.steps:
+    def _renumber_launched(self, holes: set[int], source: list[int], target: list[int]) -> None:
+        """Updates the row numbers of launched steps after rows have moved."""
+        if not self.launched:
             return
-        places = np.arange(self.limits.max_rows + 1)
-        places[source] = target
-        places[[*holes, -1]] = -1  # the last place is that of a row already gone
-        for step in self.steps:
-            step.rows = places[step.rows]
+        numbers = np.arange(self.limits.max_rows + 1)
+        numbers[source] = target
+        numbers[[*holes, -1]] = -1  # index -1 serves the rows that were freed before
+        for step in self.launched:
+            step.rows = numbers[step.rows]

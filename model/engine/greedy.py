@@ -1,4 +1,4 @@
-"""Greedy choice of the next token."""
+"""Implements greedy search with scores."""
 
 from torch import Tensor
 
@@ -8,12 +8,12 @@ from model.sequence import DecodingOptions, Hypothesis
 
 
 class GreedySearch:
-    """Takes the best token at each step, and notes how likely it was.
+    """Takes the best token at each decode step, and records its log-probability.
 
     Args:
-        options: beam_size is 1.
-        eos_id: Ends the target.
-        max_tokens: Ends it too.
+        options: Search options with beam_size 1.
+        eos_id: Id that ends the target.
+        max_tokens: Length limit of the target.
     """
 
     num_rows = 1
@@ -27,26 +27,26 @@ class GreedySearch:
 
     @property
     def is_finished(self) -> bool:
-        """Whether EOS or the length limit was reached."""
+        """Returns whether the target has reached EOS or the length limit."""
         return self.tokens[-1] == self.eos_id or len(self.tokens) >= self.max_tokens
 
     @property
     def next_tokens(self) -> list[int]:
-        """What goes into the decoder next, one id a row."""
+        """Returns the next decoder input of each row."""
         return self.tokens[-1:]
 
     @property
     def parents(self) -> list[int] | None:
-        """Rows never change places."""
+        """Returns None: a greedy search never reorders its row."""
         return None
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Takes the best of log_probs (1, U), whose columns are these ids."""
+        """Appends the best token of log_probs (1, U), whose columns have these ids."""
         column = int(log_probs[0].argmax())
         self.tokens.append(int(ids[column]))
         self.log_probs.append(float(log_probs[0, column]))
 
     def hypotheses(self) -> list[Hypothesis]:
-        """The one there is."""
+        """Returns the only hypothesis."""
         score = normalized_score(self.log_probs, self.options.length_penalty)
         return [Hypothesis(self.tokens, self.log_probs, score)]

@@ -1,6 +1,6 @@
-"""How the next token is chosen: greedily, or by beam search. Log-probabilities in, ids out.
+"""Selects the search of a sequence: greedy or beam. Log-probabilities in, ids out.
 
-Rows that want no probabilities take the likeliest token without a search (`greedy_rows`).
+Sequences that need no probabilities are decoded without a search (`greedy_rows`).
 """
 
 from model.engine.beam import BeamSearch
@@ -11,6 +11,6 @@ Search = GreedySearch | BeamSearch
 
 
 def new_search(options: DecodingOptions, eos_id: int, max_tokens: int) -> Search:
-    """The search that the options ask for."""
+    """Returns the search for these options."""
     kind = GreedySearch if options.beam_size == 1 else BeamSearch
     return kind(options, eos_id, max_tokens)

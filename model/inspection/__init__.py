@@ -1,1 +1,1 @@
-"""What is captured from a pass: queries, attention maps, step-by-step traces."""
+"""Attention queries, and the capture of attention maps and traces from a forward pass."""

@@ -1,4 +1,4 @@
-"""What is kept of a pass for one query: maps of weights, or one token's steps."""
+"""Captures the results of attention queries from a forward pass: maps of weights, or traces."""
 
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
@@ -14,38 +14,38 @@ from model.inspection.query import (
     AttentionNorm,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
 )
-from model.inspection.steps import AttentionSteps, attention_steps
+from model.inspection.trace import AttentionTrace, trace_attention
 from model.layers.attention import MultiHeadAttention, attention_weights
-from model.quantization.int8 import Int8Product
+from model.quantization.int8 import Int8Linear
 
-Result = AttentionMaps | AttentionSteps
+Result = AttentionMaps | AttentionTrace
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]
-"""Yields after each slice of the work, and returns what has been computed."""
+"""A generator that yields after each slice of the work, and returns the result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One attention of the model: its kind and its layer, from 0."""
+class AttentionSite:
+    """One attention sublayer of the model: its kind and its layer, from 0."""
 
     kind: AttentionKind
     layer: int
 
 
 @dataclass(frozen=True, slots=True)
-class Projected:
-    """One sentence's queries, keys and values in one attention, all heads.
+class ProjectedHeads:
+    """One sentence's queries, keys and values in one attention sublayer, all heads.
 
     Attributes:
-        query: (H, T, K).
-        key: (H, S, K).
-        value: (H, S, K).
-        bias: What is added to scores: (T, S), 0 attends and -inf does not; or (H, T, S), what each
-            head adds for the distance. None where every row attends to all alike.
-        module: Whose they are.
+        query: Queries (H, T, K).
+        key: Keys (H, S, K).
+        value: Values (H, S, K).
+        bias: Term added to the scores: a mask (T, S), 0 attends and -inf does not; or each head's
+            relative position bias (H, T, S). None if there is neither.
+        module: The attention sublayer.
     """
 
     query: Tensor
@@ -55,52 +55,52 @@ class Projected:
     module: MultiHeadAttention
 
 
-class Recorder(Protocol):
-    """Keeps what one query asks for while a pass goes by."""
+class Capture(Protocol):
+    """Captures the result of one query during a forward pass."""
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Which layers it wants to see."""
+        """Returns the layers that the query needs."""
 
-    def record(self, place: Place, projected: Projected) -> Slices[None]:
-        """Keeps what it wants of one of them, on the device; they come from the first on."""
+    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+        """Captures one of these layers, on the device; the pass presents layers in order."""
 
     def result(self) -> Result:
-        """What it has kept, on the host."""
+        """Returns the captured result, on the host."""
 
 
-def new_recorders(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Recorder]:
-    """A recorder for each query of a job.
+def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> list[Capture]:
+    """Returns a capture for each query of a job.
 
     Args:
         job: A sentence, its translation and the queries.
-        device: Where to keep the answers.
-        slice_rows: How many tokens' weights are computed in a slice.
+        device: Device of the captured tensors.
+        slice_rows: Number of attention rows computed in a slice.
     """
     lengths = len(job.source), len(job.target)
-    return [_new_recorder(query, lengths, device, slice_rows) for query in job.queries]
+    return [_new_capture(query, lengths, device, slice_rows) for query in job.queries]
 
 
-def _new_recorder(
-    query: AttentionQuery | StepsQuery,
+def _new_capture(
+    query: AttentionQuery | TraceQuery,
     lengths: tuple[int, int],
     device: torch.device,
     slice_rows: int,
-) -> Recorder:
-    if isinstance(query, StepsQuery):
-        return StepsRecorder(query)
+) -> Capture:
+    if isinstance(query, TraceQuery):
+        return TraceCapture(query)
     maps = {kind: torch.zeros(query.shape(kind, *lengths), device=device) for kind in query.kinds}
-    return MapsRecorder(query, maps, slice_rows)
+    return MapsCapture(query, maps, slice_rows)
 
 
-class MapsRecorder:
-    """Computes weights explicitly, and puts them where the answer has them.
+class MapsCapture:
+    """Captures attention maps; computes the weights explicitly.
 
-    In float32 also where the model is in bfloat16, so that a row sums to 1 as well as it can.
+    The weights are computed in float32, even for a bfloat16 model, so that rows sum to 1 closely.
 
     Args:
-        query: What is asked.
-        maps: The answer's tensors (layers, heads, T, S), zeros.
-        slice_rows: How many tokens' weights are computed in a slice.
+        query: Query of the maps.
+        maps: Tensors of the result (layers, heads, T, S), filled with zeros.
+        slice_rows: Number of attention rows computed in a slice.
     """
 
     def __init__(
@@ -110,28 +110,28 @@ class MapsRecorder:
         self.maps = maps
         self.slice_rows = slice_rows
         if query.reduce is Reduction.ROLLOUT:
-            for answer in maps.values():
-                answer[0, 0].fill_diagonal_(1.0)  # below the first layer each token is itself
+            for result in maps.values():
+                result[0, 0].fill_diagonal_(1.0)  # the identity, before the first layer
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """Those asked for."""
+        """Returns the layers of the query."""
         return self.query.layers.get(kind, ())
 
-    def record(self, place: Place, projected: Projected) -> Slices[None]:
-        """Merges one layer into the answer, some rows after the other."""
-        layers, is_rollout = self.query.layers[place.kind], self.query.reduce is Reduction.ROLLOUT
-        answer, merge = self.maps[place.kind], MERGES[self.query.reduce]
-        merged = torch.empty_like(answer) if is_rollout else answer
-        heads = self._choose(projected)
-        for first in range(0, answer.shape[2], self.slice_rows):
+    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+        """Merges one layer into the result, slice by slice."""
+        layers, is_rollout = self.query.layers[site.kind], self.query.reduce is Reduction.ROLLOUT
+        result, merge = self.maps[site.kind], MERGES[self.query.reduce]
+        merged = torch.empty_like(result) if is_rollout else result
+        heads = self._select(projected)
+        for first in range(0, result.shape[2], self.slice_rows):
             if first:
                 yield
             rows = slice(first, first + self.slice_rows)
-            merge(merged[:, :, rows], heads.values(rows), layers.index(place.layer), len(layers))
+            merge(merged[:, :, rows], heads.values(rows), layers.index(site.layer), len(layers))
         if is_rollout:
-            answer[0, 0] = passed_on(merged[0, 0]) @ answer[0, 0]
+            result[0, 0] = rollout_step(merged[0, 0]) @ result[0, 0]
 
-    def _choose(self, projected: Projected) -> "ChosenHeads":
+    def _select(self, projected: ProjectedHeads) -> "ChosenHeads":
         numbers, norms = self.query.heads, None
         query, key = chosen(projected.query, numbers), chosen(projected.key, numbers)
         if self.query.norm is AttentionNorm.VALUE_NORMS:
@@ -143,19 +143,19 @@ class MapsRecorder:
         return ChosenHeads(query, key, bias, norms)
 
     def result(self) -> AttentionMaps:
-        """For each kind (layers, heads, T, S)."""
+        """Returns the map (layers, heads, T, S) of each kind."""
         return {kind: values.cpu().numpy() for kind, values in self.maps.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenHeads:
-    """The heads of one layer that are asked for, in float32.
+    """The selected heads of one layer, in float32.
 
     Attributes:
-        query: (H, T, K).
-        key: (H, S, K).
-        bias: (T, S) or (H, T, S), or None.
-        norms: What weights are multiplied by (H, 1, S), or None.
+        query: Queries (H, T, K).
+        key: Keys (H, S, K).
+        bias: Term added to the scores, (T, S) or (H, T, S), or None.
+        norms: Factors of the weights (H, 1, S), or None.
     """
 
     query: Tensor
@@ -164,47 +164,48 @@ class ChosenHeads:
     norms: Tensor | None
 
     def values(self, rows: slice) -> Tensor:
-        """What is asked for of some rows (H, rows, S)."""
+        """Returns the weights of some rows (H, rows, S), times the norms if there are any."""
         bias = None if self.bias is None else self.bias[..., rows, :]
         weights = attention_weights(self.query[:, rows], self.key, bias)
         return weights if self.norms is None else weights.mul_(self.norms)
 
 
 def chosen(heads: Tensor, numbers: tuple[int, ...]) -> Tensor:
-    """Some of the heads (H, ...), by views: a list of numbers would travel to the device."""
+    """Selects heads (H, ...) through views: an index list would be copied to the device."""
     if numbers == tuple(range(len(heads))):
         return heads.float()
     return torch.stack([heads[number] for number in numbers]).float()
 
 
 Merge = Callable[[Tensor, Tensor, int, int], None]
-"""Puts the heads (H, T, S) of one layer, the so-manieth of so many asked for, into an answer
-(layers, heads, T, S)."""
+"""Merges the heads (H, T, S) of one layer into a result (layers, heads, T, S).
+
+Arguments: the result, the heads, the index of the layer in the query, the number of layers."""
 
 
-def keep(answer: Tensor, heads: Tensor, place: int, count: int) -> None:
-    """Each head of each layer."""
-    answer[place] = heads
+def keep(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores every head of the layer."""
+    result[index] = heads
 
 
-def mean_heads(answer: Tensor, heads: Tensor, place: int, count: int) -> None:
-    """Each layer's mean."""
-    answer[place, 0] = heads.mean(dim=0)
+def mean_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the mean over the heads of the layer."""
+    result[index, 0] = heads.mean(dim=0)
 
 
-def max_heads(answer: Tensor, heads: Tensor, place: int, count: int) -> None:
-    """Each layer's largest value between two tokens."""
-    answer[place, 0] = heads.amax(dim=0)
+def max_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the maximum over the heads of the layer."""
+    result[index, 0] = heads.amax(dim=0)
 
 
-def add_mean(answer: Tensor, heads: Tensor, place: int, count: int) -> None:
-    """One mean over all layers and heads."""
-    answer[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
+def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Adds the layer's part of the mean over all layers and heads."""
+    result[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
 
 
-def last_mean(answer: Tensor, heads: Tensor, place: int, count: int) -> None:
-    """The mean of this layer, in place of the one before."""
-    answer[0, 0] = heads.mean(dim=0)
+def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
+    """Stores the mean over the heads, which replaces the previous layer's."""
+    result[0, 0] = heads.mean(dim=0)
 
 
 MERGES: dict[Reduction, Merge] = {
@@ -216,10 +217,10 @@ MERGES: dict[Reduction, Merge] = {
 }
 
 
-def passed_on(weights: Tensor) -> Tensor:
-    """A layer's share in a rollout (T, T): half of its weights, half of what each token was.
+def rollout_step(weights: Tensor) -> Tensor:
+    """Returns a layer's factor of a rollout (T, T): half its weights, half the identity.
 
-    Rollout is the product of these, the first layer's on the right.
+    Rollout is the product of these factors, with the first layer on the right.
 
     Source: Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers", section 3:
     A = 0.5 W + 0.5 I, with rows that sum to 1.
@@ -228,52 +229,52 @@ def passed_on(weights: Tensor) -> Tensor:
     return mixed / mixed.sum(dim=-1, keepdim=True)
 
 
-class StepsRecorder:
-    """Keeps one token's query and the keys and values that it meets.
+class TraceCapture:
+    """Captures the inputs of one token's attention: its query, and all keys and values.
 
     Args:
-        query: What is asked.
+        query: Query of the trace.
     """
 
-    def __init__(self, query: StepsQuery) -> None:
+    def __init__(self, query: TraceQuery) -> None:
         self.query = query
         self.tensors: list[Tensor] = []
 
     def layers(self, kind: AttentionKind) -> Collection[int]:
-        """The one asked for."""
+        """Returns the layer of the query."""
         return (self.query.layer,) if kind is self.query.kind else ()
 
-    def record(self, place: Place, projected: Projected) -> Slices[None]:
-        """Keeps the inputs of the computation; of a decoder's keys, those up to the token."""
+    def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
+        """Captures the inputs of the computation; a decoder's keys end at the token."""
         token = self.query.query
-        end = token + 1 if place.kind is AttentionKind.DECODER else projected.key.shape[1]
+        end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
         out = projected.module.out
         self.tensors = [projected.query[:, token], *attended, float_weight(out), out.bias]
         if projected.bias is not None and projected.bias.dim() == 3:
             self.tensors.append(projected.bias[:, token])
-        yield from ()  # at once
+        yield from ()  # a single slice
 
-    def result(self) -> AttentionSteps:
-        """The computation, gone through on the host."""
+    def result(self) -> AttentionTrace:
+        """Returns the trace, computed on the host."""
         query, key, value, *others = (t.float().cpu().numpy() for t in self.tensors)
-        return attention_steps(query, key, value, self.query.head, *others)
+        return trace_attention(query, key, value, self.query.head, *others)
 
 
-def float_weight(product: nn.Module) -> Tensor:
-    """The matrix (out, in) of a layer, whichever way it multiplies."""
-    weight = product.float_weight if isinstance(product, Int8Product) else product.weight
+def float_weight(linear: nn.Module) -> Tensor:
+    """Returns the float matrix (out, in) of a linear layer in any precision."""
+    weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
     return cast("Tensor", weight)
 
 
 def head_matrices(module: MultiHeadAttention) -> Tensor:
-    """W_O in the parts that each head's values meet (H, K, D): a view."""
+    """Returns a view of W_O in parts (H, K, D), one for each head."""
     weight = float_weight(module.out)  # (D, H * K)
     return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)
 
 
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
-    """The length (H, S) of each value (H, S, K) times its head's part of W_O (H, K, D).
+    """Returns the norms (H, S) of the values (H, S, K) times each head's part of W_O (H, K, D).
 
     Source: Kobayashi et al. 2020, section 3, without the weight.
     """

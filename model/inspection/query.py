@@ -1,7 +1,8 @@
-"""Which attention is asked for, and what comes out. Without torch, for those who only ask.
+"""Defines attention queries and the type of their results.
 
-A caller's numbers, which may be negative or left out, are resolved against the model's config
-first; from then on a query names layers and heads that are there, counted from 0.
+A caller's numbers may be negative or left out. `resolve_query` and `resolve_trace` resolve them
+against the model's config; a resolved query names existing layers and heads, from 0. The module
+does not import torch, so that client processes stay small.
 """
 
 from collections.abc import Mapping
@@ -19,19 +20,21 @@ from model.errors import AttentionQueryError
 from model.tokenization.token_ids import check_ids
 
 InspectedConfig = ModelConfig | TextEncoderConfig
-"""Of a model whose attention can be shown."""
+"""The config of a model with attention queries."""
 
 SHOWN_VALUES = 8
+"""Maximum number of a caller's values that an error message repeats."""
+
 SHOWN_CHARS = 20
-"""How much of a caller's numbers a message repeats."""
+"""Maximum number of characters of each of these values."""
 
 
 class AttentionKind(StrEnum):
-    """Which tokens attend to which.
+    """The kinds of attention: from which tokens to which tokens.
 
-    Rows are the tokens that attend and columns those attended to: source to source, target to
-    target up to itself, target to source. Row t of a target is that of the decoder's input t,
-    from which it predicts token t.
+    Rows are the attending tokens, columns the attended ones. `encoder` is source to source,
+    `decoder` is target to target up to the token itself, `cross` is target to source. Row t of a
+    target belongs to the decoder's input t, from which the decoder predicts token t.
     """
 
     ENCODER = "encoder"
@@ -40,7 +43,7 @@ class AttentionKind(StrEnum):
 
 
 class Reduction(StrEnum):
-    """What becomes of the layers and heads asked for; a dimension that goes has size 1."""
+    """The reduction over the layers and heads of a query; a reduced dimension has size 1."""
 
     NONE = "none"
     MEAN_HEADS = "mean_heads"
@@ -50,7 +53,7 @@ class Reduction(StrEnum):
 
 
 class AttentionNorm(StrEnum):
-    """Weights as they are, or times the norm of what they let through.
+    """The values of a map: attention weights, or weights times the norm of the weighted value.
 
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
     weight · (x W_V + b_V) W_O.
@@ -61,18 +64,18 @@ class AttentionNorm(StrEnum):
 
 
 AttentionMaps = dict[AttentionKind, NDArray[np.float32]]
-"""For each kind asked for, (layers, heads, rows, columns)."""
+"""The map (layers, heads, rows, columns) of each kind in the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionQuery:
-    """Attention of some layers and heads, between all tokens.
+    """A query for the attention of some layers and heads, between all tokens.
 
     Attributes:
-        layers: For each kind asked for, numbers of layers from 0, in the order of the answer.
-        heads: Numbers of heads from 0, in the order of the answer.
-        reduce: What becomes of them.
-        norm: Of what kind the values are.
+        layers: Numbers of layers from 0, for each kind, in the order of the result.
+        heads: Numbers of heads from 0, in the order of the result.
+        reduce: Reduction over layers and heads.
+        norm: Kind of the values.
     """
 
     layers: Mapping[AttentionKind, tuple[int, ...]]
@@ -82,13 +85,13 @@ class AttentionQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Those asked for."""
+        """Returns the kinds of the query."""
         return tuple(self.layers)
 
     def shape(
         self, kind: AttentionKind, source_tokens: int, target_tokens: int
     ) -> tuple[int, int, int, int]:
-        """(layers, heads, rows, columns) of the answer."""
+        """Returns the shape (layers, heads, rows, columns) of the result."""
         merges_layers = self.reduce in (Reduction.MEAN_LAYERS_HEADS, Reduction.ROLLOUT)
         layers = 1 if merges_layers else len(self.layers[kind])
         heads = len(self.heads) if self.reduce is Reduction.NONE else 1
@@ -96,14 +99,14 @@ class AttentionQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class StepsQuery:
-    """The whole computation of one token's attention in one head.
+class TraceQuery:
+    """A query for the whole computation of one token's attention in one head.
 
     Attributes:
-        kind: Which attention.
-        layer: From 0.
-        head: From 0.
-        query: The place of the token that attends, from 0.
+        kind: Kind of attention.
+        layer: Number of the layer, from 0.
+        head: Number of the head, from 0.
+        query: Position of the attending token, from 0.
     """
 
     kind: AttentionKind
@@ -113,38 +116,38 @@ class StepsQuery:
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """The one asked for."""
+        """Returns the kind of the query."""
         return (self.kind,)
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionJob:
-    """A sentence, its translation, and what is asked about them.
+    """A sentence, its translation, and the attention queries about them.
 
     Attributes:
-        source: Ids, EOS included; or those of a text to embed, with its special tokens.
-        target: Ids that the decoder is made to predict, EOS included; may be empty where only
-            the encoder is asked about.
-        queries: What is asked, in one pass.
+        source: Source ids, EOS included; or the ids of a text to embed, special tokens included.
+        target: Ids that the decoder predicts, EOS included; may be empty if all queries are about
+            the encoder.
+        queries: Queries that one forward pass answers.
     """
 
     source: list[int]
     target: list[int]
-    queries: tuple[AttentionQuery | StepsQuery, ...]
+    queries: tuple[AttentionQuery | TraceQuery, ...]
 
     @property
     def kinds(self) -> tuple[AttentionKind, ...]:
-        """Those that any query asks for."""
+        """Returns the kinds of all queries, without repetition."""
         return tuple(dict.fromkeys(kind for query in self.queries for kind in query.kinds))
 
     @property
     def needs_target(self) -> bool:
-        """Whether the decoder is asked about."""
+        """Returns whether a query is about the decoder."""
         return any(kind is not AttentionKind.ENCODER for kind in self.kinds)
 
 
 def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
-    """The kinds of attention that a model has, and in how many layers; an SSRU is none."""
+    """Returns the kinds of attention of a model, and their numbers of layers; an SSRU has none."""
     if isinstance(config, TextEncoderConfig):
         return {AttentionKind.ENCODER: config.layers}
     layers = {
@@ -158,7 +161,7 @@ def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
 
 
 def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[int, int]:
-    """Rows and columns of one head's attention."""
+    """Returns the number of rows and columns of one head's attention."""
     rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
     columns = target_tokens if kind is AttentionKind.DECODER else source_tokens
     return rows, columns
@@ -172,19 +175,19 @@ def resolve_query(
     reduce: Reduction = Reduction.NONE,
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
 ) -> AttentionQuery:
-    """The query that a caller means.
+    """Returns the resolved query for a caller's numbers.
 
     Args:
-        config: The model's.
-        kinds: At least one, none twice.
-        layers: Numbers, negative from the end, looked up for each kind; None for all. With
-            rollout, which starts at the first layer, all up to the last one named go in.
-        heads: Numbers, negative from the end; None for all.
-        reduce: What is to become of layers and heads.
-        norm: Of what kind the values are to be.
+        config: Config of the model.
+        kinds: At least one kind, without repetition.
+        layers: Numbers of layers, resolved for each kind; negative numbers count from the end.
+            None means all. Rollout uses all layers up to the last one named.
+        heads: Numbers of heads; negative numbers count from the end. None means all.
+        reduce: Reduction over layers and heads.
+        norm: Kind of the values.
 
     Raises:
-        AttentionQueryError: The model has no such attention, or these do not go together.
+        AttentionQueryError: The model has no such attention, or the options exclude each other.
     """
     if not kinds or len(set(kinds)) < len(kinds):
         raise AttentionQueryError(
@@ -217,28 +220,28 @@ def _check_rollout(
         )
 
 
-def resolve_steps(
-    config: InspectedConfig, steps: StepsQuery, source_tokens: int, target_tokens: int
-) -> StepsQuery:
-    """The same with every number counted from 0, where it may be negative from the end.
+def resolve_trace(
+    config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
+) -> TraceQuery:
+    """Returns the resolved query for a caller's trace query.
 
     Args:
-        config: The model's.
-        steps: As a caller names it.
-        source_tokens: EOS included.
-        target_tokens: EOS included.
+        config: Config of the model.
+        trace: The caller's query; negative numbers count from the end.
+        source_tokens: Number of source tokens, EOS included.
+        target_tokens: Number of target tokens, EOS included.
 
     Raises:
         AttentionQueryError: The model has no such attention, or the sequence no such token.
     """
-    (layer,) = _layers(config, steps.kind, [steps.layer])
-    (head,) = _numbers([steps.head], config.num_heads, "head", "a layer")
-    rows, _ = plane(steps.kind, source_tokens, target_tokens)
-    sequence = "the source" if steps.kind is AttentionKind.ENCODER else "the target"
+    (layer,) = _layers(config, trace.kind, [trace.layer])
+    (head,) = _numbers([trace.head], config.num_heads, "head", "a layer")
+    rows, _ = plane(trace.kind, source_tokens, target_tokens)
+    sequence = "the source" if trace.kind is AttentionKind.ENCODER else "the target"
     if not rows:
-        raise AttentionQueryError(f"{sequence} has no tokens: {steps.kind} attention needs some")
-    (query,) = _numbers([steps.query], rows, "token", sequence)
-    return StepsQuery(steps.kind, layer, head, query)
+        raise AttentionQueryError(f"{sequence} has no tokens: {trace.kind} attention needs some")
+    (query,) = _numbers([trace.query], rows, "token", sequence)
+    return TraceQuery(trace.kind, layer, head, query)
 
 
 def _layers(
@@ -256,7 +259,7 @@ def _layers(
 
 
 def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) -> tuple[int, ...]:
-    """Numbers from 0 to size - 1, for those that may be negative or left out."""
+    """Resolves numbers that may be negative or left out to 0 ... size - 1."""
     if numbers is None:
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
@@ -274,19 +277,21 @@ def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) 
 
 
 def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
-    """For a message, which a caller's list must not make long."""
+    """Returns the values as text for an error message; a long list is shortened."""
     shown = [str(value)[:SHOWN_CHARS] for value in islice(values, SHOWN_VALUES)]
+    if not shown:
+        return "none"
     more = len(values) - len(shown)
-    return ", ".join(shown) + f" and {more} more" * (more > 0) or "none"
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:
-    """Refuses what cannot be computed; the query is taken to be resolved.
+    """Raises an error if a job with resolved queries cannot be computed.
 
     Raises:
-        EmptySourceError: No tokens.
-        UnknownTokenError: An id outside the vocabulary.
-        AttentionQueryError: The decoder is asked about and there is no target.
+        EmptySourceError: The source has no tokens.
+        UnknownTokenError: An id is outside the vocabulary.
+        AttentionQueryError: A query is about the decoder, and the job has no target.
     """
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:

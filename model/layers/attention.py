@@ -1,4 +1,4 @@
-"""Scaled dot-product attention and its multi-head form (Vaswani et al. 2017, section 3.2)."""
+"""Implements scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2)."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """The additive form of a mask: 0 where it is True (attend), -inf where it is False."""
+    """Returns the additive form of a mask: 0 where it is True (attend), -inf where it is False."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
         ~mask, float("-inf")
     )
@@ -20,22 +20,22 @@ def attention(
     scale: float | None = None,
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(query · keyᵀ · scale + bias) · value.
+    """Returns softmax(query · keyᵀ · scale + bias) · value.
 
-    The fused kernel serves the case without weights. A single query on the CPU takes the
-    explicit way too: it is faster there (235 against 322 µs for 64 rows of 8 heads and 32
-    keys) and, unlike the fused kernel, its bits do not depend on how far the keys are padded.
-    On a GPU a single query stays with the fused kernel: one launch that reads keys and values
-    once and keeps the scores on the chip, where the explicit way is five launches over tiny
-    products.
+    The fused kernel computes attention without weights. The explicit form computes attention with
+    weights, and a single query on a CPU. It is faster there (235 against 322 µs for 64 rows of 8
+    heads and 32 keys), and its bits do not depend on the padding of the keys.
+
+    On a GPU the fused kernel also computes a single query. It needs one launch, reads keys and
+    values once and keeps the scores on the chip; the explicit form needs five small launches.
 
     Args:
         query: (..., T, K).
         key: (..., S, K).
         value: (..., S, K).
-        bias: Added to the scores, broadcast to (..., T, S): 0 attends, -inf does not.
-        scale: 1 / sqrt(K) where it is None.
-        return_weights: Whether the softmax is wanted too.
+        bias: Term added to the scores, broadcast to (..., T, S): 0 attends, -inf does not.
+        scale: Factor of the scores; None means 1 / sqrt(K).
+        return_weights: Whether to return the attention weights.
 
     Returns:
         The weighted values (..., T, K), and the weights (..., T, S) or None.
@@ -53,7 +53,7 @@ def attention(
 def attention_weights(
     query: Tensor, key: Tensor, bias: Tensor | None = None, scale: float | None = None
 ) -> Tensor:
-    """softmax(query · keyᵀ · scale + bias), (..., T, S), for the arguments of `attention`."""
+    """Returns the weights softmax(query · keyᵀ · scale + bias), (..., T, S); see `attention`."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query * factor) @ key.transpose(-2, -1)  # (..., T, S)
     if bias is not None:
@@ -62,10 +62,10 @@ def attention_weights(
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention in H heads of contiguous slices of D.
+    """Multi-head attention; each of the H heads uses a contiguous slice of D.
 
-    Keys and values are projected apart from the query, so that a decoder can keep those of
-    the encoder's output for the whole sentence.
+    Keys and values have a projection method of their own, so that a decoder can cache the keys
+    and values of the encoder output for a whole sentence.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:
@@ -77,11 +77,11 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Queries (B, H, T, K) of what asks (B, T, D)."""
+        """Returns queries (B, H, T, K) for the attending stream (B, T, D)."""
         return self._split(self.query(x))
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values, each (B, H, S, K), of what is attended to (B, S, D)."""
+    def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns keys and values, each (B, H, S, K), for the attended stream (B, S, D)."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def forward(
@@ -95,21 +95,21 @@ class MultiHeadAttention(nn.Module):
         """Attends from x (B, T, D) to key and value (B, H, S, K).
 
         Args:
-            x: What asks.
-            key: From `project_memory`.
-            value: From `project_memory`.
-            bias: (B, 1, 1 or T, S), 0 attends and -inf does not.
-            return_weights: Whether the weights are wanted too.
+            x: The attending stream (B, T, D).
+            key: Keys from `project_key_value`.
+            value: Values from `project_key_value`.
+            bias: (B, 1, 1 or T, S); 0 attends, -inf does not.
+            return_weights: Whether to return the attention weights.
 
         Returns:
-            (B, T, D), and the weights (B, H, T, S) or None.
+            The output (B, T, D), and the weights (B, H, T, S) or None.
         """
         query = self.project_query(x)  # (B, H, T, K)
         heads, weights = attention(query, key, value, bias, return_weights=return_weights)
         return self.merge(heads), weights
 
     def merge(self, heads: Tensor) -> Tensor:
-        """(B, T, D) out of all heads' weighted values (B, H, T, K): concatenated, times W_O."""
+        """Returns (B, T, D): the heads' weighted values (B, H, T, K), concatenated, times W_O."""
         y: Tensor = self.out(heads.transpose(1, 2).flatten(2))
         return y
 

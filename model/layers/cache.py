@@ -1,4 +1,4 @@
-"""What decoding keeps for each row, allocated once; rows enter, move and leave inside it."""
+"""Holds the decoding state of every row in tensors that are allocated once."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from model.config import DecoderKind, ModelConfig
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """One decoder layer's share of the cache, as views of the first B rows.
+    """One decoder layer's part of the cache, as views of the first B rows.
 
     Attributes:
         memory_key: Cross-attention keys (B, H, S, K).
         memory_value: Cross-attention values (B, H, S, K).
         memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
-        cell: The SSRU's cell (B, D); of no rows in a self-attention decoder.
-        self_key: Keys of the target so far (B, H, L, K); of no rows in an SSRU decoder.
-        self_value: Values of the target so far (B, H, L, K); likewise.
+        cell: SSRU cells (B, D); zero rows in a self-attention decoder.
+        self_key: Keys of the target so far (B, H, L, K); zero rows in an SSRU decoder.
+        self_value: Values of the target so far (B, H, L, K); zero rows in an SSRU decoder.
         self_bias: (B, 1, T, L), 0 up to each position and -inf after it.
-        positions: Where the T tokens of this call stand in their targets (B, T).
+        positions: Target positions of the T tokens of this call (B, T).
     """
 
     memory_key: Tensor
@@ -33,25 +33,25 @@ class LayerState:
     positions: Tensor
 
     def append(self, key: Tensor, value: Tensor) -> None:
-        """Writes keys and values (B, H, T, K) of this call's tokens to their positions."""
+        """Writes the keys and values (B, H, T, K) of this call's tokens to their positions."""
         rows = torch.arange(key.shape[0], device=key.device)[:, None]  # (B, 1)
         self.self_key.transpose(1, 2)[rows, self.positions] = key.transpose(1, 2)
         self.self_value.transpose(1, 2)[rows, self.positions] = value.transpose(1, 2)
 
 
 class DecodingCache:
-    """The state of all rows of a batch, for every decoder layer.
+    """The decoding state of all rows of a batch, for every decoder layer.
 
-    Rows 0 to n - 1 are in use; whoever owns the cache keeps them dense with `copy_rows`.
-    A row that was never filled holds zeros, attends to zeros and disturbs nobody.
+    Rows 0 to n - 1 are in use; the owner of the cache keeps them dense with `copy_rows`. An unused
+    row holds zeros, attends to zeros and does not affect other rows.
 
     Args:
-        config: The model's sizes.
-        max_rows: Rows (B).
-        max_source_tokens: Source positions (S).
-        max_target_tokens: Target positions (L); costs memory only with self-attention.
-        device: Where it lies.
-        dtype: In which precision.
+        config: Config of the model.
+        max_rows: Number of rows (B).
+        max_source_tokens: Number of source positions (S).
+        max_target_tokens: Number of target positions (L); takes memory only with self-attention.
+        device: Device of the tensors.
+        dtype: Number format of the tensors.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class DecodingCache:
 
     @property
     def num_bytes(self) -> int:
-        """Memory held, in bytes."""
+        """Returns the size of the cache in bytes."""
         return sum(tensor.nbytes for tensor in vars(self).values())
 
     def clear(self) -> None:
-        """Makes all rows what they were at first, where they lie."""
+        """Sets all rows to zero in place; the tensors keep their addresses."""
         for tensor in vars(self).values():
             tensor.zero_()
 
@@ -94,14 +94,14 @@ class DecodingCache:
 
         Args:
             rows: Row numbers (B).
-            memory: For each layer, keys and values (B, H, S, K).
+            memory: Cross-attention keys and values (B, H, S, K) of each layer.
             bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
         """
         width = bias.shape[-1]
         for layer, (key, value) in enumerate(memory):
             self.memory_key[layer, rows, :, :width] = key
             self.memory_value[layer, rows, :, :width] = value
-        # `index_fill_`, for a number assigned to indexed rows is copied from the host each time.
+        # `index_fill_`: assigning a number to indexed rows would copy it from the host each time.
         self.memory_bias.index_fill_(0, rows, float("-inf"))
         self.memory_bias[rows, :, :, :width] = bias
         if self.cell.shape[1]:
@@ -109,13 +109,13 @@ class DecodingCache:
         self.positions.index_fill_(0, rows, 0)
 
     def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
-        """Copies whole rows: row target[i] becomes what row source[i] was before the call.
+        """Copies whole rows: row target[i] gets the state of row source[i] before the call.
 
         Args:
             source: Row numbers.
-            target: Row numbers, none twice.
-            is_same_source: The rows translate the same sentence (a beam being reordered),
-                so that what comes from the encoder need not be moved.
+            target: Row numbers without repetition.
+            is_same_source: Whether the rows translate the same sentence, as in a beam that is
+                reordered. Then the cross-attention state is not copied.
         """
         tensors = [self.cell, self.self_key, self.self_value]
         if not is_same_source:
@@ -127,13 +127,14 @@ class DecodingCache:
         self.positions[target] = self.positions[source]
 
     def view(self, rows: int, source_width: int, tokens: int, target_width: int) -> "DecoderState":
-        """The first rows, ready to decode T = `tokens` more tokens of each.
+        """Returns views of the first rows for decoding T = `tokens` more tokens of each.
 
         Args:
-            rows: B.
-            source_width: S; no row in use has a longer source.
-            tokens: T.
-            target_width: L; no row in use has more tokens than this, the T included.
+            rows: Number of rows (B).
+            source_width: Number of source positions (S), at least the longest source in use.
+            tokens: Number of tokens of this call (T).
+            target_width: Number of target positions (L), at least the longest target in use,
+                the T tokens of this call included.
         """
         start = self.positions[:rows, None]
         positions = start + torch.arange(tokens, device=start.device)  # (B, T)
@@ -160,13 +161,13 @@ class DecodingCache:
         return DecoderState(layers, positions)
 
     def advance(self, rows: int, tokens: int = 1) -> None:
-        """Counts the tokens that the first rows have decoded."""
+        """Advances the positions of the first rows by the decoded tokens."""
         self.positions[:rows].add_(tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderState:
-    """Every layer's view of the same rows, and where their tokens stand (B, T)."""
+    """The views of the same rows for every layer, and the positions of their tokens (B, T)."""
 
     layers: list[LayerState]
     positions: Tensor

@@ -1,4 +1,4 @@
-"""The feed-forward sublayer and its activations."""
+"""Implements the feed-forward sublayer and its activations."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,16 +17,16 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """W2 · activation(W1 · x)."""
+    """The feed-forward sublayer: fc2(activation(fc1(x)))."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.expand = nn.Linear(config.d_model, config.ffn_dim)
-        self.contract = nn.Linear(config.ffn_dim, config.d_model)
+        self.fc1 = nn.Linear(config.d_model, config.ffn_dim)
+        self.fc2 = nn.Linear(config.ffn_dim, config.d_model)
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) to (B, T, D)."""
-        hidden = self.activation(self.expand(x))  # (B, T, F)
-        y: Tensor = self.contract(hidden)
+        """Maps (B, T, D) to (B, T, D)."""
+        hidden = self.activation(self.fc1(x))  # (B, T, F)
+        y: Tensor = self.fc2(hidden)
         return y

@@ -1,4 +1,4 @@
-"""The residual sum and layer norm around a sublayer."""
+"""Implements the residual sum and layer norm around a sublayer."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from model.config import LayerConfig, ModelConfig, NormPosition
 
 
 class Residual(nn.Module):
-    """The residual sum around a sublayer with its one layer norm, before or after."""
+    """The residual sum around a sublayer, with layer norm before the sublayer or after the sum."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -15,12 +15,16 @@ class Residual(nn.Module):
         self.norms_keys = config.norms_keys
 
     def before(self, x: Tensor) -> Tensor:
-        """What goes into the sublayer."""
+        """Returns the input of the sublayer for the residual stream x."""
         y: Tensor = self.norm(x) if self.is_pre else x
         return y
 
-    def attended(self, x: Tensor, inner: Tensor) -> Tensor:
-        """What self-attention takes its keys and values from, for x and `before` of it.
+    def key_value_input(self, x: Tensor, inner: Tensor) -> Tensor:
+        """Returns the input of the key and value projections of self-attention.
+
+        Args:
+            x: The residual stream.
+            inner: The result of `before` for x.
 
         Source: marian-dev, src/models/transformer.h, LayerAttention: `preProcess` is applied to
         the query alone.
@@ -28,13 +32,13 @@ class Residual(nn.Module):
         return inner if self.norms_keys else x
 
     def after(self, x: Tensor, y: Tensor) -> Tensor:
-        """What leaves, for the sublayer's input x and its output y."""
+        """Returns the new residual stream for the stream x and the sublayer output y."""
         z: Tensor = x + y if self.is_pre else self.norm(x + y)
         return z
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """The layer norm on top of a pre-norm stack; nothing on a post-norm one."""
+    """Returns the layer norm on top of a pre-norm stack, or the identity for a post-norm stack."""
     if config.norm is NormPosition.POST:
         return nn.Identity()
     return nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)

@@ -1,11 +1,11 @@
-"""The simpler simple recurrent unit."""
+"""Implements the simpler simple recurrent unit (SSRU)."""
 
 import torch
 from torch import Tensor, nn
 
 
 class SSRU(nn.Module):
-    """The simpler simple recurrent unit: a decoder's memory in one vector a row.
+    """The simpler simple recurrent unit: keeps the past of a target in one vector per row.
 
     f = sigmoid(Wf x + bf);  c = f * c + (1 - f) * W x;  y = relu(c)
 
@@ -18,16 +18,16 @@ class SSRU(nn.Module):
         self.forget = nn.Linear(d_model, d_model)
 
     def forward(self, x: Tensor, cell: Tensor) -> Tensor:
-        """Runs over x (B, T, D) and leaves the last cell (B, D) in place."""
+        """Returns outputs (B, T, D) for x (B, T, D); updates the cell (B, D) in place."""
         return self.recur(*self.gates(x), cell)
 
     def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What each x (B, T, D) keeps of the cell, and what it adds to it: f and (1 - f) * W x."""
+        """Returns forget gates f and updates (1 - f) * W x, each (B, T, D), for x (B, T, D)."""
         forget = torch.sigmoid(self.forget(x))  # (B, T, D)
         return forget, (1 - forget) * self.update(x)
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Outputs (B, T, D) of gates (B, T, D); leaves the last cell (B, D) in place."""
+        """Returns outputs (B, T, D) for gates (B, T, D); updates the cell (B, D) in place."""
         outputs = []
         for position in range(forget.shape[1]):
             cell.mul_(forget[:, position]).add_(update[:, position])

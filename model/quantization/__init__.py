@@ -1,1 +1,1 @@
-"""Int8 schemes and the packing of their matrices."""
+"""Int8 schemes and the packing of int8 matrices."""

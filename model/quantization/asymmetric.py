@@ -1,11 +1,10 @@
-"""Int8 products for weights that come as floats: the encoders of texts.
+"""Implements asymmetric int8 products for float weights, as in text encoders.
 
-Two things keep more precision than `model.quantization.int8`, which takes a file's integers as
-they are. Every output has a scale of its own. And a row is quantised around the middle of its
-range, because most inputs lie to one side of zero: after GELU no value is below -0.17. On
-all-MiniLM-L6-v2 this removed two thirds of the error.
+Two differences to `model.quantization.int8` keep more precision. Every output has a scale of its
+own. A row is quantised around the midpoint of its range, because most inputs lie to one side of
+zero: after GELU no value is below -0.17. On all-MiniLM-L6-v2 this removed two thirds of the error.
 
-Sums are of integers: a row's products do not depend on the rows beside it.
+The sums are integers: a row's products do not depend on the rows beside it.
 """
 
 from dataclasses import dataclass
@@ -17,25 +16,25 @@ from model.quantization.int8 import LIMIT, int8_matmul
 from model.quantization.packing import Int8Matrix
 
 FINE = 254
-"""Steps of the second part of a row to one of the first."""
+"""Number of fine quantisation steps in one coarse step."""
 
 FINE_NAMES = ("value",)
-"""Products that get their rows in 16 bits.
+"""Names of the layers that quantise their input rows to 16 bits (coarse and fine).
 
-Most tokens of a text attend to the same few, so an error in the value of those does not average
-out: on all-MiniLM-L6-v2 values in 8 bits made 40 % of the whole error, and in 16 10 %.
+Most tokens of a text attend to the same few tokens, so that errors in their values do not average
+out. On all-MiniLM-L6-v2 values in 8 bits made 40 % of the whole error, and in 16 bits 10 %.
 """
 
 
-class CentredProduct(Int8Matrix):
-    """x · Wᵀ + b, both sides rounded to int8.
+class AsymmetricInt8Linear(Int8Matrix):
+    """A linear layer that quantises the weight, and each input row, to int8.
 
-    A row x is middle + step · q for integers q, so the product is step · (q · Wᵀ) plus middle
+    A row x is midpoint + step · q for integers q. The product is step · (q · Wᵀ) plus midpoint
     times the sum of an output's weights.
 
     Args:
-        linear: In float32.
-        is_fine: Whether what rounding leaves of x is rounded to int8 and multiplied too.
+        linear: Layer to quantise, in float32.
+        is_fine: Whether the rounding error of x is quantised to int8 and multiplied, too.
 
     Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference", equation 7, with a range for each row.
@@ -43,7 +42,7 @@ class CentredProduct(Int8Matrix):
 
     def __init__(self, linear: nn.Linear, is_fine: bool = False) -> None:
         floats = linear.weight.detach()
-        # What stays is allocated before what goes, which would leave holes between the matrices.
+        # Allocated before the floats are freed: these would leave holes between the matrices.
         super().__init__(torch.empty_like(floats, dtype=torch.int8))
         self.scales: Tensor  # (out): a float weight is an integer * scale
         self.bias: Tensor  # (out)
@@ -55,30 +54,30 @@ class CentredProduct(Int8Matrix):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix (out, in) that the integers stand for, float32."""
+        """Returns the float32 matrix (out, in) that the integers represent."""
         return self.integers.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., out) for x (..., in)."""
+        """Maps x (..., in) to (..., out)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
         low, high = rows.amin(dim=-1, keepdim=True), rows.amax(dim=-1, keepdim=True)
-        middle = (low + high) / 2  # (B, 1)
+        midpoint = (low + high) / 2  # (B, 1)
         step = ((high - low) / 2).clamp_min_(1e-12) / LIMIT
-        steps = (rows - middle) / step
-        coarse = steps.round()
+        scaled = (rows - midpoint) / step
+        coarse = scaled.round()
         values = self.integers
         products = int8_matmul(coarse.to(torch.int8), values)
         if self.is_fine:
-            rest = ((steps - coarse) * FINE).round_().to(torch.int8)
+            rest = ((scaled - coarse) * FINE).round_().to(torch.int8)
             products += int8_matmul(rest, values) / FINE
         sums = values.sum(dim=1) * self.scales  # (out)
-        y = products * (step * self.scales) + (middle * sums + self.bias)
+        y = products * (step * self.scales) + (midpoint * sums + self.bias)
         return y.view(*x.shape[:-1], -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A matrix that an int8 product stands in for."""
+    """A float layer that an int8 layer has replaced, and its place in the model."""
 
     owner: nn.Module
     name: str
@@ -86,7 +85,7 @@ class Replaced:
 
 
 def quantize(layers: nn.Module) -> list[Replaced]:
-    """Replaces every float32 matrix of the layers by an int8 product."""
+    """Replaces every float32 linear layer by an int8 layer; returns the replaced layers."""
     replaced = [
         Replaced(owner, name, child)
         for owner in layers.modules()
@@ -94,11 +93,11 @@ def quantize(layers: nn.Module) -> list[Replaced]:
         if isinstance(child, nn.Linear)
     ]
     for each in replaced:
-        setattr(each.owner, each.name, CentredProduct(each.linear, each.name in FINE_NAMES))
+        setattr(each.owner, each.name, AsymmetricInt8Linear(each.linear, each.name in FINE_NAMES))
     return replaced
 
 
 def restore(replaced: list[Replaced]) -> None:
-    """Undoes `quantize`."""
+    """Puts the replaced float32 layers back."""
     for each in replaced:
         setattr(each.owner, each.name, each.linear)

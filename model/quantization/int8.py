@@ -1,9 +1,9 @@
-"""Int8 products: integer sums, which no order of summing can change.
+"""Implements symmetric int8 products: integer sums, independent of the order of summing.
 
-Weights are the integers of the file. Inputs are scaled row by row, not by the one multiplier a
-matrix that Marian's files carry: on the built-in models that costs 0.1 BLEU against float32, and
-Marian's 0.1 to 0.4. A row's products do not depend on the rows beside it or on the kernel that a
-shape is given.
+Weights are the integers of the file. Each input row has a scale of its own; Marian's files carry
+one multiplier per matrix. On the built-in models a scale per row costs 0.1 BLEU against float32,
+and Marian's multiplier 0.1 to 0.4. A row's products depend neither on the rows beside it nor on
+the kernel that serves the shape.
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from torch import Tensor
 from model.quantization.packing import Int8Matrix
 
 LIMIT = 127
-"""Quantised values lie between plus and minus this; -128 is left out, as in Marian."""
+"""Largest magnitude of a quantised value; -128 is left out, as in Marian."""
 
 MAX_EXACT_TERMS = 2**24 // LIMIT**2
-"""Products of int8 values that float32 sums without rounding: 1040."""
+"""Number of int8 products that float32 sums without rounding: 1040."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedMatrix:
-    """A weight as the file holds it.
+    """An int8 weight of a checkpoint.
 
     Attributes:
-        values: int8 (out, in), for an embedding (V, D).
-        multiplier: A float weight is values / multiplier.
+        values: Integers (out, in); (V, D) for an embedding.
+        multiplier: Divisor of the integers: a float weight is values / multiplier.
     """
 
     values: NDArray[np.int8]
@@ -37,7 +37,7 @@ class QuantizedMatrix:
 
 
 def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
-    """A float matrix in int8, as Marian's own converter makes it: to 127 at its largest value."""
+    """Quantises a float matrix as Marian's converter does: the largest magnitude becomes 127."""
     largest = float(np.abs(floats).max())
     multiplier = LIMIT / largest if largest else 1.0
     values = np.clip(np.rint(floats * multiplier), -LIMIT, LIMIT).astype(np.int8)
@@ -45,7 +45,7 @@ def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
 
 
 def has_fast_int8() -> bool:
-    """Whether this torch multiplies int8 matrices on the CPU; its operator is a private one."""
+    """Returns whether this torch has its (private) int8 matrix product on the CPU."""
     try:
         square = torch.eye(8, dtype=torch.int8)
         return torch.equal(torch._int_mm(square, square), square.int())
@@ -57,9 +57,9 @@ HAS_FAST_INT8 = has_fast_int8()
 
 
 def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
-    """Exact x · weightᵀ, float32 (B, out), for int8 x (B, in) and int8 weight (out, in).
+    """Returns the exact x · weightᵀ, float32 (B, out), for int8 x (B, in) and weight (out, in).
 
-    Without torch's own int8 product, float32 ones are summed in parts small enough to be exact.
+    Without torch's int8 product, float32 products are summed in parts small enough to be exact.
     """
     if HAS_FAST_INT8:
         return torch._int_mm(x, weight.t()).float()
@@ -72,12 +72,12 @@ def int8_matmul(x: Tensor, weight: Tensor) -> Tensor:
     return torch.stack(products).sum(dim=0, dtype=torch.int32).float()
 
 
-class Int8Product(Int8Matrix):
-    """x · Wᵀ + b for an int8 W: quantise, multiply exactly, scale back.
+class Int8Linear(Int8Matrix):
+    """A linear layer with an int8 weight: quantises x, multiplies exactly, scales back.
 
     Args:
-        weight: From the checkpoint.
-        bias: (out) float32, or None.
+        weight: Int8 weight of the checkpoint.
+        bias: Float32 bias (out), or None.
 
     Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6, with a scale
     for each row: x_q = round(x · 127 / max|x|).
@@ -90,22 +90,22 @@ class Int8Product(Int8Matrix):
 
     @property
     def weight(self) -> Tensor:
-        """The integers (out, in)."""
+        """Returns the integers (out, in)."""
         return self.integers
 
     @property
     def float_weight(self) -> Tensor:
-        """The matrix (out, in) that the integers stand for, float32."""
+        """Returns the float32 matrix (out, in) that the integers represent."""
         return self.weight.float() / self.multiplier
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., out) for x (..., in)."""
+        """Maps x (..., in) to (..., out)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
-        y = self.product(rows, self.weight, self.bias)
+        y = self.multiply(rows, self.weight, self.bias)
         return y.view(*x.shape[:-1], -1)
 
-    def product(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The same for rows (B, in) and any choice of the weight's rows."""
+    def multiply(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Returns rows · weightᵀ + bias for rows (B, in) and a selection of the weight's rows."""
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
         scale = LIMIT / largest
         quantized = (rows * scale).round_().to(torch.int8)

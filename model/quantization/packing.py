@@ -1,17 +1,18 @@
-"""Int8 matrices in the order in which native code reads them where they lie.
+"""Packs int8 matrices into the memory layout of the native code.
 
-A panel is 64 outputs. In it, four inputs of each output lie side by side, as one instruction
-multiplies them: (out / 64, in / 4, 64, 4).
+A panel holds 64 outputs. In a panel, four inputs of each output are adjacent, because one
+instruction multiplies them: (out / 64, in / 4, 64, 4).
 """
 
 import torch
 from torch import Tensor, nn
 
 PANEL = 64
+"""Number of outputs in a panel."""
 
 
 def pack(matrix: Tensor) -> Tensor:
-    """(out / 64, in / 4, 64, 4) of int8 (out, in); what is packed already comes back as it is."""
+    """Packs int8 (out, in) into (out / 64, in / 4, 64, 4); returns a packed matrix unchanged."""
     if matrix.dim() == 4:
         return matrix
     out, width = matrix.shape
@@ -21,7 +22,7 @@ def pack(matrix: Tensor) -> Tensor:
 
 
 def unpack(matrix: Tensor) -> Tensor:
-    """(out, in) of a packed matrix; what is not packed comes back as it is."""
+    """Returns the (out, in) order of a packed matrix; returns other matrices unchanged."""
     if matrix.dim() == 2:
         return matrix
     fours = matrix.view(torch.int32)[..., 0]  # (out / 64, in / 4, 64)
@@ -29,30 +30,30 @@ def unpack(matrix: Tensor) -> Tensor:
 
 
 def shape_of(packed: Tensor) -> tuple[int, int]:
-    """(out, in)."""
+    """Returns (out, in) of a packed matrix."""
     panels, fours, outputs, inputs = packed.shape
     return panels * outputs, fours * inputs
 
 
 class Int8Matrix(nn.Module):
-    """The integers of a product: in order, or once native code serves it packed.
+    """The integers of a linear layer, in (out, in) order or packed for native code.
 
-    PyTorch goes on computing attention. A matrix that it multiplies by is then put back in order
-    and kept so: doing it each time made a pass over one sentence a third slower.
+    PyTorch still computes attention with packed matrices. It unpacks a matrix at its first use
+    and keeps the copy; unpacking at each use made a pass over one sentence a third slower.
 
     Args:
-        integers: (out, in).
+        integers: Integers (out, in).
     """
 
     def __init__(self, integers: Tensor) -> None:
         super().__init__()
         self.stored: Tensor
         self.register_buffer("stored", integers, persistent=False)
-        self.ordered: Tensor | None = None  # of a packed one
+        self.ordered: Tensor | None = None  # unpacked copy of a packed matrix
 
     @property
     def integers(self) -> Tensor:
-        """(out, in)."""
+        """Returns the integers (out, in)."""
         if self.stored.dim() == 2:
             return self.stored
         if self.ordered is None:
@@ -60,6 +61,6 @@ class Int8Matrix(nn.Module):
         return self.ordered
 
     def pack(self) -> Tensor:
-        """Keeps them in native code's order from now on; gives them."""
+        """Packs the integers for native code, and returns the packed matrix."""
         self.stored = pack(self.stored)
         return self.stored

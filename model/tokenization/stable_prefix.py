@@ -1,61 +1,59 @@
-"""Which tokens of a part of a text are those of the whole text.
+"""Which tokens of a part of a text are tokens of the whole text.
 
-A tokenizer first makes words of a text, by rules that look a few characters ahead, and then tokens
-of each word by itself. So all words are settled but the last few before the place where a text was
-cut. Two models tokenise a word without end piece by piece: in BPE and Unigram a piece depends on
-what follows only as far as pieces overlap. In a word that goes on over WORD_CHARS characters and
-WORD_TOKENS tokens before the cut, what lies in front of these is taken as settled too. WordPiece
-makes one unknown token of a word over its own limit (100 characters): that is settled
-when it ends.
+A tokenizer first splits a text into words, by rules that look a few characters ahead. Then it
+tokenises each word by itself. So the tokens of all words are stable, except for the last words
+before the place where the text is cut. `cut_words.py` finds the stable tokens of a word that goes
+on over the cut.
 """
 
+import unicodedata
 from collections.abc import Sequence
-from typing import Literal
 
-End = Literal["left", "right"]
+from model.tokenization.cut_words import MARGIN_CHARS, End
 
-LOOKAHEAD_CHARS = 256
-"""More than a rule of words, a special token or an accented letter spans."""
-
-LOOKAHEAD_WORDS = 4
-"""The same in words, for normalisers that remove characters: `'` and `re` make one."""
-
-WORD_CHARS = 1024
-WORD_TOKENS = 256
+MARGIN_WORDS = 4
+"""Words beside a cut that may change, for normalisers that remove characters: `'` and `re`."""
 
 
-def num_settled(
-    edges: Sequence[int], words: Sequence[int | None], size: int, splits_words: bool
-) -> int:
-    """How many tokens, from the end that was not cut, are those of the whole text.
+def is_open_edge(edge: str, cut: End) -> bool:
+    """Returns whether characters beside a cut change with the text beyond it, however far away.
+
+    Combining marks are sorted by their class. Digits may make words in groups of three, which are
+    counted from the left.
 
     Args:
-        edges: How far from that end each token reaches, in characters; nearest first.
-        words: The word of each token; None for a special one.
-        size: Where the text is cut, in characters from that end.
-        splits_words: Whether the model tokenises a word of any length piece by piece.
+        edge: The characters beside the cut.
+        cut: The end at which the text is cut.
     """
-    settled = _back_to_word(_num_before(edges, size - LOOKAHEAD_CHARS), words)
-    settled = min(settled, _without_last(words, LOOKAHEAD_WORDS))
-    if not splits_words:
-        return settled
-    inside = min(_num_before(edges, size - WORD_CHARS), len(edges) - WORD_TOKENS)
-    return max(settled, inside)
+    return all(map(unicodedata.combining, edge)) or (cut == "left" and edge.isnumeric())
 
 
-def _num_before(edges: Sequence[int], place: int) -> int:
+def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> int:
+    """Returns how many tokens, counted from the end that was not cut, stand in stable words.
+
+    Args:
+        edges: Distance of each token's far edge from that end, in characters; nearest first.
+        words: Index of the word of each token; None for a special token.
+        size: Distance of the cut from that end, in characters.
+    """
+    number = num_before(edges, size - MARGIN_CHARS)
+    return min(_back_to_word(number, words), _without_last(words, MARGIN_WORDS))
+
+
+def num_before(edges: Sequence[int], place: int) -> int:
+    """Returns how many tokens stand before the first that reaches over a place."""
     return next((number for number, edge in enumerate(edges) if edge > place), len(edges))
 
 
 def _back_to_word(number: int, words: Sequence[int | None]) -> int:
-    """Where the word begins that the token of a number is in."""
+    """Returns the number of the first token in the word of a token."""
     while 0 < number < len(words) and words[number - 1] == words[number] is not None:
         number -= 1
     return number
 
 
 def _without_last(words: Sequence[int | None], count: int) -> int:
-    """How many tokens stand before the last so many words."""
+    """Returns how many tokens stand before the last `count` words."""
     number = len(words)
     for _ in range(count):
         number = _back_to_word(max(0, number - 1), words)

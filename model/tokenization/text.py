@@ -1,17 +1,19 @@
 """Text to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
 
 Of a text much longer than a model takes only a beginning (or an end) is tokenised, with so much
-more behind it that the tokens in front cannot depend on what is left out (`text_settling.py`).
+more behind it that the tokens in front cannot depend on what is left out (`stable_prefix.py`).
 """
 
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from tokenizers import Encoding, Tokenizer, models, normalizers
+from tokenizers import Encoding, Tokenizer, normalizers
 
 from model.errors import CheckpointFormatError
-from model.tokenization.stable_prefix import LOOKAHEAD_CHARS, End, num_settled
+from model.tokenization.cut_words import MARGIN_CHARS, CutWords, End
+from model.tokenization.special_ids import read_special_ids
+from model.tokenization.stable_prefix import is_open_edge, num_before, num_stable
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
 FIRST_CHARS = 8192
@@ -21,7 +23,10 @@ CHARS_PER_TOKEN = 8
 """Tokenised first for each token that is wanted."""
 
 GROWTH = 4
-"""How many times as much is tokenised next, where what was gave too few tokens."""
+"""Factor to the next part, where a part has too few stable tokens."""
+
+SPARE_TOKENS = 256
+"""Tokens of a cut word that are examined beyond the wanted ones, so that enough are stable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,9 @@ class TextTokenizer:
         max_tokens: Of a text, special tokens included; what is more is cut off at its end.
         is_lowercase: Whether texts are made lower case, whatever the file says.
 
+    Attributes:
+        special_ids: Ids in front of every text, and ids behind it.
+
     Raises:
         CheckpointFormatError: The file is damaged, or leaves no room for text.
     """
@@ -70,7 +78,8 @@ class TextTokenizer:
         self.tokenizer.no_truncation()
         if is_lowercase:
             self._lower()
-        self.num_special_tokens: int = self.tokenizer.num_special_tokens_to_add(False)
+        self.special_ids = read_special_ids(self.tokenizer, str(path))
+        self.num_special_tokens = sum(map(len, self.special_ids))
         if max_tokens <= self.num_special_tokens:
             raise CheckpointFormatError(
                 f"{path} adds {self.num_special_tokens} special tokens to a text, and the limit "
@@ -78,8 +87,9 @@ class TextTokenizer:
             )
         self.tokenizer.enable_truncation(max_tokens)
         self.max_tokens = max_tokens
-        self.vocab_size = max(self.tokenizer.get_vocab().values(), default=-1) + 1
-        self.splits_words = isinstance(self.tokenizer.model, models.BPE | models.Unigram)
+        vocabulary = self.tokenizer.get_vocab()
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
     def _lower(self) -> None:
         """Before the file's own normaliser; places remain those in the text as given."""
@@ -96,7 +106,7 @@ class TextTokenizer:
         """
         whole = prompt + text
         stripped = whole.strip()
-        part, ids = self._settle(stripped, self.max_tokens - self.num_special_tokens, "right")
+        part, ids = self._stable_part(stripped, self.max_tokens - self.num_special_tokens, "right")
         encoding = self._encode(stripped if part is None else part)
         shift = len(whole) - len(whole.lstrip()) - len(prompt) if stripped else 0
         special = [mask == 1 for mask in encoding.special_tokens_mask]
@@ -122,55 +132,58 @@ class TextTokenizer:
         """
         stripped = (prompt + text).strip()
         if wanted is not None:
-            part, ids = self._settle(stripped, wanted, end)
+            part, ids = self._stable_part(stripped, wanted, end)
             if part is not None:
                 return ids, False
         parts = parted(self._encode(stripped, add_special_tokens=False))
         return list(chain.from_iterable(part.ids for part in parts)), True
 
-    def _settle(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """One end of a text and more than `wanted` of its ids, which are those of the whole text.
+    def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
+        """Returns one end of a text, and more than `wanted` of its ids that the whole text has too.
 
-        None where there are not so many, or the text is so short that it is no gain.
+        None and no ids where there are not so many, or where the whole text is hardly longer.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
         while 2 * size < len(text):
             part = text[:size].rstrip() if end == "right" else text[-size:].lstrip()
-            ids = self._settled_ids(part, end)
+            ids = self._stable_ids(part, wanted, end, len(text) // GROWTH)
             if len(ids) > wanted:
                 return part, ids
             size *= GROWTH
         return None, []
 
-    def _settled_ids(self, part: str, end: End) -> list[int]:
-        """The ids at one end of a text that is cut at the other, as far as they do not change."""
-        if end == "left" and part[:LOOKAHEAD_CHARS].isnumeric():
-            return []  # where digits are made words by threes, it is from the front
+    def _stable_ids(self, part: str, wanted: int, end: End, max_chars: int) -> list[int]:
+        """Returns the ids at one end of a text that do not depend on the rest of it.
+
+        Args:
+            part: That end of the text, cut at its other end.
+            wanted: Number of ids that the caller needs.
+            end: The end at which the text is cut.
+            max_chars: Characters to tokenise at most for the ids of a word that is cut.
+        """
+        if is_open_edge(part[-MARGIN_CHARS:] if end == "right" else part[:MARGIN_CHARS], end):
+            return []
         parts = parted(self._encode(part, add_special_tokens=False))
-        ids = [each for part in parts for each in part.ids]
-        words = [each for part in parts for each in part.word_ids]
-        spans = [each for part in parts for each in part.offsets]
-        if end == "right":
-            edges = [last for _, last in spans]
-            return ids[: num_settled(edges, words, len(part), self.splits_words)]
-        edges = [len(part) - first for first, _ in reversed(spans)]
-        words.reverse()
-        return ids[len(ids) - num_settled(edges, words, len(part), self.splits_words) :]
+        step = 1 if end == "right" else -1  # a part that is cut on the left is read backwards
+        ids = [each for part in parts for each in part.ids][::step]
+        words = [each for part in parts for each in part.word_ids][::step]
+        tokens = [each for part in parts for each in part.tokens][::step]
+        spans = [each for part in parts for each in part.offsets][::step]
+        edges = [last if end == "right" else len(part) - first for first, last in spans]
+        stable = num_stable(edges, words, len(part))
+        last = next((n for n in range(stable, len(ids)) if words[n] != words[stable]), len(ids))
+        if stable <= wanted and stable < last:
+            most = min(num_before(edges, len(part) - MARGIN_CHARS), wanted + SPARE_TOKENS) - stable
+            word = slice(stable, last)
+            stable += self.cut_words.num_stable(
+                tokens[word][::step], ids[word][::step], end, most, max_chars
+            )
+        return ids[:stable][::step]
 
     def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
         """By the call that lets other threads run meanwhile; `Tokenizer.encode` does not."""
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
-
-    @property
-    def special_ids(self) -> tuple[list[int], list[int]]:
-        """What stands in front of a text, and what behind it."""
-        whole = self.tokenizer.encode("a")
-        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
-        first = next(
-            place for place, mask in enumerate([*whole.special_tokens_mask, 0]) if not mask
-        )
-        return whole.ids[:first], whole.ids[first + len(bare) :]
 
     def count(self, text: str, prompt: str = "") -> int:
         """How many tokens a text has before cutting, special ones included."""

@@ -12,7 +12,7 @@ ATTENTION = "attention"
 class AttentionItem:
     """A pair or text whose attention is captured.
 
-    The value of its result is a list with an AttentionMaps or AttentionSteps for each query.
+    The value of its result is a list with an AttentionMaps or AttentionTrace for each query.
 
     Attributes:
         model: Served name of the model.

@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TypeVar
 
+from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import UnsupportedLanguageError
-from service.models.served import SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
+from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
 from service.text.language_codes import match_language
@@ -137,7 +138,7 @@ class Catalog:
         Raises:
             CheckpointError: A file is damaged.
         """
-        known = {each.files: each for each in self.served.values()}
+        known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         changed = Catalog([known.get(each) or load_served(each) for each in files.files])
         changed.offered = self.offered
         if self.offered:
@@ -254,8 +255,7 @@ def load_served(files: AnyFiles) -> AnyServed:
     Raises:
         CheckpointError: A file is damaged, or names a part that is not implemented.
     """
-    load = SERVED[type(files)].load
-    return load(files)  # type: ignore[arg-type]  # the table pairs them
+    return LOAD_SERVED[type(files)](files)
 
 
 def find_all(reference: str) -> list[AnyFiles]:
@@ -281,4 +281,4 @@ def find_all(reference: str) -> list[AnyFiles]:
             ) from None
         found = []
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
-    return [*models, *renamed]
+    return [*models, *map(by_architecture, renamed)]

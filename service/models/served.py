@@ -1,7 +1,10 @@
 """The served models without their weights, which are in the workers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import (
     EmbeddingFiles,
     load_tokenizer,
@@ -12,7 +15,27 @@ from model.embedding_config import EmbeddingConfig
 from model.tokenization.text import TextTokenizer
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
+from service.items.embedding import EMBED
+from service.items.translation import TRANSLATE
+from service.models.served_reranker import ServedReranker
 from service.models.text_reader import TextReader
+from service.workers.model_set import AnyFiles
+
+
+class AnyServed(Protocol):
+    """A served model of any type."""
+
+    @property
+    def files(self) -> AnyFiles:
+        """Files of the model."""
+
+    @property
+    def name(self) -> str:
+        """Name of the model in the API and in metrics."""
+
+    @property
+    def task(self) -> str:
+        """Name of the task that the model was made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +46,8 @@ class ServedModel:
         files: Files of the model.
         vocabularies: Tokenizers of its source and target.
     """
+
+    task: ClassVar[str] = TRANSLATE
 
     files: ModelFiles
     vocabularies: Vocabularies
@@ -119,6 +144,8 @@ class ServedEmbedder:
         tokenizer: Its tokenizer.
     """
 
+    task: ClassVar[str] = EMBED
+
     files: EmbeddingFiles
     config: EmbeddingConfig
     tokenizer: TextTokenizer
@@ -154,11 +181,9 @@ class ServedEmbedder:
         )
 
 
-AnyServed = ServedModel | ServedEmbedder
-"""A served model of any type; a new type joins this union."""
-
-SERVED: dict[type, type[ServedModel] | type[ServedEmbedder]] = {
-    ModelFiles: ServedModel,
-    EmbeddingFiles: ServedEmbedder,
+LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {
+    ModelFiles: ServedModel.load,
+    EmbeddingFiles: ServedEmbedder.load,
+    CrossEncoderFiles: ServedReranker.load,
 }
-"""The class that serves a model, by type of its files."""
+"""Loads a served model, by type of its files."""

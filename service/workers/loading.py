@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from model.backends.native.runner import NativeRuntime
+from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
 from model.device import select_device
-from model.encoding.embedding import EmbeddingJob, EmbeddingPass, embed
-from model.encoding.teacher_forced import AttentionPass
-from model.encoding.text_attention import TextAttentionPass
-from model.encoding.translation_encoder import EncoderPass
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
+from model.encoding.teacher_forced import TeacherForcedPass
+from model.encoding.text_attention import TextCapturePass
+from model.encoding.translation_encoder import TranslationEncode
 from model.engine.engine import Engine
 from model.errors import ModelError
 from model.sequence import Sequence as SourceSequence
@@ -92,12 +92,12 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
     model = engine.model
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EncoderPass(model, embedding_jobs(items), BATCH_TOKENS)
+        return TranslationEncode(model, embedding_jobs(items), BATCH_TOKENS)
 
     executables = {
         TRANSLATE: engine,
         EMBED: begin_embedding,
-        ATTENTION: partial(AttentionPass, model),
+        ATTENTION: partial(TeacherForcedPass, model),
     }
     precision = str(model.precision)
     rows = engine.limits.max_rows
@@ -113,9 +113,9 @@ def warm_up(engine: Engine) -> None:
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]
     largest = limits.max_batch_tokens // limits.max_source_tokens
     batches = [(1, filler[-8:]), (max(1, min(limits.max_rows, largest)), filler)]
-    for rows, source in batches[:1] if isinstance(engine.runtime, NativeRuntime) else batches:
+    for rows, source in batches[:1] if isinstance(engine.runner, NativeRunner) else batches:
         engine.admit([SourceSequence(row, source) for row in range(rows)])
-        for _ in range(1 + engine.runtime.lag):
+        for _ in range(1 + engine.runner.pipeline_depth):
             engine.step()  # until the outcome of the first step has arrived
         engine.clear()
 
@@ -130,9 +130,9 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
     embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
-        return EmbeddingPass(model, embedding_jobs(items), BATCH_TOKENS)
+        return EmbeddingEncode(model, embedding_jobs(items), BATCH_TOKENS)
 
-    executables = {EMBED: begin_embedding, ATTENTION: partial(TextAttentionPass, model.encoder)}
+    executables = {EMBED: begin_embedding, ATTENTION: partial(TextCapturePass, model.encoder)}
     precision = str(model.precision)
     return LoadedModel(executables, model.encoder.device, precision, held_bytes(model))
 
@@ -140,9 +140,6 @@ def load_embedder(files: EmbeddingFiles, config: WorkerConfig) -> LoadedModel:
 def embedding_jobs(items: Sequence[EmbeddingItem]) -> list[EmbeddingJob]:
     """Returns the jobs of items, for the model."""
     return [EmbeddingJob(item.ids, item.is_per_token, is_raw=item.is_raw) for item in items]
-
-
-LOADERS: Loaders = {ModelFiles: load_translation_model, EmbeddingFiles: load_embedder}
 
 
 def load_failed(name: str, error: Exception) -> LoadFailed:

@@ -3,12 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
-from model.checkpoints.families.sentence_transformers import EmbeddingFiles
-from model.checkpoints.load import ModelFiles
 
-AnyFiles = ModelFiles | EmbeddingFiles
-"""Files of one model; a new type of files joins this union."""
+class AnyFiles(Protocol):
+    """The files of one model; each type of models has a class of its own in `model.checkpoints`."""
+
+    @property
+    def name(self) -> str:
+        """Served name of the model."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder that holds the files."""
+
+    @property
+    def revision(self) -> str:
+        """First digits of the sum of the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +53,4 @@ class ModelSet:
 
     def placement(self, files: AnyFiles) -> tuple[str, str]:
         """Returns the device and dtype of a model, "" where it has none of its own."""
-        return self.placements.get(str(folder_of(files)), ("", ""))
-
-
-def folder_of(files: AnyFiles) -> Path:
-    """Returns the folder that names a model in a manifest's placements."""
-    return files.weights.parent if isinstance(files, ModelFiles) else files.folder
+        return self.placements.get(str(files.folder), ("", ""))

@@ -32,7 +32,8 @@ from service.workers.device_memory import (
     memory_bytes,
 )
 from service.workers.executors.base import Executor
-from service.workers.loading import LOADERS, Loaders, load, load_failed
+from service.workers.loaders import LOADERS
+from service.workers.loading import Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
     Compute,

@@ -55,7 +55,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"reduce": "rollout", "kinds": ["cross"]}, "leave cross out of kinds"),
     ({"reduce": "rollout", "norm": "value_norms"}, "rollout is of weights, not of value_norms"),
     ({"reduce": "rollout", "heads": [0]}, "rollout is over all heads, not [0]"),
-    ({"format": "bertviz", "reduce": "mean_heads"}, "bertviz shows every head, not mean_heads"),
+    ({"format": "bertviz", "reduce": "max_heads"}, "bertviz shows every head, not max_heads"),
     ({"format": "bertviz", "top_k": 2}, "bertviz needs whole rows, not top_k 2"),
     ({"format": "bertviz", "kinds": ["encoder", "cross"]}, "not 6 of encoder, 2 of cross"),
     ({"format": "xml"}, "xml format is not supported; use json, npz, safetensors or bertviz"),

@@ -81,7 +81,9 @@ def test_page_answers_head(steady_server: Server) -> None:
     assert response.headers["etag"] == steady_server.get("/").headers["etag"]
 
 
-@pytest.mark.parametrize("name", ["nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py", "."])
+@pytest.mark.parametrize(
+    "name", ["nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py", "", "%2e", "%00"]
+)
 def test_no_other_file_is_given(steady_server: Server, name: str) -> None:
     assert_error(steady_server.get(f"/static/{name}"), NotFoundError)
 

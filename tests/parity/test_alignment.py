@@ -10,7 +10,7 @@ from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.device import Precision
 from model.sequence import EngineLimits
 from service.tasks.attention.alignment import align, in_text
-from tests.tiny import greedy_ids, torch_runtime
+from tests.tiny import greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint
 
@@ -34,7 +34,7 @@ def test_what_is_spelt_alike_is_aligned(built_in: dict[str, ModelFiles], text: s
     target = vocabularies.target.detokenize(greedy_ids(engine, [source.ids])[0])
     ids = torch.tensor([source.ids])
     with torch.no_grad():
-        model = torch_runtime(engine).model
+        model = torch_runner(engine).model
         mask = torch.ones_like(ids, dtype=torch.bool)
         _, attentions = model(ids, mask, torch.tensor([target.ids]), return_weights=True)
     found = in_text(align(attentions.cross[-1][0, 0].numpy(), source, target), source, target)

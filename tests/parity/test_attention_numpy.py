@@ -12,7 +12,7 @@ from model.checkpoints.build import load_model
 from model.checkpoints.families.marian import load_weights, read_config
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.load import ModelFiles
-from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, StepsQuery
+from model.inspection.query import AttentionKind, AttentionMaps, AttentionNorm, TraceQuery
 from tests.attention_jobs import (
     assert_maps_close,
     assert_rows_sum_to_one,
@@ -133,5 +133,5 @@ def test_built_in_models_keep_what_holds_for_all(
         if dtype != "bfloat16":
             (alone,) = maps(model, [pair])
             assert_maps_close(found, alone, 1e-5 if dtype == "float32" else 0.0)
-    for query in (StepsQuery(ENCODER, 5, 7, 2), StepsQuery(CROSS, 1, 0, 3)):
+    for query in (TraceQuery(ENCODER, 5, 7, 2), TraceQuery(CROSS, 1, 0, 3)):
         assert_steps_add_up(steps(model, pairs[0], query))

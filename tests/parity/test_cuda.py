@@ -1,6 +1,6 @@
-"""The runtimes on a GPU: `python -m pytest -m gpu`, on a machine that has one.
+"""The runners on a GPU: `python -m pytest -m gpu`, on a machine that has one.
 
-What needs no GPU of the one made for it is in tests/unit/test_cuda_runtime.py.
+What needs no GPU of the one made for it is in tests/unit/test_cuda_runner.py.
 """
 
 import json
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from model.backends.cuda.runner import MOST_ROWS, CudaRuntime
+from model.backends.cuda.runner import MOST_ROWS, CudaRunner
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
 from model.device import Precision
-from model.encoding.teacher_forced import AttentionPass
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.inspection.query import AttentionJob, resolve_query
 from model.sequence import DecodingOptions, EngineLimits, Sequence
@@ -82,7 +82,7 @@ def test_translations_over_the_whole_vocabulary_are_those_of_the_cpu(
     sources = [sentence["source"] for sentence in sentences(name)]
     plain = load_engine(built_in[name], CPU, Precision.FLOAT32, EngineLimits(), False)
     engine = load_engine(built_in[name], CUDA, Precision(precision), EngineLimits(), False)
-    assert isinstance(engine.runtime, CudaRuntime)
+    assert isinstance(engine.runner, CudaRunner)
     wanted = greedy_ids(plain, sources)
     together = greedy_ids(engine, sources)
     alone = [greedy_ids(engine, [source])[0] for source in sources]
@@ -90,17 +90,17 @@ def test_translations_over_the_whole_vocabulary_are_those_of_the_cpu(
     assert sum(a == b for a, b in zip(together, alone, strict=True)) >= at_least
 
 
-# The runtime made for GPUs, on tiny models
+# The runner made for GPUs, on tiny models
 
 
 def cuda_engine(family: Family, dtype: torch.dtype, has_graphs: bool = True) -> Engine:
     """With room for rows of several sizes."""
     limits = EngineLimits(max_rows=40, max_source_tokens=41, max_batch_tokens=256)
-    runtime = CudaRuntime(family.model(max_length_factor=1.2).to(CUDA, dtype), limits)
+    runner = CudaRunner(family.model(max_length_factor=1.2).to(CUDA, dtype), limits)
     if has_graphs:
-        runtime.capture()
-        assert len(runtime.graphs.captured) == len(list(runtime._shapes()))
-    return Engine(runtime, limits)
+        runner.capture()
+        assert len(runner.graphs.captured) == len(list(runner._shapes()))
+    return Engine(runner, limits)
 
 
 @each_family
@@ -188,7 +188,7 @@ def test_a_pass_shows_the_attention_of_the_cpu_without_waiting(
     query = resolve_query(model.config, list(expected[0]))
     jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
     results(model.to(CUDA), jobs)  # what is done once is done
-    whole = AttentionPass(model, jobs)
+    whole = TeacherForcedPass(model, jobs)
     with no_waiting():
         while whole.advance():
             pass
@@ -198,11 +198,11 @@ def test_a_pass_shows_the_attention_of_the_cpu_without_waiting(
         assert_maps_close(found, other, 1e-4 if dtype is torch.float32 else 0.1)
 
 
-def test_a_model_on_a_gpu_has_the_runtime_with_graphs() -> None:
+def test_a_model_on_a_gpu_has_the_runner_with_graphs() -> None:
     model = FAMILIES[0].model().to(CUDA)
     engine = new_engine(model, LIMITS)
-    assert isinstance(engine.runtime, CudaRuntime)
-    assert engine.runtime.graphs.captured
+    assert isinstance(engine.runner, CudaRunner)
+    assert engine.runner.graphs.captured
     assert default_rows(model, LIMITS) == MOST_ROWS
 
 

@@ -16,7 +16,7 @@ from model.device import Precision
 from model.engine.engine import Engine
 from model.sequence import EngineLimits, Sequence
 from tests.golden.make import PATH, TEXTS
-from tests.tiny import greedy_ids, torch_runtime
+from tests.tiny import greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint
 
@@ -115,7 +115,7 @@ def test_the_shortlist_restricts_and_hardly_changes_a_translation(
 ) -> None:
     """Every id is in its own sentence's list; without lists most sentences are the same."""
     sources, targets = columns(golden, name)
-    shortlist = torch_runtime(engines[name]).shortlist
+    shortlist = torch_runner(engines[name]).shortlist
     assert shortlist is not None
     for source, target in zip(sources, targets, strict=True):
         assert set(target) <= set(shortlist.ids(source).tolist())

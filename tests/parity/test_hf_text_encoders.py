@@ -12,6 +12,8 @@ from torch.testing import assert_close
 from transformers import (
     BertConfig,
     BertModel,
+    CamembertConfig,
+    CamembertModel,
     MPNetConfig,
     MPNetModel,
     RobertaConfig,
@@ -48,6 +50,7 @@ MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     },
     "roberta": (RobertaModel, RobertaConfig, {"type_vocab_size": 1, "layer_norm_eps": 1e-5}),
     "xlm-roberta": (XLMRobertaModel, XLMRobertaConfig, {"type_vocab_size": 1}),
+    "camembert": (CamembertModel, CamembertConfig, {"type_vocab_size": 1}),
     "roberta, other padding": (RobertaModel, RobertaConfig, {"pad_token_id": 0}),
     "mpnet": (MPNetModel, MPNetConfig, {}),
     "mpnet, other padding": (MPNetModel, MPNetConfig, {"pad_token_id": 0}),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from model.backends.native.library import LIBRARIES, Library
-from model.backends.native.runner import NativeRuntime
-from model.backends.torch_runner import TorchRuntime
+from model.backends.native.runner import NativeRunner
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
 from model.device import Precision
@@ -80,12 +80,12 @@ def test_logits_follow_the_rule(built_in: dict[str, ModelFiles], engine: Engine,
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 def test_native_code_computes_the_same(engine: Engine, name: str, library: Library) -> None:
     """To the last bits of float32 where no input is rounded to another integer."""
-    runtime = NativeRuntime(engine.model, engine.limits, None, library)
-    plain = TorchRuntime(engine.model, engine.limits)
+    runner = NativeRunner(engine.model, engine.limits, None, library)
+    plain = TorchRunner(engine.model, engine.limits)
     medians = []
     for sentence in sentences(name):
         pair = sentence["source"], sentence["target"]
-        found, wanted = forced_log_probs(runtime, *pair), forced_log_probs(plain, *pair)
+        found, wanted = forced_log_probs(runner, *pair), forced_log_probs(plain, *pair)
         difference = np.abs(np.delete(found, 1, axis=-1) - np.delete(wanted, 1, axis=-1))
         assert difference.max() < 4.0
         medians.append(float(np.median(difference)))

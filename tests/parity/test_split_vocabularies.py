@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from model.backends.native.library import LIBRARIES
-from model.backends.native.runner import NativeRuntime
+from model.backends.native.runner import NativeRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 from model.errors import CheckpointError, CheckpointFormatError
@@ -30,7 +30,7 @@ from tests.marian_writer import (
     tiny_tensors,
 )
 from tests.parity.numpy_marian import NumpyMarian
-from tests.tiny import greedy_ids, torch_runtime
+from tests.tiny import greedy_ids, torch_runner
 
 CPU = torch.device("cpu")
 SEED = 5
@@ -93,7 +93,7 @@ def test_targets_are_those_of_the_formulas(files: ModelFiles) -> None:
 @pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for this processor")
 def test_native_code_serves_them(files: ModelFiles) -> None:
     native = load_engine(files, CPU, "auto", LIMITS, True)
-    assert isinstance(native.runtime, NativeRuntime)
+    assert isinstance(native.runner, NativeRunner)
     plain, sources = load_engine(files, CPU, "float32", LIMITS, True), encoded(files)
     found, exact = greedy_ids(native, sources), greedy_ids(plain, sources)
     assert sum(one == other for one, other in zip(found, exact, strict=True)) >= 5
@@ -108,7 +108,7 @@ def test_shortlist_is_of_targets_and_no_source_is_added_to_it(files: ModelFiles)
     (files.weights.parent / "lex.50.50.enja.s2t.bin").write_bytes(head + body)
     (listed,) = find_models(str(files.weights.parent))
     engine = load_engine(listed, CPU, "float32", LIMITS, True)
-    shortlist = torch_runtime(engine).shortlist
+    shortlist = torch_runner(engine).shortlist
     assert shortlist is not None
     for source, target in zip(encoded(files), greedy_ids(engine, encoded(files)), strict=True):
         allowed = {*range(10), *(10 + each % 9 for each in source)}

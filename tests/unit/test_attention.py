@@ -89,7 +89,7 @@ def test_heads_are_contiguous_slices() -> None:
     """A wrong split would still give a valid softmax; only the slices tell."""
     module = MultiHeadAttention(8, 2)
     x = normal(1, 5, 8)
-    key, value = module.project_memory(x)
+    key, value = module.project_key_value(x)
     out, weights = module(x, key, value, None, return_weights=True)
     query = module.query(x)
     heads = []
@@ -103,7 +103,7 @@ def test_heads_are_contiguous_slices() -> None:
 @pytest.mark.parametrize("queries", [1, 3])
 def test_multi_head_attention_is_the_same_with_and_without_weights(queries: int) -> None:
     module = MultiHeadAttention(16, 4)
-    key, value = module.project_memory(normal(2, 6, 16))
+    key, value = module.project_key_value(normal(2, 6, 16))
     x, bias = normal(2, queries, 16, seed=3), padded_bias(6, 3)
     fused, none = module(x, key, value, bias)
     explicit, weights = module(x, key, value, bias, return_weights=True)

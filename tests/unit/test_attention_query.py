@@ -103,9 +103,10 @@ def test_fault_of_the_model_package_becomes_the_clients() -> None:
 
 def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
     config = tiny_config(encoder_layers=5)
+    kinds = ["encoder", "cross"]
     with pytest.raises(InvalidRequestError, match="5 of encoder, 2 of cross"):
-        attention_query(config, request(kinds=["encoder", "cross"], needs_equal_layers=True))
-    equal = request(kinds=["encoder", "cross"], layers=[0], needs_equal_layers=True)
+        attention_query(config, request(kinds=kinds, layers="all", needs_equal_layers=True))
+    equal = request(kinds=kinds, layers=[0], needs_equal_layers=True)
     attention_query(config, equal)
 
 

@@ -8,13 +8,19 @@ import pytest
 import torch
 
 from model.architectures.output import FullOutput, ShortlistOutput
+from model.backends.native import library
+from model.backends.native import runner as native
+from model.checkpoints import embedding
 from model.checkpoints.build import load_engine, load_model
+from model.checkpoints.embedding import load_embedding_model
+from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, read_folder
 from model.device import Precision
 from model.errors import CheckpointError, CheckpointFormatError
 from model.sequence import EngineLimits
 from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
-from tests.tiny import greedy_ids, torch_runtime
+from tests.tiny import greedy_ids, torch_runner
+from tests.tiny_text import write_model as write_text_model
 
 CPU = torch.device("cpu")
 
@@ -45,11 +51,11 @@ def test_an_engine_uses_the_shortlist_on_request(
 ) -> None:
     files = write_model(tmp_path, built_in)
     engine = load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), use_shortlist)
-    runtime = torch_runtime(engine)
-    assert isinstance(runtime.output, kind)
+    runner = torch_runner(engine)
+    assert isinstance(runner.output, kind)
     (target,) = greedy_ids(engine, [[9086, 391, 3, 0]])
-    if runtime.shortlist is not None:
-        assert set(target) <= set(runtime.shortlist.ids([9086, 391, 3, 0]).tolist())
+    if runner.shortlist is not None:
+        assert set(target) <= set(runner.shortlist.ids([9086, 391, 3, 0]).tolist())
 
 
 def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
@@ -60,7 +66,7 @@ def test_a_model_without_a_shortlist_uses_the_whole_vocabulary(
     engine = load_engine(
         read_folder(tmp_path), CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True
     )
-    assert isinstance(torch_runtime(engine).output, FullOutput)
+    assert isinstance(torch_runner(engine).output, FullOutput)
 
 
 def test_weights_for_another_vocabulary_are_refused(tmp_path: Path, built_in: ModelFiles) -> None:
@@ -74,3 +80,54 @@ def test_a_damaged_shortlist_is_refused(tmp_path: Path, built_in: ModelFiles) ->
     (tmp_path / "lex.enpt.bin").write_bytes(b"nothing")
     with pytest.raises(CheckpointFormatError, match=r"lex\.enpt\.bin is not a binary shortlist"):
         load_engine(files, CPU, Precision.FLOAT32, EngineLimits(max_rows=2), True)
+
+
+@pytest.fixture
+def no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No build of the native code is usable, and the process has not said so yet."""
+    monkeypatch.setattr(library, "LIBRARIES", [])
+    monkeypatch.setattr(native, "LIBRARIES", [])
+    library.log_missing_build.cache_clear()
+
+
+@pytest.mark.usefixtures("no_build")
+def test_missing_native_code_is_logged_once_with_the_way_out(
+    built_in: ModelFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a compiler, speed and translations used to differ without a word."""
+    for _ in range(2):
+        assert load_model(built_in, CPU, "auto").precision is not Precision.INT8
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("WARNING", "regard.native")
+    for words in ("slower", "differs", "make install"):
+        assert words in record.message
+
+
+@pytest.mark.usefixtures("no_build")
+def test_missing_native_code_is_logged_for_embedding_models(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tiny encoder is too narrow for native code: this test says that it is not."""
+    monkeypatch.setattr(embedding, "is_supported", lambda config: True)
+    write_text_model(tmp_path / "tiny")
+    load_embedding_model(find_embedding_models(str(tmp_path))[0], CPU, "int8")
+    assert "make install" in caplog.text
+
+
+@pytest.mark.usefixtures("no_build")
+@pytest.mark.parametrize(("dtype", "device"), [("float32", "cpu"), ("auto", "cuda")])
+def test_models_that_need_no_native_code_log_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, dtype: str, device: str
+) -> None:
+    monkeypatch.setattr("model.device.has_fast_bfloat16", lambda device: True)
+    library.warn_without_build(dtype, torch.device(device))
+    assert not caplog.records
+
+
+def test_native_code_that_is_there_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "LIBRARIES", ["avx2"])
+    library.log_missing_build.cache_clear()
+    library.warn_without_build("auto", CPU)
+    assert not caplog.records

@@ -145,7 +145,7 @@ class ServedApart:
         if self.failure is not None:
             main.core.supervisor.on_failure(self.failure)
             await main.stopping.wait()
-        for listener in main.frontends.listeners:
+        for listener in main.http_workers.listeners:
             listener.close()
 
 
@@ -156,14 +156,12 @@ def apart(served: Served, monkeypatch: pytest.MonkeyPatch) -> ServedApart:
     return apart
 
 
-def test_several_front_ends_are_served_by_a_main_process(
-    served: Served, apart: ServedApart
-) -> None:
+def test_several_http_workers_are_run_by_a_main_process(served: Served, apart: ServedApart) -> None:
     result = CliRunner().invoke(app, ["serve", "--http-workers", "3", "--port", "0"])
     assert result.exit_code == 0, result.output
     assert apart.main is not None
     assert apart.count == 3
-    assert apart.main.frontends.config.settings.http_workers == 3
+    assert apart.main.http_workers.config.settings.http_workers == 3
     assert not served.servers
 
 

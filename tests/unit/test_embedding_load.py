@@ -71,7 +71,7 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "mpnet"])
+@pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert", "mpnet"])
 def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     folder = write_model(tmp_path / "tiny", model_type=model_type)
     assert vector(folder).shape == (16,)
@@ -240,14 +240,18 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         options("config.json", model_type="llama"),
         r"config\.json is not supported: model_type is 'llama', supported: bert",
     ),
-    "no architecture": (options("config.json", model_type=["bert"]), "model_type is"),
+    "no model type": (options("config.json", model_type=["bert"]), "model_type is"),
+    "head of a classifier that the config does not name": (
+        tensor("classifier.weight", torch.zeros(2, 16)),
+        r"model\.safetensors does not fit .*: unexpected: classifier\.weight",
+    ),
     "several options": (
         options("config.json", hidden_act="x", is_decoder=True, hidden_size="16", layer_norm_eps=2),
         r"is_decoder is True.*hidden_act is 'x'.*layer_norm_eps is 2.*hidden_size is '16'",
     ),
     "heads that do not divide": (
         options("config.json", num_attention_heads=3),
-        "16 is no mult",
+        "16 is not a mult",
     ),
     "unknown pooling": (
         options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),

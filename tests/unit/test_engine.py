@@ -303,7 +303,7 @@ VALID = [5, 6, 0]
         (Sequence(0, [5, -1, 0]), UnknownTokenError, "from -1 to 5; the vocabulary has 64"),
         (Sequence(0, VALID, DecodingOptions(9)), BeamSizeError, "is 9; it must be from 1 to 8"),
         (Sequence(0, VALID, DecodingOptions(0)), BeamSizeError, "is 0; it must be from 1 to 8"),
-        (Sequence(0, VALID, first_id=9), FirstTokenError, r"begins with a given token \(9\)"),
+        (Sequence(0, VALID, first_id=9), FirstTokenError, r"no first token .* \(9 was given\)"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(
@@ -320,9 +320,9 @@ def test_what_cannot_be_translated_is_refused(
 @pytest.mark.parametrize(
     ("first_id", "error", "message"),
     [
-        (VOCAB_SIZE, UnknownTokenError, "with id 64; the vocabulary has 64"),
-        (-1, UnknownTokenError, "with id -1"),
-        (1, FirstTokenError, "with id 1, which is never said"),
+        (VOCAB_SIZE, UnknownTokenError, "is 64; the vocabulary has 64"),
+        (-1, UnknownTokenError, "target is -1;"),
+        (1, FirstTokenError, "is 1, which is never generated"),
     ],
 )
 def test_a_first_token_that_cannot_be_said_is_refused(
@@ -342,7 +342,7 @@ def test_sources_up_to_the_limit_are_taken(length: int) -> None:
 def test_more_rows_than_are_free_are_refused_before_any_is_taken() -> None:
     engine = new_engine(tiny_model(tiny_config(), 0), LIMITS)
     engine.admit([Sequence(0, VALID, DecodingOptions(6))])
-    with pytest.raises(BeamSizeError, match="3 rows wanted; 2 are free"):
+    with pytest.raises(BeamSizeError, match="3 rows are needed; 2 are free"):
         engine.admit([Sequence(1, VALID, BEAM)])
     assert engine.num_rows == 6
 

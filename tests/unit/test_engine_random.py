@@ -7,8 +7,8 @@ import pytest
 
 from model.architectures.output import ShortlistOutput
 from model.architectures.shortlist import Shortlist
-from model.backends.cuda.runner import CudaRuntime
-from model.backends.torch_runner import TorchRuntime
+from model.backends.cuda.runner import CudaRunner
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.engine.engine import Engine
 from model.sequence import DecodingOptions, Finished, Hypothesis, Sequence
@@ -70,13 +70,13 @@ class Driver:
             assert running.sequence.id == name
             assert len(running.rows) == running.sequence.options.beam_size
             assert all(engine.owners[row] is running for row in running.rows)
-        if isinstance(engine.runtime, TorchRuntime):
-            self.check_padded_rows(engine.runtime, engine.num_rows)
+        if isinstance(engine.runner, TorchRunner):
+            self.check_padded_rows(engine.runner, engine.num_rows)
 
-    def check_padded_rows(self, runtime: TorchRuntime, rows: int) -> None:
-        assert runtime.cache.positions[rows:].count_nonzero() == 0
-        if isinstance(runtime.output, ShortlistOutput):
-            lists = runtime.output.row_ids
+    def check_padded_rows(self, runner: TorchRunner, rows: int) -> None:
+        assert runner.cache.positions[rows:].count_nonzero() == 0
+        if isinstance(runner.output, ShortlistOutput):
+            lists = runner.output.row_ids
             assert all(len(ids) > 0 for ids in lists[:rows])
             assert all(len(ids) == 0 for ids in lists[rows:])
 
@@ -104,16 +104,14 @@ def test_any_sequence_of_calls_leaks_no_row_and_settles_each_once(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_runtime_that_runs_ahead_gives_what_the_plain_one_gives(
-    family: Family, seed: int
-) -> None:
+def test_a_runner_that_runs_ahead_gives_what_the_plain_one_gives(family: Family, seed: int) -> None:
     """The first seeds have greedy sequences alone, and it is always ahead; then searches too."""
     model, pool = family.model(max_length_factor=1.2), pool_of_sequences()
     if seed < 2:
         pool = [Sequence(s.id, s.source) for s in pool]
-    alone = [translate(Engine(TorchRuntime(model, LIMITS), LIMITS), [s])[s.id] for s in pool]
+    alone = [translate(Engine(TorchRunner(model, LIMITS), LIMITS), [s])[s.id] for s in pool]
     limits = replace(LIMITS, max_rows=20)  # steps of 8, 16 and 24 rows
-    drive(Driver(Engine(CudaRuntime(model, limits), limits), seed, alone), pool)
+    drive(Driver(Engine(CudaRunner(model, limits), limits), seed, alone), pool)
 
 
 def drive(driver: Driver, pool: list[Sequence]) -> None:

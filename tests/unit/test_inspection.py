@@ -17,11 +17,11 @@ from model.inspection.query import (
     AttentionNorm,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     attention_layers,
     check_job,
     resolve_query,
-    resolve_steps,
+    resolve_trace,
 )
 from tests.tiny import tiny_config
 
@@ -87,31 +87,31 @@ def test_what_the_model_does_not_have_is_refused(changes: dict[str, Any], messag
 
 
 def test_steps_are_looked_up_in_the_sequence_that_attends() -> None:
-    named = StepsQuery(ENCODER, -1, -1, -2)
-    assert resolve_steps(SSRU, named, 9, 0) == StepsQuery(ENCODER, 5, 3, 7)
-    named = StepsQuery(CROSS, -1, 0, -1)
-    assert resolve_steps(SSRU, named, 9, 4) == StepsQuery(CROSS, 1, 0, 3)
+    named = TraceQuery(ENCODER, -1, -1, -2)
+    assert resolve_trace(SSRU, named, 9, 0) == TraceQuery(ENCODER, 5, 3, 7)
+    named = TraceQuery(CROSS, -1, 0, -1)
+    assert resolve_trace(SSRU, named, 9, 4) == TraceQuery(CROSS, 1, 0, 3)
 
 
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        (StepsQuery(ENCODER, 0, 0, 9), "token 9 is not there: the source has tokens 0 to 8"),
-        (StepsQuery(CROSS, 0, 0, 4), "token 4 is not there: the target has tokens 0 to 3, or -4"),
-        (StepsQuery(CROSS, 2, 0, 0), "layer 2 is not there: the decoder"),
-        (StepsQuery(CROSS, 0, -5, 0), "head -5 is not there: a layer"),
-        (StepsQuery(DECODER, 0, 0, 0), "SSRU"),
+        (TraceQuery(ENCODER, 0, 0, 9), "token 9 is not there: the source has tokens 0 to 8"),
+        (TraceQuery(CROSS, 0, 0, 4), "token 4 is not there: the target has tokens 0 to 3, or -4"),
+        (TraceQuery(CROSS, 2, 0, 0), "layer 2 is not there: the decoder"),
+        (TraceQuery(CROSS, 0, -5, 0), "head -5 is not there: a layer"),
+        (TraceQuery(DECODER, 0, 0, 0), "SSRU"),
     ],
 )
-def test_steps_that_are_not_there_are_refused(steps: StepsQuery, message: str) -> None:
+def test_steps_that_are_not_there_are_refused(steps: TraceQuery, message: str) -> None:
     with pytest.raises(AttentionQueryError) as caught:
-        resolve_steps(SSRU, steps, 9, 4)
+        resolve_trace(SSRU, steps, 9, 4)
     assert message in str(caught.value)
 
 
 def test_a_target_without_tokens_has_no_steps() -> None:
     with pytest.raises(AttentionQueryError, match="the target has no tokens"):
-        resolve_steps(SSRU, StepsQuery(CROSS, 0, 0, 0), 9, 0)
+        resolve_trace(SSRU, TraceQuery(CROSS, 0, 0, 0), 9, 0)
 
 
 def job(source: list[int], target: list[int], *kinds: AttentionKind) -> AttentionJob:
@@ -144,7 +144,7 @@ def test_the_encoder_needs_no_target() -> None:
 
 def test_who_only_asks_does_not_import_torch() -> None:
     check = (
-        "import sys, model.inspection.query, model.inspection.steps; "
+        "import sys, model.inspection.query, model.inspection.trace; "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -76,7 +76,7 @@ def test_positions_reach_as_far_as_a_text_does() -> None:
 def test_feed_forward_applies_its_activation(activation: Activation) -> None:
     layer = FeedForward(tiny_config(activation=activation))
     x = normal(2, 3, 16)
-    hidden = layer.expand(x)
+    hidden = layer.fc1(x)
     expected = {
         Activation.RELU: hidden.clamp_min(0),
         Activation.SWISH: hidden / (1 + (-hidden).exp()),
@@ -85,7 +85,7 @@ def test_feed_forward_applies_its_activation(activation: Activation) -> None:
         * 0.5
         * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3))),
     }[activation]
-    assert_close(layer(x), layer.contract(expected))
+    assert_close(layer(x), layer.fc2(expected))
 
 
 def test_ssru_follows_its_recurrence() -> None:

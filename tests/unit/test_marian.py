@@ -209,8 +209,8 @@ def test_matrices_are_laid_as_linear_layers_want_them(write: Write) -> None:
     file = write(options, tensors)
     parameters = dict(load_weights(file, config_of(file)).named_parameters())
     for parameter, tensor in (
-        ("encoder.layers.1.feed_forward.expand.weight", tensors["encoder_l2_ffn_W1"].T),
-        ("decoder.layers.0.recurrence.forget.weight", tensors["decoder_l1_rnn_Wf"].T),
+        ("encoder.layers.1.feed_forward.fc1.weight", tensors["encoder_l2_ffn_W1"].T),
+        ("decoder.layers.0.token_mixer.forget.weight", tensors["decoder_l1_rnn_Wf"].T),
         ("decoder.layers.1.cross_attention.key.weight", tensors["decoder_l2_context_Wk"].T),
         ("encoder.embedding.weight", tensors["Wemb"]),
         ("decoder.output_bias", tensors["decoder_ff_logit_out_b"][0]),
@@ -239,5 +239,5 @@ def test_tensors_that_do_not_pair_up_are_all_named(write: Write) -> None:
     assert str(caught.value) == (
         "model.bin does not fit the model: missing: decoder_l2_rnn_W; "
         "unexpected: decoder_l3_rnn_W; shapes differ: "
-        "encoder_l1_ffn_b1 (1, 31) for encoder.layers.0.feed_forward.expand.bias (32,)"
+        "encoder_l1_ffn_b1 (1, 31) for encoder.layers.0.feed_forward.fc1.bias (32,)"
     )

@@ -1,4 +1,4 @@
-"""The native runtime on tiny models: the same as PyTorch, and the same bits in any company."""
+"""The native runner on tiny models: the same as PyTorch, and the same bits in any company."""
 
 import random
 from pathlib import Path
@@ -12,8 +12,8 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
 from model.backends.native import runner as native
 from model.backends.native.library import LIBRARIES, Library, load_libraries
-from model.backends.native.runner import NativeRuntime, can_serve
-from model.backends.torch_runner import TorchRuntime
+from model.backends.native.runner import NativeRunner, can_serve
+from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
 from model.device import select_precision
@@ -49,7 +49,7 @@ def int8_model(seed: int = 44, **changes: Any) -> EncoderDecoder:
 def native_engine(
     model: EncoderDecoder, library: Library, shortlist: Shortlist | None = None
 ) -> Engine:
-    return Engine(NativeRuntime(model, LIMITS, shortlist, library), LIMITS)
+    return Engine(NativeRunner(model, LIMITS, shortlist, library), LIMITS)
 
 
 def test_build_of_other_sources_is_not_used(
@@ -73,7 +73,7 @@ def test_log_probs_are_those_of_pytorch(
     """Float32 sums in another order may round an input to another integer; most sources meet
     no such input, and then all numbers agree."""
     model = int8_model(activation=activation, num_heads=heads)
-    found, plain = NativeRuntime(model, LIMITS, None, library), TorchRuntime(model, LIMITS)
+    found, plain = NativeRunner(model, LIMITS, None, library), TorchRunner(model, LIMITS)
     worst = []
     for source in tiny_sources(16, longest=36):
         target = [7, 3, 60, 0]
@@ -96,7 +96,7 @@ def test_the_unknown_token_is_never_chosen(library: Library) -> None:
 def test_translations_are_those_of_pytorch(library: Library, has_shortlist: bool) -> None:
     model, sources = int8_model(), tiny_sources(40)
     shortlist = tiny_shortlist() if has_shortlist else None
-    wanted = greedy_ids(Engine(TorchRuntime(model, LIMITS, shortlist), LIMITS), sources)
+    wanted = greedy_ids(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sources)
     found = greedy_ids(native_engine(model, library, shortlist), sources)
     assert sum(a == b for a, b in zip(found, wanted, strict=True)) >= 34
     assert len(set(map(tuple, found))) > 10
@@ -106,7 +106,7 @@ def test_translations_are_those_of_pytorch(library: Library, has_shortlist: bool
 def test_beams_are_those_of_pytorch(library: Library) -> None:
     model, shortlist = int8_model(max_length_factor=1.5), tiny_shortlist(8)
     sequences = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(12))]
-    wanted = translate(Engine(TorchRuntime(model, LIMITS, shortlist), LIMITS), sequences)
+    wanted = translate(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sequences)
     found = translate(native_engine(model, library, shortlist), sequences)
     same = [[h.tokens for h in found[i]] == [h.tokens for h in wanted[i]] for i in range(12)]
     assert sum(same) >= 8
@@ -149,7 +149,7 @@ def test_every_build_gives_the_same_translations() -> None:
 def test_newcomers_beyond_the_token_limit_are_encoded_in_turn(library: Library) -> None:
     model, sources = int8_model(), tiny_sources(8, longest=40)
     limits = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=50)
-    engine = Engine(NativeRuntime(model, limits, None, library), limits)
+    engine = Engine(NativeRunner(model, limits, None, library), limits)
     engine.admit([Sequence(i, source) for i, source in enumerate(sources)])
     encoded = [s for s in engine.drain_stats() if s.phase == "encode"]
     assert len(encoded) > 1
@@ -196,14 +196,14 @@ def test_other_models_are_left_to_pytorch(changes: dict[str, Any]) -> None:
     assert can_serve(config())
     assert not can_serve(config(**changes))
     model = int8_model(**changes)
-    assert isinstance(new_engine(model, LIMITS).runtime, TorchRuntime)
+    assert isinstance(new_engine(model, LIMITS).runner, TorchRunner)
 
 
 def test_without_a_library_pytorch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(new_engine(int8_model(), LIMITS).runtime, NativeRuntime)
+    assert isinstance(new_engine(int8_model(), LIMITS).runner, NativeRunner)
     monkeypatch.setattr(native, "LIBRARIES", [])
     assert not can_serve(config())
-    assert isinstance(new_engine(int8_model(), LIMITS).runtime, TorchRuntime)
+    assert isinstance(new_engine(int8_model(), LIMITS).runner, TorchRunner)
 
 
 def test_auto_is_int8_where_native_code_serves_it() -> None:

@@ -15,7 +15,7 @@ from model.checkpoints import embedding as loading
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.config import Activation
-from model.encoding.embedding import EmbeddingJob, EmbeddingPass, Vectors, embed
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, Vectors, embed
 from model.encoding.pooling import EmbeddingModel
 from model.layers.feed_forward import ACTIVATIONS
 from model.quantization.asymmetric import quantize
@@ -111,7 +111,7 @@ def test_a_text_has_the_same_bits_in_any_company(library: Library) -> None:
 def test_two_passes_take_turns_without_meeting(library: Library) -> None:
     model, texts = native_model(library), jobs(9, 30, 4, 21)
     alone = embed(model, texts)
-    first, second = EmbeddingPass(model, texts, 20), EmbeddingPass(model, texts[::-1], 20)
+    first, second = EmbeddingEncode(model, texts, 20), EmbeddingEncode(model, texts[::-1], 20)
     found: dict[int, Vectors] = {}
     while first.advance() | second.advance():
         found |= first.take_finished()
@@ -131,7 +131,7 @@ def test_every_build_gives_nearly_the_same() -> None:
 
 def test_a_slice_is_half_a_layer_and_less_of_a_long_text() -> None:
     model = native_model(LIBRARIES[0])
-    short, long = EmbeddingPass(model, jobs(9)), EmbeddingPass(model, jobs(60), slice_tokens=20)
+    short, long = EmbeddingEncode(model, jobs(9)), EmbeddingEncode(model, jobs(60), slice_tokens=20)
     assert sum(1 for _ in short.slices) == 2 * 2 + 1
     assert sum(1 for _ in long.slices) == 2 * (2 + 3 + 3) + 1
     assert equal_parts(60, 25) == [(0, 20), (20, 20), (40, 20)]
@@ -160,12 +160,12 @@ def activated(library: Library, activation: Activation, x: float) -> float:
     with torch.no_grad():
         layer.self_residual.norm.weight.zero_()
         layer.self_residual.norm.bias.copy_(torch.tensor([1.0, 1.0, -1.0, -1.0]).repeat(16))
-        layer.feed_forward.expand.weight.zero_()
-        layer.feed_forward.expand.bias.fill_(x)
-        layer.feed_forward.contract.weight.copy_(
+        layer.feed_forward.fc1.weight.zero_()
+        layer.feed_forward.fc1.bias.fill_(x)
+        layer.feed_forward.fc2.weight.copy_(
             torch.tensor([1.0, -1.0]).repeat(32)[:, None] / WIDE["ffn_dim"]
         )
-        layer.feed_forward.contract.bias.zero_()
+        layer.feed_forward.fc2.bias.zero_()
         layer.feed_forward_residual.norm.weight.fill_(1.0)
         layer.feed_forward_residual.norm.bias.zero_()
     quantize(model.encoder.layers)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from model.quantization import int8 as quantization
-from model.quantization.int8 import Int8Product, QuantizedMatrix, int8_matmul, quantize_matrix
+from model.quantization.int8 import Int8Linear, QuantizedMatrix, int8_matmul, quantize_matrix
 
 
 def integers(*shape: int, seed: int = 0) -> Tensor:
@@ -40,7 +40,7 @@ def test_a_product_is_near_the_float_one() -> None:
     bias = torch.linspace(-1, 1, 16)
     x = torch.randn(3, 5, 64, generator=torch.Generator().manual_seed(2))
     wanted = x @ (torch.from_numpy(weight.values).float() / 50.0).t() + bias
-    got = Int8Product(weight, bias)(x)
+    got = Int8Linear(weight, bias)(x)
     assert got.shape == (3, 5, 16)
     # Half a step of the input, 1/40, on each of 64 weights of up to 2.54, adding up at random.
     torch.testing.assert_close(got, wanted, atol=1.0, rtol=0)
@@ -49,13 +49,13 @@ def test_a_product_is_near_the_float_one() -> None:
 def test_a_row_is_scaled_by_its_own_largest_value() -> None:
     weight = QuantizedMatrix(np.eye(8, dtype=np.int8) * 100, 100.0)
     x = torch.tensor([[1000.0, -1000.0, 4.1, 3.9, 0, 0, 0, 0], [1.0, 0.5, 0, 0, 0, 0, 0, 0]])
-    y = Int8Product(weight, None)(x)
+    y = Int8Linear(weight, None)(x)
     assert y[0, :4].tolist() == pytest.approx([1000.0, -1000.0, 1000 / 127, 0.0])
     assert y[1, :2].tolist() == pytest.approx([1.0, 64 / 127])
 
 
 def test_a_row_has_the_same_bits_in_any_batch() -> None:
-    product = Int8Product(matrix(96, 256), torch.randn(96))
+    product = Int8Linear(matrix(96, 256), torch.randn(96))
     x = torch.randn(70, 256, generator=torch.Generator().manual_seed(3))
     batched = product(x)
     for rows in (1, 2, 3, 4, 17, 64):
@@ -64,7 +64,7 @@ def test_a_row_has_the_same_bits_in_any_batch() -> None:
 
 def test_a_row_of_zeros_gives_the_bias() -> None:
     bias = torch.arange(8.0)
-    assert torch.equal(Int8Product(matrix(8, 16), bias)(torch.zeros(1, 16))[0], bias)
+    assert torch.equal(Int8Linear(matrix(8, 16), bias)(torch.zeros(1, 16))[0], bias)
 
 
 def test_float_matrix_has_127_at_its_largest_value() -> None:

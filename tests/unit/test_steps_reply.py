@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from model.checkpoints.load import ModelFiles
-from model.inspection.query import AttentionKind, StepsQuery
-from model.inspection.steps import attention_steps
+from model.inspection.query import AttentionKind, TraceQuery
+from model.inspection.trace import trace_attention
 from model.tokenization.tokenizer import Tokenizer
 from service.api.attention.response_schemas import StepsResponse
 from service.api.attention.schemas import Include
@@ -36,7 +36,7 @@ def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
         return generator.standard_normal(shape, dtype=np.float32)
 
     width = HEADS * SIZE
-    steps = attention_steps(
+    steps = trace_attention(
         noise(HEADS, SIZE),
         noise(HEADS, num_keys, SIZE),
         noise(HEADS, num_keys, SIZE),
@@ -44,7 +44,7 @@ def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
         noise(width, width),
         noise(width),
     )
-    asked = StepsQuery(kind, 0, 1, query)
+    asked = TraceQuery(kind, 0, 1, query)
     return SteppedThrough("en-pt", asked, pair.source, pair.target, "<s>", steps)
 
 

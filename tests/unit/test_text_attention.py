@@ -11,7 +11,7 @@ from torch import Tensor
 
 from model.architectures.text_encoder import TextEncoder
 from model.embedding_config import TextEncoderConfig
-from model.encoding.text_attention import TextAttentionPass
+from model.encoding.text_attention import TextCapturePass
 from model.errors import (
     AttentionQueryError,
     EmptySourceError,
@@ -25,10 +25,10 @@ from model.inspection.query import (
     AttentionNorm,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     attention_layers,
     resolve_query,
-    resolve_steps,
+    resolve_trace,
 )
 from tests.attention_jobs import assert_steps_add_up
 from tests.text_attention import text_maps, text_results, text_steps
@@ -155,7 +155,7 @@ def test_what_cannot_be_computed_is_refused(
     job: AttentionJob, kind: type[InputError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        TextAttentionPass(new_encoder(CONFIGS["bert"]), [job])
+        TextCapturePass(new_encoder(CONFIGS["bert"]), [job])
 
 
 def test_only_the_encoder_can_be_asked_about() -> None:
@@ -164,5 +164,5 @@ def test_only_the_encoder_can_be_asked_about() -> None:
     for kind in (DECODER, CROSS):
         with pytest.raises(AttentionQueryError, match=f"ask for encoder, not {kind}"):
             resolve_query(config, [kind])
-    steps = resolve_steps(config, StepsQuery(ENCODER, -1, -1, -1), 5, 0)
-    assert steps == StepsQuery(ENCODER, 5, 3, 4)
+    steps = resolve_trace(config, TraceQuery(ENCODER, -1, -1, -1), 5, 0)
+    assert steps == TraceQuery(ENCODER, 5, 3, 4)

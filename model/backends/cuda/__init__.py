@@ -1,1 +1,1 @@
-"""The runner for GPUs: CUDA graphs and pinned staging."""
+"""The runner for GPUs: CUDA graphs and pinned staging buffers."""

@@ -1,4 +1,7 @@
-"""Functions of tensors that never move, as CUDA graphs: one launch instead of a hundred."""
+"""Captures functions of tensors at fixed addresses as CUDA graphs.
+
+A graph is one launch in place of about a hundred.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -12,10 +15,10 @@ Function = Callable[..., None]
 
 
 class Graphs:
-    """Runs functions that read and write only tensors which were there before, and stay.
+    """Captures and runs functions that read and write only tensors at fixed addresses.
 
     Args:
-        device: Without CUDA every function runs as it is.
+        device: Device of the tensors; without CUDA every function runs without a graph.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -23,7 +26,7 @@ class Graphs:
         self.captured: dict[tuple[str, Shape], torch.cuda.CUDAGraph] = {}
 
     def run(self, function: Function, *shape: int) -> None:
-        """Calls the function with this shape, as a graph where it was captured."""
+        """Replays the graph of the function and shape, or calls the function if there is none."""
         graph = self.captured.get((function.__name__, shape))
         if graph is None:
             function(*shape)
@@ -32,10 +35,10 @@ class Graphs:
 
     @torch.inference_mode()
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
-        """Captures functions with shapes, in this order; each is called twice.
+        """Captures functions with shapes, in this order; each function is called twice.
 
-        They share their memory, for no two run at once and none leaves anything there: the
-        largest should come first. On a device that refuses one, all run as they are.
+        The graphs share one memory pool: no two run at once, and none leaves data there. The
+        largest graph should come first. If the device refuses a capture, no graph is used.
         """
         if self.device.type != "cuda":
             return
@@ -44,15 +47,17 @@ class Graphs:
                 self._capture(calls)
         except RuntimeError as error:
             self.captured.clear()
-            logger.warning("no CUDA graphs, steps will take longer: %s", error)
+            logger.warning("CUDA graphs are not available, so decode steps take longer: %s", error)
 
     def _capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # a capture that fails would leave its stream behind
+        with torch.cuda.stream(stream):  # a failed capture would leave its stream current
             for function, shape in calls:
-                function(*shape)  # loads kernels and allocates workspaces, which a capture cannot
+                function(
+                    *shape
+                )  # loads kernels and allocates workspaces, which a capture cannot do
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(
                     graph, pool=pool, stream=stream, capture_error_mode="thread_local"

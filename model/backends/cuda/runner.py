@@ -1,8 +1,9 @@
-"""The runtime for GPUs: everything stays on the device, and nothing waits for it.
+"""Implements the runner for GPUs: the decoding state stays on the device.
 
-A step is one launch: a CUDA graph that decodes, chooses each row's likeliest token and leaves it
-where the next step reads it. The engine learns the tokens one step late, while the next step is
-computed. Shapes are rounded up to a few sizes, for each of which there is a graph.
+A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
+token and stores it where the next step reads it. The host receives the tokens one step later,
+while the device computes the next step. Shapes are rounded up to a few sizes; each size has a
+graph.
 """
 
 from bisect import bisect_left
@@ -22,7 +23,7 @@ from model.architectures.encoder import Encoder
 from model.architectures.output import FullOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
-from model.backends.base import Decoded, Pending, Ready, Scores
+from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads
 from model.backends.torch_runner import first_token
@@ -32,76 +33,76 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Steps are of so many rows at least. One row costs as much, and a single one takes kernels for
-vectors, which sum in another order."""
+"""Smallest number of rows in a decode step. One row takes as long, and a single row uses kernels
+for vectors, which sum in another order."""
 
 MIN_WIDTH = 32
-"""Sources are padded to so many tokens at least."""
+"""Smallest padded length of a source, in tokens."""
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
-"""Rows of a batch where nobody said how many. A step of the built-in models is some sixty small
-kernels, whose launches take as long as their work on 1,000 rows; then time grows with the rows. A
-row of theirs takes 0.33 MB: 0.26 of keys and values for 128 source tokens, 0.06 of logits."""
+"""Bounds of the default number of rows. A decode step of the built-in models is about sixty small
+kernels. Their launches take as long as their work on 1,000 rows; above, time grows with the rows.
+A row takes 0.33 MB: 0.26 of keys and values for 128 source tokens, and 0.06 of logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
-"""Rows moved by one graph; more are moved without."""
+"""Numbers of rows that one graph moves; larger moves run without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Encoding a small batch takes as long as encoding so many tokens more in the batch before:
-newcomers of unlike length share a batch up to this much padding."""
+"""Encoding one more small batch takes as long as encoding this many more tokens in a batch.
+Sequences of different lengths therefore share a batch up to this much padding."""
 
 ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""The kernel that takes a mask in any shape; cuDNN's would be compiled for every single one."""
+"""Kernels that take a mask of any shape; cuDNN would compile a kernel for every shape."""
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomer:
-    """A sequence, and the first of its rows."""
+class WaitingSequence:
+    """A sequence that waits to be encoded, and the first of its rows."""
 
     sequence: Sequence
     row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
-    """A step whose tokens are being copied to the host."""
+class PendingStep:
+    """A decode step whose tokens are being copied to the host."""
 
     slot: Slot
     rows: int
     padding_rows: int
 
     def wait(self) -> Decoded:
-        """Its outcome."""
+        """Returns the output; waits for the copy."""
         self.slot.wait()
         return Decoded(self.slot.numbers[: self.rows, None].copy(), padding_rows=self.padding_rows)
 
 
-class CudaRuntime:
-    """Decodes the whole vocabulary on a GPU, one step ahead of the engine.
+class CudaRunner:
+    """Decodes over the whole vocabulary on a GPU, one step ahead of the engine.
 
-    Runs on a CPU too, step by step the same, without graphs and without anything to wait for.
+    It also runs on a CPU, with the same results, but without graphs and asynchronous copies.
 
     Args:
-        model: On its device and in its precision.
-        limits: Rows and tokens.
+        model: Model on its device, in its precision.
+        limits: Limits of the batch.
     """
 
-    lag = 1
-    steps = 1
+    pipeline_depth = 1
+    tokens_per_call = 1
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits) -> None:
         config, device = model.config, model.device
         self.model, self.config, self.limits = model, config, limits
-        longest = config.max_target_tokens(limits.max_source_tokens) + self.lag
+        longest = config.max_target_tokens(limits.max_source_tokens) + self.pipeline_depth
         self.row_sizes = sizes(MIN_ROWS, round_up(limits.max_rows), halves_from=256)
         widest = max(MIN_WIDTH, round_up(limits.max_source_tokens))
         self.widths_of_sources = sizes(MIN_WIDTH, widest, halves_from=64)
         self.widths_of_targets = sizes(MIN_WIDTH, round_up(longest))
-        if config.decoder is DecoderKind.SSRU:  # nothing is as wide as the target
+        if config.decoder is DecoderKind.SSRU:  # no tensor has the target's length
             self.widths_of_targets = self.widths_of_targets[-1:]
         rows = self.row_sizes[-1]
-        self.nobody = rows  # the row of those who only fill a size
+        self.padding_row = rows  # the row that fills a size up
         self.cache = DecodingCache(
             config, rows + 1, widest, self.widths_of_targets[-1], device, model.dtype
         )
@@ -111,24 +112,24 @@ class CudaRuntime:
         self.logits = torch.zeros(rows, config.target_vocab_size, device=device, dtype=model.dtype)
         self.tables = [self._positions(model.encoder), self._positions(model.decoder)]
         self.uploads = Uploads(2 * max(limits.max_batch_tokens, widest, rows + MOVES[-1]), device)
-        self.downloads = Downloads(rows, device, slots=self.lag + 2)
+        self.downloads = Downloads(rows, device, slots=self.pipeline_depth + 2)
         self.graphs = Graphs(device)
         self.widths = np.zeros(rows, np.int64)
         self.lengths = np.zeros(rows, np.int64)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
-        """A table as long as it can be needed; graphs read it where it lies now."""
-        part.embedding.reach(max(self.widths_of_sources[-1], self.widths_of_targets[-1]))
+        """Returns the position table at full length; graphs read it at its present address."""
+        part.embedding.ensure_length(max(self.widths_of_sources[-1], self.widths_of_targets[-1]))
         return part.embedding.table
 
     def capture(self) -> None:
-        """Makes the graphs, some seconds' work; nothing may be in the batch."""
-        self.uploads.arrived.fill_(1)  # as a length too: attention to nothing is not a number
+        """Captures all graphs, which takes some seconds; the batch must be empty."""
+        self.uploads.arrived.fill_(1)  # lengths, too: attention over zero keys gives NaN
         self.graphs.capture(self._shapes())
         self.clear()
 
     def _shapes(self) -> Iterator[tuple[Function, Shape]]:
-        """All there are, the largest first."""
+        """Yields all functions with their shapes, the largest first."""
         for width in reversed(self.widths_of_sources):
             for count in reversed(self._batch_sizes(width)):
                 yield self._encode, (count, width)
@@ -142,50 +143,52 @@ class CudaRuntime:
         return sizes(1, max(1, self.limits.max_batch_tokens // width), halves_from=16)
 
     def clear(self) -> None:
-        """Forgets every row; what a graph reads stays where it is."""
+        """Clears every row in place: graphs keep reading the same addresses."""
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
         self.first_ids.fill_(NO_TOKEN)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes newcomers; the other rows of a beam are copies of its first."""
-        newcomers, source, target = [], list[int](), list[int]()
+        """Encodes sequences; copies the first row of a beam to its other rows."""
+        waiting, source, target = [], list[int](), list[int]()
         for sequence in sequences:
-            newcomers.append(Newcomer(sequence, row))
+            waiting.append(WaitingSequence(sequence, row))
             end = row + sequence.options.beam_size
             source += [row] * (end - row - 1)
             target += range(row + 1, end)
             row = end
-        stats = [self._enter(width, group) for width, group in self._groups(newcomers)]
+        stats = [self._enter(width, group) for width, group in self._groups(waiting)]
         if source:
             self.copy(source, target, is_same_source=False)
         return stats
 
-    def _groups(self, newcomers: list[Newcomer]) -> Iterator[tuple[int, list[Newcomer]]]:
-        """Those to be encoded together, and the width to which they are padded."""
-        group, width, padding = list[Newcomer](), 0, 0
-        for newcomer in sorted(newcomers, key=source_tokens, reverse=True):
-            own = fit(self.widths_of_sources, source_tokens(newcomer))
+    def _groups(
+        self, waiting: list[WaitingSequence]
+    ) -> Iterator[tuple[int, list[WaitingSequence]]]:
+        """Yields batches to encode together, each with its padded length."""
+        group, width, padding = list[WaitingSequence](), 0, 0
+        for each in sorted(waiting, key=source_tokens, reverse=True):
+            own = fit(self.widths_of_sources, source_tokens(each))
             fits = (len(group) + 1) * width <= self.limits.max_batch_tokens
             if group and fits and padding + width - own <= ENCODE_TOKENS:
-                group.append(newcomer)
+                group.append(each)
                 padding += width - own
                 continue
             if group:
                 yield width, group
-            group, width, padding = [newcomer], own, 0
+            group, width, padding = [each], own, 0
         if group:
             yield width, group
 
-    def _enter(self, width: int, group: list[Newcomer]) -> BatchStats:
+    def _enter(self, width: int, group: list[WaitingSequence]) -> BatchStats:
         count = fit(self._batch_sizes(width), len(group))
         source = np.full((count, width), self.config.eos_id)
-        lengths, rows = np.ones(count, np.int64), np.full(count, self.nobody)
+        lengths, rows = np.ones(count, np.int64), np.full(count, self.padding_row)
         first_ids = np.full(count, NO_TOKEN)
-        for index, newcomer in enumerate(group):
-            lengths[index], rows[index] = source_tokens(newcomer), newcomer.row
-            first_ids[index] = first_token(newcomer.sequence)
-            source[index, : lengths[index]] = newcomer.sequence.source
+        for index, each in enumerate(group):
+            lengths[index], rows[index] = source_tokens(each), each.row
+            first_ids[index] = first_token(each.sequence)
+            source[index, : lengths[index]] = each.sequence.source
         self.uploads.send(source, lengths, rows, first_ids)
         self.graphs.run(self._encode, count, width)
         taken = rows[: len(group)]
@@ -194,14 +197,14 @@ class CudaRuntime:
         return BatchStats("encode", len(group), tokens, count * width - tokens)
 
     def _encode(self, count: int, width: int) -> None:
-        """Gives `count` sources of `width` tokens their rows, as they arrived."""
+        """Encodes the uploaded `count` sources of `width` tokens into their rows."""
         arrived, tokens = self.uploads.arrived, count * width
         source = arrived[:tokens].view(count, width)  # (B, S)
         lengths, rows, first_ids = arrived[tokens : tokens + 3 * count].view(3, count)
         mask = torch.arange(width, device=rows.device) < lengths[:, None]  # (B, S)
         with sdpa_kernel(ATTENTION):
             memory, _ = self.model.encoder(source, mask)
-        projected = self.model.decoder.project_memory(memory)
+        projected = self.model.decoder.project_cross_kv(memory)
         bias = mask_bias(mask, self.model.dtype)[:, None, None, :]  # (B, 1, 1, S)
         self.cache.fill_rows(rows, projected, bias)
         start = NO_TOKEN if self.config.start_id is None else self.config.start_id
@@ -209,23 +212,23 @@ class CudaRuntime:
         self.first_ids.index_copy_(0, rows, first_ids)
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
-    ) -> Pending:
-        """One more token for each row; scores are waited for."""
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> DecodeStep:
+        """Decodes one token of each row; waits for the device if scores are requested."""
         size = fit(self.row_sizes, rows)
         source_width = fit(self.widths_of_sources, int(self.widths[:rows].max()))
         longest = int(self.lengths[:rows].max()) + 1
         target_width = fit(self.widths_of_targets, longest)
         self.graphs.run(self._step, size, source_width, target_width)
         self.lengths[:rows] += 1
-        late = Late(self.downloads.fetch(self.tokens[:rows]), rows, size - rows)
+        step = PendingStep(self.downloads.fetch(self.tokens[:rows]), rows, size - rows)
         if not scored:
-            return late
-        return Ready(replace(late.wait(), scores=self._scores(scored)))
+            return step
+        return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
 
     def _step(self, rows: int, source_width: int, target_width: int) -> None:
-        """One token for the first rows, in use or not."""
-        self.cache.positions[:rows].clamp_(max=target_width - 1)  # of those not in use
+        """Decodes one token of the first rows, padding rows included."""
+        self.cache.positions[:rows].clamp_(max=target_width - 1)  # bounds the padding rows
         state = self.cache.view(rows, source_width, 1, target_width)
         with sdpa_kernel(ATTENTION):
             hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)
@@ -237,7 +240,7 @@ class CudaRuntime:
         self.cache.advance(rows)
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        """Log-probabilities from the logits of the last step, on the host."""
+        """Returns log-probabilities of the last step, on the host."""
         rows = [row for group in scored for row in group]
         log_probs = torch.log_softmax(self.logits[rows].float(), dim=-1).cpu()
         ids = np.arange(self.config.target_vocab_size)
@@ -245,17 +248,17 @@ class CudaRuntime:
         return [Scores(part, ids) for part in parts]
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Has rows go on with other tokens than their likeliest."""
+        """Sets the tokens with which these rows continue."""
         self.uploads.send(np.array([rows, tokens]))
         places, values = self.uploads.arrived[: 2 * len(rows)].view(2, -1)
         self.tokens.index_copy_(0, places, values)
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Row target[i] becomes what row source[i] was."""
+        """Copies rows: row target[i] gets the state of row source[i] before the call."""
         for values in (self.widths, self.lengths):
             values[target] = values[source]
         count = next((size for size in MOVES if size >= len(source)), len(source))
-        filler = [self.nobody] * (count - len(source))
+        filler = [self.padding_row] * (count - len(source))
         self.uploads.send(np.array([source + filler, target + filler]))
         self.graphs.run(self._move, count, is_same_source)
 
@@ -266,20 +269,22 @@ class CudaRuntime:
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Rows compute along, for nobody, until others enter them."""
+        """Does nothing: free rows are computed as padding rows until sequences enter them."""
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
-    """How many rows a batch has where nobody said, in a quarter of the free memory at most.
+    """Returns the default number of rows, which take at most a quarter of the free memory.
 
     Args:
-        model: On its device and in its precision.
-        limits: Tokens.
-        free_bytes: Memory of the device.
+        model: Model on its device, in its precision.
+        limits: Limits of the batch; `max_rows` is not used.
+        free_bytes: Free memory of the device, in bytes.
     """
     config = model.config
     source = round_up(limits.max_source_tokens)
-    target = round_up(config.max_target_tokens(limits.max_source_tokens) + CudaRuntime.lag)
+    target = round_up(
+        config.max_target_tokens(limits.max_source_tokens) + CudaRunner.pipeline_depth
+    )
     row = DecodingCache(config, 1, source, target, torch.device("meta"), model.dtype)
     row_bytes = row.num_bytes + config.target_vocab_size * model.dtype.itemsize
     rows = free_bytes // 4 // row_bytes
@@ -287,9 +292,9 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
-    """`first` doubled again and again up to `last`.
+    """Returns `first` and its doubles up to `last`.
 
-    With `halves_from`, also the numbers halfway between two of them, from that one on.
+    With `halves_from`, the result also has the midpoints between two doubles, from that size on.
     """
     found, size = {last}, first
     while size < last:
@@ -301,15 +306,15 @@ def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
 
 
 def fit(allowed: list[int], wanted: int) -> int:
-    """The smallest of these sizes in which so many have a place."""
+    """Returns the smallest allowed size that is at least `wanted`."""
     return allowed[bisect_left(allowed, wanted)]
 
 
 def round_up(count: int) -> int:
-    """To a multiple of eight, in which matrix units and masks are aligned."""
+    """Rounds up to a multiple of eight, the alignment of matrix units and masks."""
     return -(-count // 8) * 8
 
 
-def source_tokens(newcomer: Newcomer) -> int:
-    """How long its source is."""
-    return len(newcomer.sequence.source)
+def source_tokens(waiting: WaitingSequence) -> int:
+    """Returns the number of tokens of the source."""
+    return len(waiting.sequence.source)

@@ -1,7 +1,7 @@
-"""Integers between host and device without waiting, through pinned memory.
+"""Copies integers between host and device through pinned memory, without waiting.
 
-A copy under way reads or writes its memory after the call that started it has returned: each
-piece of memory has an event that tells when it may be touched again.
+An asynchronous copy reads or writes its memory after the call that started it has returned. Each
+buffer therefore has an event that marks the end of its last copy.
 """
 
 import numpy as np
@@ -13,10 +13,10 @@ Integers = NDArray[np.int64]
 
 
 def upload(numbers: list[int], device: torch.device) -> Tensor:
-    """The numbers on the device, in memory of their own.
+    """Returns the numbers as a new tensor on the device.
 
-    What was pinned for it may be let go at once: PyTorch gives pinned memory out again only when
-    the copies from it are done.
+    The pinned source may be freed at once: PyTorch reuses pinned memory only after its copies are
+    done.
     """
     tensor = torch.tensor(numbers)
     if device.type == "cpu":
@@ -25,11 +25,11 @@ def upload(numbers: list[int], device: torch.device) -> Tensor:
 
 
 class Slot:
-    """A piece of host memory, and whether a copy from or to it may still be under way.
+    """A pinned buffer on the host, with an event for its last copy.
 
     Args:
-        size: Integers.
-        device: Where copies come from or go to; with a CPU there is nothing to wait for.
+        size: Number of integers.
+        device: Other end of the copies; copies to a CPU are done at once.
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
@@ -40,26 +40,26 @@ class Slot:
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """The copy was started."""
+        """Records the event after a copy was started."""
         if self.event is not None:
             self.event.record(torch.cuda.current_stream(self.device))
 
     def wait(self) -> None:
-        """Returns when the last copy is done, which it is where there was none."""
+        """Waits for the last copy, if there was one."""
         if self.event is not None:
             self.event.synchronize()
 
 
 class Uploads:
-    """Integers from the host to one place on the device, where they stay until the next ones.
+    """Copies integers from the host to one fixed tensor on the device.
 
-    What reads them there is started before the next are sent, and so are the copies: the device
-    does all in that order.
+    The device runs copies and kernels in the order of their launch. A kernel that reads the tensor
+    therefore sees its integers, as long as it is launched before the next `send`.
 
     Args:
-        size: Integers at most.
-        device: Where they go.
-        slots: Copies under way before a new one has to wait.
+        size: Maximum number of integers.
+        device: Target of the copies.
+        slots: Number of copies that may be pending before a new one waits.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int = 16) -> None:
@@ -68,7 +68,7 @@ class Uploads:
         self.count = 0
 
     def send(self, *parts: Integers) -> None:
-        """Puts the parts side by side, from the start of `arrived` on."""
+        """Copies the concatenated parts to the start of `arrived`."""
         numbers = np.concatenate([part.ravel() for part in parts])
         size = len(numbers)
         slot = self.slots[self.count % len(self.slots)]
@@ -80,12 +80,12 @@ class Uploads:
 
 
 class Downloads:
-    """Integers from the device to the host, to be read while later ones are computed.
+    """Copies integers from the device to the host while the device goes on computing.
 
     Args:
-        size: Integers at most.
-        device: Where they come from.
-        slots: How many may be under way or unread; older ones are overwritten.
+        size: Maximum number of integers.
+        device: Source of the copies.
+        slots: Number of copies that may be pending or unread; later ones overwrite the oldest.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int) -> None:
@@ -93,7 +93,7 @@ class Downloads:
         self.count = 0
 
     def fetch(self, numbers: torch.Tensor) -> Slot:
-        """Starts a copy of these; once the slot was waited for, they are its first."""
+        """Starts a copy to the start of the returned slot; `Slot.wait` waits for it."""
         slot = self.slots[self.count % len(self.slots)]
         self.count += 1
         slot.tensor[: len(numbers)].copy_(numbers, non_blocking=True)

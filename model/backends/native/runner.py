@@ -1,7 +1,7 @@
-"""The runtime of int8 models on a CPU: one call of native code for a few steps.
+"""Implements the runner of int8 models on a CPU: one native call decodes several tokens per row.
 
-Nothing is padded, and every row is computed by itself from integer sums: a sentence's translation
-does not depend on its batch, to the bit.
+The native code does not pad, and computes every row by itself from integer sums. A sentence's
+translation therefore has the same bits in every batch.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from torch import nn
 from model.architectures.embedding import NO_TOKEN, Embedding
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import Decoded, Ready, Scores
+from model.backends.base import CompletedStep, Decoded, Scores
 from model.backends.native.library import (
     LIBRARIES,
     Library,
@@ -30,27 +30,31 @@ from model.backends.native.library import (
 )
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.layers.positions import sinusoid_table
-from model.quantization.int8 import Int8Product
+from model.quantization.int8 import Int8Linear
 from model.quantization.packing import PANEL, shape_of
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 LANES = 16
 
-STEPS = 24
-"""Tokens of a row that one call decodes at most: with one, what Python does around it took an
-eighth of the time at 32 rows, and newcomers were encoded in smaller groups. A row that ends, and a
-newcomer, wait for the end of the call, 20 ms there; who has other work to do asks for fewer."""
+TOKENS_PER_CALL = 24
+"""Maximum number of tokens per row in one call. With one token, Python's share of the time was an
+eighth at 32 rows, and waiting sequences were encoded in smaller groups. Finished rows and waiting
+sequences wait for the end of the call (20 ms at 32 rows); low-latency steps use fewer tokens."""
 
 ENCODE_TOKENS = 1024
-"""Tokens encoded in one call: more would only take more memory, 6 kB each."""
+"""Number of tokens encoded in one call; more would only take more memory, 6 kB each."""
 
 
 def can_serve(config: ModelConfig) -> bool:
-    """Whether there is native code, on this machine, for such a model in int8."""
-    return bool(
-        LIBRARIES
-        and config.decoder is DecoderKind.SSRU
+    """Returns whether this machine has native code for such a model in int8."""
+    return bool(LIBRARIES) and is_supported(config)
+
+
+def is_supported(config: ModelConfig) -> bool:
+    """Returns whether the native code implements such a model, compiled or not."""
+    return (
+        config.decoder is DecoderKind.SSRU
         and config.norm is NormPosition.POST
         and config.activation in ACTIVATIONS
         and config.start_id is None
@@ -60,18 +64,18 @@ def can_serve(config: ModelConfig) -> bool:
     )
 
 
-class NativeRuntime:
-    """Encodes newcomers without padding, and decodes a few tokens a row in one call.
+class NativeRunner:
+    """Encodes sequences without padding, and decodes several tokens per row in one call.
 
     Args:
-        model: In int8, on the CPU; `can_serve` says yes.
-        limits: Rows and tokens.
-        shortlist: Restricts each sentence's output; None for the whole vocabulary.
-        library: Which build.
+        model: Int8 model on the CPU for which `can_serve` is true.
+        limits: Limits of the batch.
+        shortlist: Candidate ids of each sentence; None for the whole vocabulary.
+        library: Build of the native code; None for the best one.
     """
 
-    lag = 0
-    steps = STEPS
+    pipeline_depth = 0
+    tokens_per_call = TOKENS_PER_CALL
 
     def __init__(
         self,
@@ -90,18 +94,18 @@ class NativeRuntime:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets every row."""
+        """Clears every row."""
         rows = self.limits.max_rows
         handle = self.library.batch_new(self.packed.handle, native_shortlist(self.shortlist), rows)
         check(0 if handle else -1)
         self.batch = ctypes.c_void_p(handle)
-        # The batch reads the packed weights until it is deleted: the finaliser keeps them.
+        # The batch reads the packed weights until it is deleted; the finaliser keeps them alive.
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes newcomers, as many together as the limit of tokens allows."""
+        """Encodes sequences, as many in one call as the limit of tokens allows."""
         stats = []
         for group in self._groups(sequences):
             stats.append(self._encode(row, group))
@@ -133,14 +137,14 @@ class NativeRuntime:
         return BatchStats("encode", len(group), len(tokens), 0)
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
-    ) -> Ready:
-        """Some more tokens for each row, or one where scores are wanted."""
-        steps = 1 if scored else min(self.steps, max_steps)
-        best, left = np.empty((rows, steps), np.int32), int32(remaining)
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> CompletedStep:
+        """Decodes several tokens of each row, or one token if scores are requested."""
+        tokens = 1 if scored else min(self.tokens_per_call, max_tokens)
+        best, left = np.empty((rows, tokens), np.int32), int32(remaining)
         places = address(left), address(self.tokens), address(best)
-        check(self.library.batch_decode(self.batch, rows, steps, *places))
-        return Ready(Decoded(best, self._scores(scored) if scored else []))
+        check(self.library.batch_decode(self.batch, rows, tokens, *places))
+        return CompletedStep(Decoded(best, self._scores(scored) if scored else []))
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
         groups = [self._candidates(self.sources[group[0]]) for group in scored]
@@ -155,11 +159,11 @@ class NativeRuntime:
         return self.every_id if self.shortlist is None else self.shortlist.ids(source)
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Has rows go on with other tokens than their likeliest."""
+        """Sets the tokens with which these rows continue."""
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Row target[i] becomes what row source[i] was."""
+        """Copies rows: row target[i] gets the state of row source[i] before the call."""
         from_rows, to_rows = int32(source), int32(target)
         check(
             self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
@@ -170,22 +174,22 @@ class NativeRuntime:
             self.sources[row] = tokens
 
     def leave(self, first: int, end: int) -> None:
-        """Rows are no longer in use."""
+        """Frees rows `first` to `end` - 1."""
         self.library.batch_leave(self.batch, first)
 
 
 class PackedModel:
-    """A model's weights in the order in which the native code reads them, where they lie.
+    """A native model that reads the weights of a PyTorch model in place.
 
     Args:
-        model: In int8. Its matrices are packed, and remain its own.
-        limits: Which positions can occur.
-        library: Which build.
+        model: Int8 model. Its matrices are packed, and it keeps them.
+        limits: Limits of the batch, which bound the positions.
+        library: Build of the native code.
     """
 
     def __init__(self, model: EncoderDecoder, limits: EngineLimits, library: Library) -> None:
         self.library = library
-        self.kept: list[NDArray[np.generic]] = []  # what the native model goes on reading
+        self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
         matrices, norms = self._layers(model)
         positions = self._positions(model.config, limits)
         output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
@@ -207,10 +211,10 @@ class PackedModel:
         self.native_bytes: int = library.model_bytes(self.handle)
 
     def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
-        """Modules are registered in the order of computation, which is the order wanted."""
+        """Returns matrices and norms in the order of computation, in which modules register."""
         matrices, norms = [], []
         for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
-            if isinstance(module, Int8Product):
+            if isinstance(module, Int8Linear):
                 matrices.append(self._product(module))
             elif isinstance(module, nn.LayerNorm):
                 norms += [self._keep(module.weight), self._keep(module.bias)]
@@ -221,7 +225,7 @@ class PackedModel:
         self.kept.append(array)
         return address(array)
 
-    def _product(self, module: Int8Product) -> MatrixSpec:
+    def _product(self, module: Int8Linear) -> MatrixSpec:
         packed = module.pack()
         return self._matrix(packed, shape_of(packed), module.bias, module.multiplier)
 
@@ -246,12 +250,12 @@ class PackedModel:
 
 
 def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
-    """Positions that a source or a target can reach."""
+    """Returns the number of positions that a source or a target can have."""
     return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
 
 
 def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
-    """The config, as the native code takes it."""
+    """Returns the config as a structure of the native code."""
     return Sizes(
         config.d_model,
         config.num_heads,
@@ -269,7 +273,7 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
 
 
 def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
-    """The shortlist, as the native code takes it; its arrays are read later."""
+    """Returns the shortlist as a structure of the native code, which reads its arrays in place."""
     if shortlist is None:
         return ShortlistSpec(None, None, 0, 0)
     places = address(shortlist.offsets), address(shortlist.candidates)
@@ -279,7 +283,7 @@ def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
 def log_probs(
     logits: NDArray[np.float32], scored: SequenceOf[list[int]], groups: list[Ids]
 ) -> list[Scores]:
-    """Each group's log-probabilities, from logits (k, stride) in the order of the groups."""
+    """Returns each group's log-probabilities; logits (k, stride) are in the order of the groups."""
     scores, first = [], 0
     for rows, ids in zip(scored, groups, strict=True):
         chosen = torch.from_numpy(logits[first : first + len(rows), : len(ids)])  # (k, U)
@@ -289,15 +293,15 @@ def log_probs(
 
 
 def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
-    """Frees a batch, while the weights that it reads are still there."""
+    """Frees a batch; the argument `packed` keeps its weights alive until then."""
     packed.library.batch_delete(batch)
 
 
 def check(status: int) -> None:
-    """Turns a status of the native code into an error.
+    """Raises an error for a failed call of the native code.
 
     Raises:
-        MemoryError: It could not allocate.
+        MemoryError: The native code could not allocate memory.
     """
     if status:
         raise MemoryError("the native code could not allocate memory")

@@ -1,4 +1,4 @@
-"""Encoders of texts in int8 on a CPU, in native code: a call for some tokens of half a layer."""
+"""Runs int8 text encoders on a CPU in native code; a call computes part of a layer."""
 
 import ctypes
 import weakref
@@ -24,7 +24,7 @@ from model.backends.native.runner import LANES, check
 from model.config import Activation
 from model.embedding_config import TextEncoderConfig
 from model.inspection.capture import Slices
-from model.quantization.asymmetric import CentredProduct
+from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.packing import PANEL, shape_of
 
 ACTIVATIONS = {
@@ -35,32 +35,36 @@ ACTIVATIONS = {
 }
 
 KEPT_TOKENS = 1024
-"""The scratch memory of a larger batch is given back, 20 kB a token in all-MiniLM-L6-v2."""
+"""Largest batch, in tokens, whose scratch memory is kept: 20 kB a token in all-MiniLM-L6-v2."""
 
 
 def can_serve(config: TextEncoderConfig) -> bool:
-    """Whether there is native code, on this machine, for such an encoder in int8."""
-    return bool(
-        LIBRARIES
-        and config.d_model % PANEL == 0
+    """Returns whether this machine has native code for such an encoder in int8."""
+    return bool(LIBRARIES) and is_supported(config)
+
+
+def is_supported(config: TextEncoderConfig) -> bool:
+    """Returns whether the native code implements such an encoder, compiled or not."""
+    return (
+        config.d_model % PANEL == 0
         and config.ffn_dim % PANEL == 0
         and (config.d_model // config.num_heads) % LANES == 0
     )
 
 
 class NativeTextEncoder:
-    """An encoder's weights in the order in which the native code reads them, where they lie.
+    """A native encoder that reads the weights of a PyTorch encoder in place.
 
     Args:
-        encoder: In int8, on the CPU; `can_serve` says yes. Its matrices are packed, and remain
-            its own.
-        library: Which build.
+        encoder: Int8 encoder on the CPU for which `can_serve` is true. Its matrices are packed,
+            and it keeps them.
+        library: Build of the native code; None for the best one.
     """
 
     def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
         self.library = library or LIBRARIES[0]
         self.config = encoder.config
-        self.kept: list[NDArray[np.generic]] = []  # what the native model goes on reading
+        self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
         weights, sizes = self._weights(encoder), native_sizes(encoder.config)
         handle = self.library.text_model_new(ctypes.byref(sizes), ctypes.byref(weights))
         check(0 if handle else -1)
@@ -70,11 +74,11 @@ class NativeTextEncoder:
         self.spare: list[TextBatch] = []
 
     def _weights(self, encoder: TextEncoder) -> TextWeights:
-        """Modules are registered in the order of computation, which is the order wanted."""
+        """Returns the weights in the order of computation, in which modules register."""
         embedding = encoder.embedding
         matrices, norms = [], [embedding.norm]
         for module in encoder.layers.modules():
-            if isinstance(module, CentredProduct):
+            if isinstance(module, AsymmetricInt8Linear):
                 matrices.append(self._matrix(module))
             elif isinstance(module, nn.LayerNorm):
                 norms.append(module)
@@ -89,12 +93,13 @@ class NativeTextEncoder:
         )
 
     def _relative(self, encoder: TextEncoder) -> int | None:
-        """With room behind each head's, where a vector may read on."""
+        """Returns the address of the relative bias; each row is padded, as vectors read past it."""
         if encoder.relative_bias is None:
             return None
-        return self._keep(F.pad(encoder.relative_bias.of_distances(reach(self.config)), (0, LANES)))
+        bias = encoder.relative_bias.of_distances(relative_length(self.config))
+        return self._keep(F.pad(bias, (0, LANES)))
 
-    def _matrix(self, product: CentredProduct) -> ScaledSpec:
+    def _matrix(self, product: AsymmetricInt8Linear) -> ScaledSpec:
         packed = product.pack()
         parts = packed, product.scales, product.bias
         return ScaledSpec(*map(self._keep, parts), *shape_of(packed))
@@ -105,11 +110,11 @@ class NativeTextEncoder:
         return address(array)
 
     def run(self, sequences: SequenceOf[list[int]], slice_tokens: int) -> Slices[Tensor]:
-        """The last layer's vectors (1, N, D) of texts side by side, in slices of half a layer.
+        """Encodes packed texts in slices of half a layer; returns the last hidden states (1, N, D).
 
         Args:
-            sequences: The ids of each text.
-            slice_tokens: About how many tokens a slice works on.
+            sequences: Ids of each text.
+            slice_tokens: Approximate number of tokens in a slice.
         """
         batch = self.spare.pop() if self.spare else TextBatch(self)
         batch.enter(sequences)
@@ -123,10 +128,10 @@ class NativeTextEncoder:
 
 
 class TextBatch:
-    """Texts on their way through the layers, and the memory that takes.
+    """The native hidden states and scratch memory of a batch of texts.
 
     Args:
-        encoder: Lives at least as long, as this holds it.
+        encoder: Native encoder of the batch.
     """
 
     def __init__(self, encoder: NativeTextEncoder) -> None:
@@ -138,14 +143,14 @@ class TextBatch:
         self.tokens = 0
 
     def enter(self, sequences: SequenceOf[list[int]]) -> None:
-        """Puts texts in the place of those before."""
+        """Starts a new batch of texts, which replaces the previous one."""
         lengths, ids = int32([len(ids) for ids in sequences]), int32(np.concatenate(sequences))
         self.tokens = len(ids)
         places = address(lengths), address(ids)
         check(self.library.text_batch_enter(self.handle, len(sequences), *places))
 
     def run(self, layer: int, parts: list[tuple[int, int]]) -> Slices[None]:
-        """One layer, in parts (first token, count)."""
+        """Computes one layer, in parts (first token, count)."""
         library = self.library
         for number, part in enumerate(parts):
             check(library.text_batch_project(self.handle, layer, *part))
@@ -159,33 +164,33 @@ class TextBatch:
             yield
 
     def read(self) -> Tensor:
-        """The vectors as they are now, (N, D)."""
+        """Returns the present hidden states (N, D)."""
         hidden = torch.empty(self.tokens, self.config.d_model)
         self.library.text_batch_read(self.handle, ctypes.c_void_p(hidden.data_ptr()))
         return hidden
 
 
 def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
-    """(first, count) of parts of at most so many, all nearly as long."""
+    """Splits tokens into nearly equal parts (first, count) of at most `most` tokens."""
     count = -(-tokens // most)
     edges = [number * tokens // count for number in range(count + 1)]
     return [(first, end - first) for first, end in zip(edges, edges[1:], strict=False)]
 
 
-def reach(config: TextEncoderConfig) -> int:
-    """Tokens of the longest text where distances count, or 0."""
+def relative_length(config: TextEncoderConfig) -> int:
+    """Returns the longest text, in tokens, of an encoder with relative positions; else 0."""
     return config.max_tokens if config.relative_buckets else 0
 
 
 def native_sizes(config: TextEncoderConfig) -> TextSizes:
-    """The config, as the native code takes it."""
+    """Returns the config as a structure of the native code."""
     return TextSizes(
         config.d_model,
         config.num_heads,
         config.ffn_dim,
         config.layers,
         config.position_offset,
-        reach(config),
+        relative_length(config),
         ACTIVATIONS[config.activation],
         config.layer_norm_eps,
     )

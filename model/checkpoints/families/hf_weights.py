@@ -24,8 +24,8 @@ ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_
 
 # (ours, theirs) with `weight` and `bias` each
 FEED_FORWARD = {
-    "feed_forward.expand": "fc1",
-    "feed_forward.contract": "fc2",
+    "feed_forward.fc1": "fc1",
+    "feed_forward.fc2": "fc2",
     "feed_forward_residual.norm": "final_layer_norm",
 }
 ENCODER = {
@@ -34,8 +34,8 @@ ENCODER = {
     **FEED_FORWARD,
 }
 DECODER = {
-    **{f"recurrence.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
-    "recurrence_residual.norm": "self_attn_layer_norm",
+    **{f"token_mixer.{ours}": f"self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
+    "token_mixer_residual.norm": "self_attn_layer_norm",
     **{f"cross_attention.{ours}": f"encoder_attn.{theirs}" for ours, theirs in ATTENTION.items()},
     "cross_residual.norm": "encoder_attn_layer_norm",
     **FEED_FORWARD,

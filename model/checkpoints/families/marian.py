@@ -13,7 +13,7 @@ from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.names import Name, fill
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
-from model.quantization.int8 import Int8Product, QuantizedMatrix
+from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
 # Multipliers for the inputs of Marian's int8 products; ours scale each row by itself.
 IGNORED = re.compile(r"_QuantMultA$")
@@ -205,7 +205,7 @@ def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> Non
         module = model.get_submodule(path)
         if isinstance(module, nn.Linear):
             owner, _, name = path.rpartition(".")
-            setattr(model.get_submodule(owner), name, Int8Product(matrix, module.bias))
+            setattr(model.get_submodule(owner), name, Int8Linear(matrix, module.bias))
         elif isinstance(module, Embedding):
             module.quantize(matrix)
     shared = matrices["encoder.embedding.weight"]
@@ -243,10 +243,10 @@ def _norm_names(parameter: str, tensor: str, config: ModelConfig) -> list[Name]:
 
 def _feed_forward(parameter: str, tensor: str, config: ModelConfig) -> list[Name]:
     return [
-        Name(f"{parameter}.expand.weight", f"{tensor}_W1"),
-        Name(f"{parameter}.expand.bias", f"{tensor}_b1"),
-        Name(f"{parameter}.contract.weight", f"{tensor}_W2"),
-        Name(f"{parameter}.contract.bias", f"{tensor}_b2"),
+        Name(f"{parameter}.fc1.weight", f"{tensor}_W1"),
+        Name(f"{parameter}.fc1.bias", f"{tensor}_b1"),
+        Name(f"{parameter}.fc2.weight", f"{tensor}_W2"),
+        Name(f"{parameter}.fc2.bias", f"{tensor}_b2"),
         *_norm_names(f"{parameter}_residual", f"{tensor}_ffn", config),
     ]
 
@@ -264,19 +264,19 @@ def _decoder_names(config: ModelConfig) -> list[Name]:
     layer = "decoder.layers.{i}"
     if config.decoder is DecoderKind.SSRU:
         rnn_norm = "decoder_l{i}_rnn" + ("" if config.norm is NormPosition.PRE else "_ffn")
-        recurrence = [
-            Name(f"{layer}.recurrence.update.weight", "decoder_l{i}_rnn_W"),
-            Name(f"{layer}.recurrence.forget.weight", "decoder_l{i}_rnn_Wf"),
-            Name(f"{layer}.recurrence.forget.bias", "decoder_l{i}_rnn_bf"),
-            *_norm_names(f"{layer}.recurrence_residual", rnn_norm, config),
+        token_mixer = [
+            Name(f"{layer}.token_mixer.update.weight", "decoder_l{i}_rnn_W"),
+            Name(f"{layer}.token_mixer.forget.weight", "decoder_l{i}_rnn_Wf"),
+            Name(f"{layer}.token_mixer.forget.bias", "decoder_l{i}_rnn_bf"),
+            *_norm_names(f"{layer}.token_mixer_residual", rnn_norm, config),
         ]
     else:
-        recurrence = [
-            *_attention(f"{layer}.recurrence", "decoder_l{i}_self"),
-            *_norm_names(f"{layer}.recurrence_residual", "decoder_l{i}_self_Wo", config),
+        token_mixer = [
+            *_attention(f"{layer}.token_mixer", "decoder_l{i}_self"),
+            *_norm_names(f"{layer}.token_mixer_residual", "decoder_l{i}_self_Wo", config),
         ]
     return [
-        *recurrence,
+        *token_mixer,
         *_attention(f"{layer}.cross_attention", "decoder_l{i}_context"),
         *_norm_names(f"{layer}.cross_residual", "decoder_l{i}_context_Wo", config),
         *_feed_forward(f"{layer}.feed_forward", "decoder_l{i}_ffn", config),

@@ -159,7 +159,9 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
         CheckpointError: They are damaged, or ask for what is not implemented.
     """
     config = files.encoder / CONFIG
-    encoder = text_encoders.read_config(read_options(config), str(config))
+    options = read_options(config)
+    encoder = text_encoders.read_config(options, str(config))
+    text_encoders.check_embedder(options, str(config))
     pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # sentence-transformers' choice
     modules: list[DenseConfig | NormalizeConfig] = []
     for kind, folder in files.head or ():

@@ -1,4 +1,4 @@
-"""Hugging Face's options of BERT, RoBERTa, XLM-RoBERTa and MPNet encoders (no torch)."""
+"""Hugging Face's options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders (no torch)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,8 +69,51 @@ FAMILIES = {
     "bert": Family("bert.", BERT_ATTENTION, token_types=2),
     "roberta": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 50265)),
     "xlm-roberta": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 30522)),
+    "camembert": Family("roberta.", BERT_ATTENTION, 1, token_types=2, sizes=(512, 30522)),
     "mpnet": Family("mpnet.", MPNET_ATTENTION, 1, relative_buckets=32, sizes=(512, 30527)),
 }
+
+EMBEDDERS = (
+    "BertModel",
+    "BertForMaskedLM",
+    "BertForPreTraining",
+    "RobertaModel",
+    "RobertaForMaskedLM",
+    "XLMRobertaModel",
+    "XLMRobertaForMaskedLM",
+    "CamembertModel",
+    "CamembertForMaskedLM",
+    "MPNetModel",
+    "MPNetForMaskedLM",
+    "MPNetForPreTraining",
+)
+"""Architectures whose hidden states are embeddings, as sentence-transformers' folders name them.
+
+A model with another head was trained for another task: its encoder gives vectors of no use.
+"""
+
+
+def check_embedder(options: Mapping[str, Any], name: str) -> None:
+    """Refuses a model that was trained for another task than to embed or to fill in words.
+
+    A file that names no architecture passes: the tensors of another head are refused when the
+    weights are read.
+
+    Args:
+        options: Content of a `config.json`.
+        name: The file, for messages.
+
+    Raises:
+        UnsupportedModelError: Its `architectures` names another class than `EMBEDDERS`.
+    """
+    named = options.get("architectures") or []
+    if not isinstance(named, list) or any(each not in EMBEDDERS for each in named):
+        reason = (
+            f"architectures is {named!r}; models that embed are {', '.join(EMBEDDERS)}. A head for "
+            "another task gives no embeddings: serve an embedding model, or the model that this "
+            "one was fine-tuned from"
+        )
+        raise UnsupportedModelError(name, [reason])
 
 
 def family_of(options: Mapping[str, Any], name: str) -> Family:

@@ -11,16 +11,17 @@ from model.checkpoints.names import Name, fill
 from model.embedding_config import TextEncoderConfig
 
 # position_ids and token_type_ids count or are zeros; the pooler is a layer over the first token
-# that sentence vectors do not use; the others are heads of what the model was trained to do.
+# that sentence vectors do not use; cls and lm_head are heads that fill in words. No other heads:
+# an encoder below a classifier does not embed.
 IGNORED = re.compile(
-    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\.|^classifier\."
+    r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
 # What BERT's first files call the two vectors of a layer norm.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 FEED_FORWARD = {
-    "feed_forward.expand": "intermediate.dense",
-    "feed_forward.contract": "output.dense",
+    "feed_forward.fc1": "intermediate.dense",
+    "feed_forward.fc2": "output.dense",
     "feed_forward_residual.norm": "output.LayerNorm",
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.inspection.query import AttentionKind
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from service.api.attention.schemas import Include
 from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import SteppedThrough
@@ -68,7 +68,7 @@ def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> 
     return {"index": index, "token": inputs[index], "predicted": target.tokens[index]}
 
 
-def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
+def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
     """Returns the table; each number is the shortest decimal that reads as its float32."""
     norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
     columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
@@ -87,7 +87,7 @@ def rows_body(steps: AttentionSteps, tokens: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def output_body(steps: AttentionSteps, with_weight: bool) -> dict[str, NDArray[np.float32]]:
+def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[np.float32]]:
     """Returns the output of all heads."""
     body = {
         "concatenated": steps.concatenated,

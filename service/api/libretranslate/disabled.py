@@ -28,7 +28,12 @@ async def translate_file() -> NoReturn:
     raise ForbiddenError(FILES)
 
 
-@router.get("/download_file/{name}", status_code=400, response_model=ErrorBody)
+@router.get(
+    "/download_file/{name}",
+    status_code=400,
+    response_model=ErrorBody,
+    responses={"4XX": {"model": ErrorBody}},
+)
 async def download_file(name: str) -> NoReturn:
     """Refuses the download of a translated file."""
     raise InvalidRequestError(FILES)

@@ -1,9 +1,9 @@
 """GET /v1/models and GET /v1/models/{id}: the models, their state, device and precision."""
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
@@ -16,9 +16,11 @@ from service.api.openai.schemas import (
     EmbedderBody,
     ModelBody,
     ModelList,
+    OtherBody,
 )
 from service.api.services import Services, services_of
 from service.errors import NotFoundError
+from service.models.served import AnyServed, ServedEmbedder, ServedModel
 from service.tasks.backend import Status
 from service.workers.messages import Resident
 
@@ -58,10 +60,7 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
     """Returns the served models, and the models that are being loaded or unloaded or failed."""
-    served: list[AnyModelBody] = [
-        *translation_models(services, status),
-        *embedding_models(services, status),
-    ]
+    served = [model_body(each, services, status) for each in services.catalog.served.values()]
     names = {each.id for each in served}
     return served + [
         ChangingBody(
@@ -85,45 +84,49 @@ def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
     raise NotFoundError(f"there is no model {name}; there are: {known}", param="model")
 
 
-def translation_models(services: Services, status: Status) -> list[ModelBody]:
-    """Returns the translation models."""
-    resident = status.models
-    return [
-        ModelBody(
-            id=name,
-            state="ready" if name in resident else "loading",
-            created=services.started,
-            source=served.files.source or None,
-            target=served.files.target or None,
-            sources=sorted(served.files.sources),
-            targets=sorted(served.files.targets),
-            revision=served.files.revision,
-            device=resident[name].device if name in resident else None,
-            dtype=resident[name].dtype if name in resident else None,
-            attention=attention_of(resident.get(name)),
-        )
-        for name, served in services.catalog.models.items()
-    ]
+def model_body(served: AnyServed, services: Services, status: Status) -> AnyModelBody:
+    """Returns the description of a served model."""
+    resident = status.models.get(served.name)
+    shared: dict[str, Any] = {
+        "id": served.name,
+        "state": "ready" if resident else "loading",
+        "created": services.started,
+        "revision": served.files.revision,
+        "device": resident.device if resident else None,
+        "dtype": resident.dtype if resident else None,
+    }
+    if isinstance(served, ServedModel):
+        return translation_body(served, resident, shared)
+    if isinstance(served, ServedEmbedder):
+        return embedding_body(served, resident, shared)
+    return OtherBody(task=served.task, **shared)
 
 
-def embedding_models(services: Services, status: Status) -> list[EmbedderBody]:
-    """Returns the embedding models."""
-    resident = status.models
-    return [
-        EmbedderBody(
-            id=name,
-            state="ready" if name in resident else "loading",
-            created=services.started,
-            dimensions=served.config.output_size,
-            max_tokens=served.config.max_tokens,
-            prompts=[*served.config.prompts],
-            revision=served.files.revision,
-            device=resident[name].device if name in resident else None,
-            dtype=resident[name].dtype if name in resident else None,
-            attention=attention_sizes(served.config.encoder) if name in resident else None,
-        )
-        for name, served in services.catalog.embedders.items()
-    ]
+def translation_body(
+    served: ServedModel, resident: Resident | None, shared: Mapping[str, Any]
+) -> ModelBody:
+    """Returns the description of a translation model."""
+    return ModelBody(
+        source=served.files.source or None,
+        target=served.files.target or None,
+        sources=sorted(served.files.sources),
+        targets=sorted(served.files.targets),
+        attention=attention_of(resident),
+        **shared,
+    )
+
+
+def embedding_body(
+    served: ServedEmbedder, resident: Resident | None, shared: Mapping[str, Any]
+) -> EmbedderBody:
+    """Returns the description of an embedding model."""
+    return EmbedderBody(
+        dimensions=served.config.output_size,
+        max_tokens=served.config.max_tokens,
+        prompts=[*served.config.prompts],
+        attention=attention_sizes(served.config.encoder) if resident else None,
+        **shared,
+    )
 
 
 def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:

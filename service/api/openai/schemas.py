@@ -126,6 +126,20 @@ class EmbedderBody(BaseModel):
     )
 
 
+class OtherBody(BaseModel):
+    """A model that neither translates nor embeds."""
+
+    id: str
+    state: ModelState
+    object: Literal["model"] = "model"
+    created: int = Field(description="Start of the server, in Unix seconds.")
+    owned_by: str = "regard"
+    task: str = Field(description="Task that the model was made for.")
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null while the model loads.")
+
+
 class ChangingBody(BaseModel):
     """A model that is not served: it is being loaded or unloaded, or its loading failed."""
 
@@ -141,7 +155,7 @@ class ChangingBody(BaseModel):
     )
 
 
-AnyModelBody = ModelBody | EmbedderBody | ChangingBody
+AnyModelBody = ModelBody | EmbedderBody | OtherBody | ChangingBody
 
 
 class ModelList(BaseModel):

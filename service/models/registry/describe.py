@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from model.checkpoints.families.sentence_transformers import MODULES, find_embedding_models
+from model.checkpoints.families.sentence_transformers import (
+    MODULES,
+    find_embedding_models,
+    read_config,
+)
 from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.models.catalog import NAMES
@@ -25,7 +29,10 @@ def describe(place: str) -> str:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:
         try:
-            names = [files.name for files in find_embedding_models(place)]
+            found = find_embedding_models(place)
+            for files in found:
+                read_config(files)
+            names = [files.name for files in found]
             return "embeds as " + ", ".join(NAMES.get(name, name) for name in names)
         except CheckpointError as embedding:
             is_embedding = any(Path(place).rglob(MODULES))

@@ -13,9 +13,9 @@ from model.inspection.query import (
     AttentionQuery,
     InspectedConfig,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     resolve_query,
-    resolve_steps,
+    resolve_trace,
 )
 from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
@@ -117,14 +117,14 @@ def default_shift(config: ModelConfig, layer: int) -> int:
 
 def steps_query(
     config: InspectedConfig, request: TraceRequest, source_tokens: int, target_tokens: int
-) -> StepsQuery:
+) -> TraceQuery:
     """The head and the token that a request means.
 
     Raises:
         InvalidRequestError: There is no such one.
     """
-    wanted = StepsQuery(AttentionKind(request.kind), request.layer, request.head, request.query)
-    return resolved(lambda: resolve_steps(config, wanted, source_tokens, target_tokens))
+    wanted = TraceQuery(AttentionKind(request.kind), request.layer, request.head, request.query)
+    return resolved(lambda: resolve_trace(config, wanted, source_tokens, target_tokens))
 
 
 def resolved(resolve: Callable[[], T]) -> T:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model.inspection.query import StepsQuery
-from model.inspection.steps import AttentionSteps
+from model.inspection.query import TraceQuery
+from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError
 from service.items.attention import AttentionItem
@@ -44,11 +44,11 @@ class SteppedThrough:
     """
 
     model: str
-    query: StepsQuery
+    query: TraceQuery
     source: TokenizedText
     target: TokenizedText | None
     start: str
-    steps: AttentionSteps
+    steps: AttentionTrace
 
 
 async def compute(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import cast
 
 from model.inspection.query import AttentionJob, AttentionQuery, InspectedConfig
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from model.tokenization.text import TextTokens
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError, UnavailableError
@@ -96,7 +96,7 @@ class TextInspector:
         (text,) = await self._tokenize([request.text], encoder, context)
         query = steps_query(encoder.config, request, len(text.ids), 0)
         (shown,) = await self._compute(encoder, [AttentionJob(text.ids, [], (query,))], context)
-        steps = cast("AttentionSteps", shown.value[0])
+        steps = cast("AttentionTrace", shown.value[0])
         return SteppedThrough(encoder.name, query, text, None, "", steps)
 
     async def _encoder(self, question: ModelChoice, context: RequestContext) -> Encoder:

@@ -10,7 +10,7 @@ from typing import cast
 
 from model.config import ModelConfig
 from model.inspection.query import AttentionJob, AttentionQuery
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import (
@@ -139,7 +139,7 @@ class Inspector:
         query = steps_query(wanted.config, request, *pair.lengths)
         item = AttentionItem(wanted.model.name, AttentionJob(*pair.ids, (query,)))
         (shown,) = await self._compute([item], context)
-        steps = cast("AttentionSteps", shown.value[0])
+        steps = cast("AttentionTrace", shown.value[0])
         return SteppedThrough(
             wanted.model.name, query, pair.source, pair.target, wanted.start, steps
         )

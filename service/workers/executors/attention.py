@@ -3,27 +3,19 @@
 A slice takes one to five milliseconds; `time_slicing.py` decides when it is computed.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
 
-from model.encoding.teacher_forced import RecordedPass
+from model.encoding.teacher_forced import CapturePass
 from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from service.items.attention import AttentionItem
 from service.items.result import Done
-from service.workers.executors.base import Backlog, Executor
+from service.workers.executors.base import Backlog, Executor, take_all
 
-BeginCapture = Callable[[Sequence[AttentionJob]], RecordedPass]
+BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
 """Begins to capture the attention of some jobs."""
-
-
-def take_all(waiting: deque[AttentionItem]) -> list[AttentionItem]:
-    """Takes all waiting items."""
-    items = list(waiting)
-    waiting.clear()
-    return items
 
 
 class AttentionExecutor(Executor[AttentionItem]):
@@ -40,7 +32,7 @@ class AttentionExecutor(Executor[AttentionItem]):
         super().__init__(device)
         self.begin = begin
         self.backlog: Backlog[AttentionItem] = Backlog()
-        self.capture: RecordedPass | None = None
+        self.capture: CapturePass | None = None
 
     def __len__(self) -> int:
         return len(self.backlog)

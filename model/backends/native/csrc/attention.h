@@ -1,4 +1,4 @@
-// Scaled dot-product attention over one sentence's own keys: no padding is ever looked at.
+// Scaled dot-product attention over one sentence's own keys, without padding.
 #pragma once
 
 #include "matrix.h"
@@ -7,23 +7,24 @@ namespace regard {
 
 inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-constexpr int QUERIES = 4;   // queries that are attended for at once
-constexpr int VECTORS = 4;   // vectors of keys that are scored at once
+constexpr int QUERIES = 4;   // queries that are computed together
+constexpr int VECTORS = 4;   // vectors of keys that are scored together
 constexpr float NEVER = -INFINITY;
 
-// Scores of R queries against V vectors of keys; keys are (head_dim, width), the width a multiple
-// of LANES.
+// Computes the scores of R queries against V vectors of keys. Keys are (head_dim, width); the width
+// is a multiple of LANES.
 template <int R, int V, class Load>
-inline __attribute__((always_inline)) void score_block(const float* query, size_t query_stride, int head_dim, Load load_keys,
-                        float* scores, int width) {
+inline __attribute__((always_inline)) void score_block(const float* query, size_t query_stride,
+                                                       int head_dim, Load load_keys,
+                                                       float* scores, int width) {
     Floats acc[R][V];
     for (int r = 0; r < R; r++)
-        for (int v = 0; v < V; v++) acc[r][v] = spread(0.0f);
+        for (int v = 0; v < V; v++) acc[r][v] = broadcast(0.0f);
     for (int d = 0; d < head_dim; d++) {
         Floats key[V];
         for (int v = 0; v < V; v++) key[v] = load_keys((size_t)d * width + v * LANES);
         for (int r = 0; r < R; r++) {
-            Floats q = spread(query[r * query_stride + d]);
+            Floats q = broadcast(query[r * query_stride + d]);
             for (int v = 0; v < V; v++) acc[r][v] = fma(q, key[v], acc[r][v]);
         }
     }
@@ -31,6 +32,7 @@ inline __attribute__((always_inline)) void score_block(const float* query, size_
         for (int v = 0; v < V; v++) store(scores + (size_t)r * width + v * LANES, acc[r][v]);
 }
 
+// Computes the scores of R queries against all keys.
 template <int R, class Load>
 inline void score(const float* query, size_t query_stride, int head_dim, Load load_keys,
                   float* scores, int width) {
@@ -45,7 +47,7 @@ inline void score(const float* query, size_t query_stride, int head_dim, Load lo
     }
 }
 
-// R rows of scores to exponentials in place; the sums that they are to be divided by.
+// Replaces R rows of scores by their exponentials, and computes the sum of each row.
 template <int R>
 inline void exponentials(float* scores, int keys, int width, float scale, float* totals) {
     Floats top[R], total[R];
@@ -55,73 +57,76 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
         top[r] = load(row);
         for (int j = LANES; j < width; j += LANES) top[r] = max(top[r], load(row + j));
     }
-    for (int r = 0; r < R; r++) top[r] = spread(largest(top[r]) * scale);
+    for (int r = 0; r < R; r++) top[r] = broadcast(reduce_max(top[r]) * scale);
     for (int r = 0; r < R; r++) {
         float* row = scores + (size_t)r * width;
-        total[r] = spread(0.0f);
+        total[r] = broadcast(0.0f);
         for (int j = 0; j < width; j += LANES) {
-            Floats e = exp(fma(load(row + j), spread(scale), -top[r]));
+            Floats e = exp(fma(load(row + j), broadcast(scale), -top[r]));
             store(row + j, e);
             total[r] = total[r] + e;
         }
     }
-    // What lies beyond the keys has become e^-87, which no sum of a row notices.
+    // Lanes beyond the keys hold e^-87, which does not change the sum of a row.
     for (int r = 0; r < R; r++) totals[r] = sum(total[r]);
 }
 
-// The mean of values (keys, head_dim), which lie `stride` apart, weighted for R queries; H
-// vectors of each at once.
+// Computes the weighted mean of values (keys, head_dim) for R queries, H vectors at a time. Values
+// are `stride` apart.
 template <int R, int H, class Load>
-inline __attribute__((always_inline)) void weigh_block(const float* weights, int width, const float* totals, int keys,
-                        size_t stride, Load load_values, float* out, size_t out_stride) {
+inline __attribute__((always_inline)) void attend_values_block(
+    const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
+    float* out, size_t out_stride) {
     Floats acc[R][H];
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < H; h++) acc[r][h] = spread(0.0f);
+        for (int h = 0; h < H; h++) acc[r][h] = broadcast(0.0f);
     for (int j = 0; j < keys; j++) {
         Floats value[H];
         for (int h = 0; h < H; h++) value[h] = load_values(j * stride + h * LANES);
         for (int r = 0; r < R; r++) {
-            Floats weight = spread(weights[(size_t)r * width + j]);
+            Floats weight = broadcast(weights[(size_t)r * width + j]);
             for (int h = 0; h < H; h++) acc[r][h] = fma(weight, value[h], acc[r][h]);
         }
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < H; h++)
-            store(out + r * out_stride + h * LANES, acc[r][h] * spread(1.0f / totals[r]));
+            store(out + r * out_stride + h * LANES, acc[r][h] * broadcast(1.0f / totals[r]));
 }
 
+// Computes the weighted mean of values (keys, head_dim) for R queries.
 template <int R, class Load>
-inline void weigh(const float* weights, int width, const float* totals, int keys, int head_dim,
-                  size_t stride, Load load_values, float* out, size_t out_stride) {
+inline void attend_values(const float* weights, int width, const float* totals, int keys,
+                          int head_dim, size_t stride, Load load_values, float* out,
+                          size_t out_stride) {
     int d = 0;
     auto part = [&](size_t i) { return load_values(i + d); };
     for (; d + 2 * LANES <= head_dim; d += 2 * LANES)
-        weigh_block<R, 2>(weights, width, totals, keys, stride, part, out + d, out_stride);
+        attend_values_block<R, 2>(weights, width, totals, keys, stride, part, out + d, out_stride);
     for (; d < head_dim; d += LANES)
-        weigh_block<R, 1>(weights, width, totals, keys, stride, part, out + d, out_stride);
+        attend_values_block<R, 1>(weights, width, totals, keys, stride, part, out + d, out_stride);
 }
 
-// What each head adds to a score for how far ahead of the query the key lies.
+// The term that each head adds to a score for the distance from query to key.
 struct RelativeBias {
-    const float* values;  // (H, stride): distances from 1 - reach on, as far as a vector may read
-    int reach;
+    const float* values;  // (H, stride): distances from 1 - length on, padded for vector reads
+    int length;
 
-    static int stride(int reach) { return 2 * reach - 1 + LANES; }
-    const float* of_none(int head) const {
-        return values + (size_t)head * stride(reach) + reach - 1;
+    static int stride(int length) { return 2 * length - 1 + LANES; }
+    const float* zero_distance(int head) const {
+        return values + (size_t)head * stride(length) + length - 1;
     }
 };
 
-// Every head of a sentence attends from each of its tokens to all of them.
+// Self-attention of all heads over one sentence.
 struct SelfAttention {
     Buffer<float> keys, scores;
 
-    // projected is (length, 3 D): query, key and value side by side; out is (length, D).
+    // projected is (length, 3 D): query, key and value concatenated; out is (length, D).
     void attend(const float* projected, int length, int heads, int head_dim, float* out) {
         attend(projected, length, 0, length, heads, head_dim, nullptr, out);
     }
 
-    // The same from tokens `first` to `end` - 1 alone.
+    // Attends from tokens `first` to `end` - 1 to all tokens.
     void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
                 const RelativeBias* bias, float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
@@ -129,7 +134,7 @@ struct SelfAttention {
         float* score_rows = scores.reserve((size_t)QUERIES * width);
         for (int h = 0; h < heads; h++) {
             const float* query = projected + h * head_dim;
-            const float* added = bias ? bias->of_none(h) : nullptr;
+            const float* added = bias ? bias->zero_distance(h) : nullptr;
             transpose(query + d_model, stride, length, width, head_dim, key);
             int r = first;
             for (; r + QUERIES <= end; r += QUERIES)
@@ -150,12 +155,12 @@ private:
         }
     }
 
-    // Scales the scores of R queries and adds to them; the scale that is left to do.
+    // Scales the scores of R queries and adds the bias; returns the scale that remains to apply.
     template <int R>
     static float add(const float* added, float scale, int width, float* scores) {
         for (int r = 0; r < R; r++, scores += width)
             for (int j = 0; j < width; j += LANES)
-                store(scores + j, fma(load(scores + j), spread(scale), load(added - r + j)));
+                store(scores + j, fma(load(scores + j), broadcast(scale), load(added - r + j)));
         return 1.0f;
     }
 
@@ -169,19 +174,19 @@ private:
         score<R>(projected + first * stride, stride, head_dim, load_keys, scores, width);
         if (added) scale = add<R>(added - first, scale, width, scores);
         exponentials<R>(scores, length, width, scale, totals);
-        weigh<R>(scores, width, totals, length, head_dim, stride, load_values,
+        attend_values<R>(scores, width, totals, length, head_dim, stride, load_values,
                  out + (size_t)first * d_model, d_model);
     }
 };
 
-// What the decoder attends to: one sentence's keys and values in one layer, in half precision,
-// because at many rows a step's time goes into reading them.
+// One sentence's cross-attention keys and values in one layer. They are in half precision, because
+// with many rows a decode step spends its time on reading them.
 struct Memory {
     Buffer<uint16_t> keys;    // (H, head_dim, width)
     Buffer<uint16_t> values;  // (H, length, head_dim)
     int length = 0, width = 0;
 
-    // projected is (length, 2 D): key and value side by side.
+    // projected is (length, 2 D): key and value concatenated.
     void fill(const float* projected, int tokens, int heads, int head_dim, Buffer<float>& scratch) {
         length = tokens;
         width = round_up(tokens, LANES);
@@ -202,7 +207,7 @@ struct Memory {
                 }
     }
 
-    // One query of every head, (D) to (D). Meanwhile what the next row will read is fetched.
+    // Attends with one query of every head, (D) to (D), and prefetches the next row's memory.
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
                 const Memory* next) const {
         float scale = 1.0f / std::sqrt((float)head_dim);
@@ -215,7 +220,7 @@ struct Memory {
             score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
             float total;
             exponentials<1>(scores, length, width, scale, &total);
-            weigh<1>(scores, width, &total, length, head_dim, head_dim, load_values,
+            attend_values<1>(scores, width, &total, length, head_dim, head_dim, load_values,
                      out + h * head_dim, 0);
         }
     }
@@ -227,8 +232,8 @@ private:
         prefetch(values.get() + head * value, value * sizeof(uint16_t));
     }
 
-    static Floats within_half(Floats v) {  // what half precision cannot hold is not infinite
-        Floats limit = spread(65504.0f);
+    static Floats within_half(Floats v) {  // clamps to the range of half precision
+        Floats limit = broadcast(65504.0f);
         return -max(-max(v, -limit), -limit);
     }
 };

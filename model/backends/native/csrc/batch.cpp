@@ -1,16 +1,16 @@
-// The in-flight batch in native code: encodes newcomers without padding and decodes a few tokens a
-// row.
+// The in-flight batch in native code: encodes sequences without padding, and decodes several tokens
+// per row in one call.
 //
-// Rows are numbered by the caller, who keeps them dense. Every number of a row is computed from
-// that row's sentence alone, in an order that does not depend on the batch; products are integer
-// sums. So a sentence's translation is the same, to the bit, in any company.
+// The caller numbers the rows and keeps them dense. Every number of a row is computed from its
+// sentence alone, in an order that does not depend on the batch, and products are integer sums. A
+// sentence's translation has the same bits in every batch.
 #include "transformer.h"
 
 #include "guarded.h"
 
 namespace regard {
 
-constexpr int BLOCK = 48;  // rows that go through a feed-forward layer while they are in the cache
+constexpr int BLOCK = 48;  // rows of a feed-forward layer that fit in the cache
 
 class Batch {
 public:
@@ -18,13 +18,13 @@ public:
         : model(model),
           sizes(model.sizes),
           shortlist(shortlist) {
-        chosen.resize((sizes.target_vocab + 63) / 64);
+        candidate_bits.resize((sizes.target_vocab + 63) / 64);
         rows.resize(max_rows);
-        place.resize(max_rows);
+        next_position.resize(max_rows);
         cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
     }
 
-    // Encodes sentences and gives each its rows, from `row` on.
+    // Encodes sentences and assigns rows to each, from `row` on.
     void enter(int row, int count, const int32_t* lengths, const int32_t* tokens,
                const int32_t* copies) {
         int total = 0;
@@ -38,21 +38,21 @@ public:
             for (int c = 0; c < copies[i]; c++) start(first++, sentence);
         }
         for (int layer = 0; layer < sizes.decoder_layers; layer++)
-            remember(layer, row, count, lengths, copies, memory, total);
+            project_cross_kv(layer, row, count, lengths, copies, memory, total);
     }
 
-    // Decodes up to `steps` tokens of rows 0 to n - 1, each of which goes on with its likeliest one
-    // until that is EOS or the row has no tokens left.
-    //   left: how many tokens each row may still get, at least 1
-    //   tokens: what each row decoded last, -1 at its start; moved on
-    //   best: (n, steps), the ids; -1 where a row had ended
+    // Decodes up to `steps` tokens of rows 0 to n - 1. Each row continues with its most probable
+    // token until EOS or its limit.
+    //   left: number of tokens that each row may still get, at least 1
+    //   tokens: last token of each row, -1 at its start; updated
+    //   best: (n, steps), the ids; -1 after the end of a row
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
         std::fill_n(best, (size_t)n * steps, -1);
         active.resize(n);
         std::iota(active.begin(), active.end(), 0);
         for (int step = 0; step < steps && !active.empty(); step++) {
             chosen_ids.resize(active.size());
-            step_once(tokens, chosen_ids.data());
+            decode_step(tokens, chosen_ids.data());
             size_t kept = 0;
             for (size_t i = 0; i < active.size(); i++) {
                 int row = active[i];
@@ -63,7 +63,8 @@ public:
         }
     }
 
-    // The logits of rows of the step just decoded, each in `stride` places; it was the only one.
+    // Writes the logits of some rows for the last decode step, `stride` apart. Valid after a
+    // `decode` of one step.
     void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
         for (int i = 0; i < count; i++) {
             const Candidates& candidates = rows[scored[i]]->candidates;
@@ -73,15 +74,15 @@ public:
         }
     }
 
-    // Row to[i] becomes what row from[i] was.
+    // Copies rows: row to[i] gets the state of row from[i] before the call.
     void copy(int count, const int32_t* from, const int32_t* to) {
         int d = sizes.d_model;
         std::vector<Sentence*> sentences(count);
-        std::vector<int> places(count);
+        std::vector<int> positions(count);
         float* saved = scratch.y.reserve((size_t)count * d);
         for (int i = 0; i < count; i++) {
             sentences[i] = rows[from[i]];
-            places[i] = place[from[i]];
+            positions[i] = next_position[from[i]];
             sentences[i]->rows++;
         }
         for (int layer = 0; layer < sizes.decoder_layers; layer++) {
@@ -92,12 +93,12 @@ public:
         }
         for (int i = 0; i < count; i++) {
             give(to[i], sentences[i]);
-            sentences[i]->rows--;  // it was kept alive while rows change hands
-            place[to[i]] = places[i];
+            sentences[i]->rows--;  // releases the reference that kept the sentence alive
+            next_position[to[i]] = positions[i];
         }
     }
 
-    // Forgets the rows from `first` on.
+    // Frees the rows from `first` on.
     void leave(int first) {
         for (size_t r = first; r < rows.size(); r++) drop(r);
     }
@@ -107,14 +108,14 @@ private:
     const Sizes& sizes;
     const Shortlist shortlist;
     Chooser chooser;
-    std::vector<uint64_t> chosen;  // a bit for each id
+    std::vector<uint64_t> candidate_bits;  // one bit per id
     std::vector<Sentence*> rows;
-    std::vector<int> place;  // the position that a row decodes next
+    std::vector<int> next_position;  // next position of each row
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
     std::vector<int> active;  // the rows that a step decodes, ascending
-    std::vector<int32_t> chosen_ids;  // by them
+    std::vector<int32_t> chosen_ids;  // their new tokens
     Scratch scratch;
 
     float* cell(int layer, int row) {
@@ -147,26 +148,26 @@ private:
 
     void start(int row, Sentence* sentence) {
         give(row, sentence);
-        place[row] = 0;
+        next_position[row] = 0;
         for (int layer = 0; layer < sizes.decoder_layers; layer++)
             std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
     }
 
-    void choose(int32_t id) { chosen[id / 64] |= uint64_t(1) << (id % 64); }
+    void add_candidate(int32_t id) { candidate_bits[id / 64] |= uint64_t(1) << (id % 64); }
 
     void set_candidates(Candidates& to, const int32_t* tokens, int length) {
-        std::fill(chosen.begin(), chosen.end(), 0);
-        int everyone = shortlist.offsets ? shortlist.frequent : sizes.target_vocab;
-        for (int id = 0; id < everyone; id++) choose(id);
+        std::fill(candidate_bits.begin(), candidate_bits.end(), 0);
+        int num_frequent = shortlist.offsets ? shortlist.frequent : sizes.target_vocab;
+        for (int id = 0; id < num_frequent; id++) add_candidate(id);
         for (int i = 0; shortlist.offsets && i < length; i++) {
             int64_t end = shortlist.offsets[tokens[i] + 1];
             for (int64_t c = shortlist.offsets[tokens[i]]; c < end; c++)
-                choose(shortlist.candidates[c]);
-            if (shortlist.is_shared) choose(tokens[i]);
+                add_candidate(shortlist.candidates[c]);
+            if (shortlist.is_shared) add_candidate(tokens[i]);
         }
         to.ids.clear();
-        for (size_t word = 0; word < chosen.size(); word++)
-            for (uint64_t left = chosen[word]; left; left &= left - 1)
+        for (size_t word = 0; word < candidate_bits.size(); word++)
+            for (uint64_t left = candidate_bits[word]; left; left &= left - 1)
                 to.ids.push_back(64 * word + __builtin_ctzll(left));
         to.count = to.ids.size();
         int width = round_up(to.count, LANES);
@@ -179,12 +180,12 @@ private:
         }
     }
 
-    void step_once(const int32_t* tokens, int32_t* best) {
+    void decode_step(const int32_t* tokens, int32_t* best) {
         int d = sizes.d_model, n = active.size();
         float* x = scratch.x.reserve((size_t)n * d);
         for (int i = 0; i < n; i++) {
             int row = active[i];
-            const float* position = model.positions + (size_t)place[row]++ * d;
+            const float* position = model.positions + (size_t)next_position[row]++ * d;
             if (tokens[row] < 0)
                 std::memcpy(x + (size_t)i * d, position, d * sizeof(float));
             else
@@ -192,14 +193,14 @@ private:
                                      x + (size_t)i * d);
         }
         for (int layer = 0; layer < sizes.decoder_layers; layer++) {
-            recur(model.decoder[layer], layer, x, n);
+            run_ssru(model.decoder[layer], layer, x, n);
             attend(model.decoder[layer], layer, x, n);
             feed_forward(model.decoder[layer].feed_forward, x, n);
         }
         scratch.quantized.fill(x, n, d);
         scratch.candidates.resize(n);
         for (int i = 0; i < n; i++) scratch.candidates[i] = &rows[active[i]]->candidates;
-        chooser.likeliest(model.output, scratch.quantized, n, scratch.candidates.data(), best);
+        chooser.argmax(model.output, scratch.quantized, n, scratch.candidates.data(), best);
     }
 
     float* encode(int count, const int32_t* lengths, const int32_t* tokens, int total) {
@@ -225,9 +226,9 @@ private:
         return x;
     }
 
-    // Projects the encoder's output to the keys and values of one layer.
-    void remember(int layer, int row, int count, const int32_t* lengths, const int32_t* copies,
-                  const float* memory, int total) {
+    // Projects the encoder's output to the cross-attention keys and values of one layer.
+    void project_cross_kv(int layer, int row, int count, const int32_t* lengths,
+                          const int32_t* copies, const float* memory, int total) {
         int d = sizes.d_model;
         float* projected = scratch.projected.reserve((size_t)total * 2 * d);
         apply(model.decoder[layer].memory, memory, total, projected);
@@ -254,30 +255,30 @@ private:
         for (int r = 0; r < count; r += BLOCK, x += (size_t)BLOCK * d) {
             int block = std::min(BLOCK, count - r);
             scratch.quantized.fill(x, block, d);
-            layer.expand.multiply(scratch.quantized, block, hidden, (Activation)sizes.activation);
+            layer.fc1.multiply(scratch.quantized, block, hidden, (Activation)sizes.activation);
             scratch.quantized.fill(hidden, block, sizes.ffn);
-            layer.contract.multiply(scratch.quantized, block, y);
+            layer.fc2.multiply(scratch.quantized, block, y);
             layer.norm.add(x, y, block, d);
         }
     }
 
     // Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
-    void recur(const DecoderLayer& layer, int index, float* x, int n) {
+    void run_ssru(const DecoderLayer& layer, int index, float* x, int n) {
         int d = sizes.d_model;
         float* gates = scratch.projected.reserve((size_t)n * 2 * d);
         float* y = scratch.y.reserve((size_t)n * d);
-        apply(layer.recurrence, x, n, gates);
+        apply(layer.ssru_gates, x, n, gates);
         for (int r = 0; r < n; r++) {
             const float *update = gates + (size_t)r * 2 * d, *forget = update + d;
             float* c = cell(index, active[r]);
             for (int i = 0; i < d; i += LANES) {
                 Floats f = sigmoid(load(forget + i)), u = load(update + i);
-                Floats next = fma(f, load(c + i), (spread(1.0f) - f) * u);
+                Floats next = fma(f, load(c + i), (broadcast(1.0f) - f) * u);
                 store(c + i, next);
-                store(y + (size_t)r * d + i, max(next, spread(0.0f)));
+                store(y + (size_t)r * d + i, max(next, broadcast(0.0f)));
             }
         }
-        layer.recurrence_norm.add(x, y, n, d);
+        layer.ssru_norm.add(x, y, n, d);
     }
 
     void attend(const DecoderLayer& layer, int index, float* x, int n) {

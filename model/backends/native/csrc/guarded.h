@@ -1,4 +1,4 @@
-// What Python calls. Zero, or a pointer, is success; memory is the one thing that can run out.
+// Wraps the functions that Python calls: returns 0, or -1 if memory could not be allocated.
 #pragma once
 
 #include <new>

@@ -1,4 +1,4 @@
-// Int8 matrices and the layers that are made of them.
+// Int8 matrices, linear layers, layer norm and embeddings.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,8 +21,8 @@ struct Free {
 
 constexpr size_t LINE = 64, HUGE_PAGE = 2 << 20;
 
-// Memory whose rows start on cache lines; grown, never shrunk, not kept when grown. Much of it
-// lies in huge pages where the system has them: weights are read from all over.
+// Aligned memory that grows but never shrinks; growing discards the contents. Large buffers use
+// huge pages if the system has them, because weights are read from many pages.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[], Free> data;
@@ -43,15 +43,15 @@ struct Buffer {
     T* get() const { return data.get(); }
 };
 
-// What Python says of a weight, which it keeps.
+// A weight whose memory Python owns.
 struct MatrixSpec {
-    const int8_t* values;  // of a product packed (out / 64, in / 4, 64, 4), of a table (V, D)
-    const float* bias;     // (out), or null
+    const int8_t* values;  // packed (out / 64, in / 4, 64, 4), or a table (V, D)
+    const float* bias;     // (out) or null
     float multiplier;      // a float weight is values / multiplier
     int32_t out, in;
 };
 
-// Rows quantised for a product: bytes (M, in), and what one step of each row is worth.
+// Rows quantised for a product: bytes (M, in) and the step size of each row.
 struct Quantized {
     Buffer<uint8_t> values;
     Buffer<float> steps;
@@ -62,10 +62,10 @@ struct Quantized {
         uint8_t* q = values.reserve((size_t)rows * width);
         float* step = steps.reserve(rows);
         for (int r = 0; r < rows; r++, x += width, q += width) {
-            Floats magnitude = spread(1e-12f);
+            Floats magnitude = broadcast(1e-12f);
             for (int i = 0; i < width; i += LANES) magnitude = max(magnitude, abs(load(x + i)));
-            float scale = 127.0f / largest(magnitude);
-            Floats factor = spread(scale);
+            float scale = 127.0f / reduce_max(magnitude);
+            Floats factor = broadcast(scale);
             for (int i = 0; i < width; i += LANES) store_quantized(q + i, load(x + i) * factor);
             step[r] = 1.0f / scale;
         }
@@ -74,31 +74,31 @@ struct Quantized {
 
 enum Activation { NONE = 0, RELU = 1, SWISH = 2 };
 
-// e^x, for x kept between -87 and 88; the polynomial of Cephes' expf.
+// Computes e^x for x clamped to [-87, 88] with the polynomial of Cephes' expf.
 inline Floats exp(Floats x) {
-    x = -max(-max(x, spread(-87.0f)), spread(-88.0f));
-    Floats magic = spread(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
-    Floats shifted = fma(x, spread(1.44269504f), magic);
+    x = -max(-max(x, broadcast(-87.0f)), broadcast(-88.0f));
+    Floats magic = broadcast(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
+    Floats shifted = fma(x, broadcast(1.44269504f), magic);
     Floats n = shifted - magic;
-    Floats r = fma(n, spread(-0.693359375f), x);
-    r = fma(n, spread(2.12194440e-4f), r);
-    Floats p = spread(1.9875691500e-4f);
-    p = fma(p, r, spread(1.3981999507e-3f));
-    p = fma(p, r, spread(8.3334519073e-3f));
-    p = fma(p, r, spread(4.1665795894e-2f));
-    p = fma(p, r, spread(1.6666665459e-1f));
-    p = fma(p, r, spread(5.0000001201e-1f));
-    p = fma(p, r * r, r + spread(1.0f));
+    Floats r = fma(n, broadcast(-0.693359375f), x);
+    r = fma(n, broadcast(2.12194440e-4f), r);
+    Floats p = broadcast(1.9875691500e-4f);
+    p = fma(p, r, broadcast(1.3981999507e-3f));
+    p = fma(p, r, broadcast(8.3334519073e-3f));
+    p = fma(p, r, broadcast(4.1665795894e-2f));
+    p = fma(p, r, broadcast(1.6666665459e-1f));
+    p = fma(p, r, broadcast(5.0000001201e-1f));
+    p = fma(p, r * r, r + broadcast(1.0f));
     Ints power = ((Ints)shifted - (Ints)magic) << 23;
     return (Floats)((Ints)p + power);
 }
 
 inline Floats sigmoid(Floats x) {
-    Floats one = spread(1.0f);
+    Floats one = broadcast(1.0f);
     return one / (one + exp(-x));
 }
 
-// The sum of each output's weights in a packed matrix.
+// Returns the sum of each output's weights in a packed matrix.
 inline std::vector<int32_t> sums_of(const int8_t* packed, int in, int out) {
     std::vector<int32_t> sums(out);
     for (int n = 0; n < out; n += PANEL) {
@@ -110,7 +110,7 @@ inline std::vector<int32_t> sums_of(const int8_t* packed, int in, int out) {
     return sums;
 }
 
-// A product x · Wᵀ + b; several weights of one input may stand side by side in it.
+// A linear layer x · Wᵀ + b; it may concatenate several weights of one input.
 class Linear {
 public:
     int in = 0, out = 0;
@@ -128,12 +128,12 @@ public:
         for (int n = 0; n < spec.out; n += PANEL) panels.push_back(spec.values + (size_t)n * in);
     }
 
-    // Memory of its own.
+    // Returns the bytes of the memory that the layer owns.
     size_t bytes() const {
         return (bias.size() + factors.size() + start.size()) * 4 + panels.size() * sizeof(void*);
     }
 
-    // y (M, out) of quantised x (M, in).
+    // Computes y (M, out) of quantised x (M, in).
     void multiply(const Quantized& x, int rows, float* y, Activation activation = NONE) const {
         for (int n = 0; n < out; n += PANEL) {
             const int8_t* panel = panels[n / PANEL];
@@ -144,8 +144,8 @@ public:
 private:
     std::vector<const int8_t*> panels;  // (in / 4, 64, 4) each
     std::vector<float> bias;
-    std::vector<float> factors;  // what one step of a weight is worth, a panel
-    std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
+    std::vector<float> factors;  // step size of the weights of each panel
+    std::vector<int32_t> start;  // compensates for SHIFT in every sum
 
     void tile(const Quantized& x, int first, int left, int n, const int8_t* panel, float* y,
               Activation activation) const {
@@ -164,8 +164,8 @@ private:
         float* to = y + (size_t)first * out + n;
         float factor = factors[n / PANEL];
         auto finish = [&](int r, int j, Ints sums) {
-            Floats v = fma(to_floats(sums), spread(steps[r] * factor), load(&bias[n + j]));
-            if (A == RELU) v = max(v, spread(0.0f));
+            Floats v = fma(to_floats(sums), broadcast(steps[r] * factor), load(&bias[n + j]));
+            if (A == RELU) v = max(v, broadcast(0.0f));
             if (A == SWISH) v = v * sigmoid(v);
             store(to + (size_t)r * out + j, v);
         };
@@ -184,21 +184,21 @@ struct Norm {
     const float *scale, *bias;  // (width)
     float epsilon;
 
-    // x = norm(x + y), a row at a time.
+    // Computes x = norm(x + y), row by row.
     void add(float* x, const float* y, int rows, int width) const {
         for (int r = 0; r < rows; r++, x += width, y += width) {
-            Floats total = spread(0.0f), squares = spread(0.0f);
+            Floats total = broadcast(0.0f), squares = broadcast(0.0f);
             for (int i = 0; i < width; i += LANES) {
                 Floats v = load(x + i) + load(y + i);
                 store(x + i, v);
                 total = total + v;
             }
-            Floats mean = spread(sum(total) / (float)width);
+            Floats mean = broadcast(sum(total) / (float)width);
             for (int i = 0; i < width; i += LANES) {
                 Floats v = load(x + i) - mean;
                 squares = fma(v, v, squares);
             }
-            Floats factor = spread(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
+            Floats factor = broadcast(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
             for (int i = 0; i < width; i += LANES) {
                 Floats v = (load(x + i) - mean) * factor;
                 store(x + i, fma(v, load(scale + i), load(bias + i)));
@@ -207,14 +207,14 @@ struct Norm {
     }
 };
 
-// (V, width) int8 rows, one of which is read for each token.
+// An int8 embedding table (V, width).
 struct Embedding {
     const int8_t* values;
     float multiplier;
 
     void look_up(int32_t token, int width, float factor, const float* position, float* to) const {
         const int8_t* row = values + (size_t)token * width;
-        Floats step = spread(factor / multiplier);
+        Floats step = broadcast(factor / multiplier);
         for (int i = 0; i < width; i += LANES)
             store(to + i, fma(load_bytes(row + i), step, load(position + i)));
     }

@@ -1,22 +1,22 @@
-// The output layer: a logit for each id that a row's sentence may lead to, and the best of them.
+// The output layer: computes the logits of each row's candidate ids, and chooses the best id.
 #pragma once
 
 #include "attention.h"
 
 namespace regard {
 
-// Which ids a source may lead to; without offsets, all of them.
+// The lexical shortlist; without offsets every id is a candidate.
 struct Shortlist {
     const int64_t* offsets;     // (source_vocab + 1), into candidates
     const int32_t* candidates;
-    int32_t frequent;           // ids below this are everyone's
-    int32_t is_shared;          // a source id is its own candidate
+    int32_t frequent;           // ids below this are candidates of every sentence
+    int32_t is_shared;          // a source id is a candidate of itself
 };
 
-// A sentence's shortlist, rising, with what its logits need beside the weights.
+// A sentence's sorted candidate ids, with the corrections and biases of their logits.
 struct Candidates {
-    std::vector<int32_t> ids;         // LANES more than there are: they are read ahead
-    std::vector<int32_t> correction;  // filled up to a multiple of LANES
+    std::vector<int32_t> ids;         // padded by LANES ids for prefetching
+    std::vector<int32_t> correction;  // padded to a multiple of LANES
     std::vector<float> bias;
     int count = 0;
 };
@@ -41,18 +41,18 @@ public:
         }
     }
 
-    // Memory of its own.
+    // Returns the bytes of the memory that the layer owns.
     size_t bytes() const { return (bias.size() + correction.size()) * 4; }
 
-    // One row's logits, in a multiple of LANES places; those beyond its candidates are NEVER.
+    // Computes one row's logits, padded with NEVER to a multiple of LANES.
     void logits(const Quantized& x, int row, const Candidates& candidates, float* to) const {
         for (int i = 0; i < candidates.count; i += LANES)
             store(to + i, sixteen_logits(x, row, candidates, i));
     }
 
-    // The logits of candidates i to i + 15.
+    // Returns the logits of candidates i to i + 15.
     Floats sixteen_logits(const Quantized& x, int row, const Candidates& candidates, int i) const {
-        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // loops unrolled
+        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // unrolls loops
                             : sixteen_logits_of(width, x, row, candidates, i);
     }
 
@@ -72,19 +72,19 @@ private:
         }
         sum_sixteen(products, sums);
         Floats v = to_floats(load(sums) - load(&candidates.correction[i]));
-        return fma(v, spread(x.steps.get()[row] * step), load(&candidates.bias[i]));
+        return fma(v, broadcast(x.steps.get()[row] * step), load(&candidates.bias[i]));
     }
 };
 
-// Chooses each row's next token.
+// Chooses each row's next token by its logits.
 class Chooser {
 public:
-    // The id with the largest logit of each of n rows; the first of equals, and the first of
-    // all where none is a number.
+    // Finds the id with the largest logit in each of n rows: the first of equal logits, and the
+    // first id if every logit is NaN.
     //
-    // Rows take turns at one stretch of the vocabulary after the other: weights that several of
-    // them share are still in the cache when the next one needs them.
-    void likeliest(const Output& output, const Quantized& x, int n, const Candidates* const* rows,
+    // All rows process one stretch of the vocabulary before the next, so that the weights that they
+    // share stay in the cache.
+    void argmax(const Output& output, const Quantized& x, int n, const Candidates* const* rows,
                    int32_t* best) {
         searches.assign(n, Search());
         for (int end = STRETCH; end < output.vocab + STRETCH; end += STRETCH)
@@ -97,9 +97,9 @@ public:
 private:
     static constexpr int STRETCH = 2048;  // half a megabyte of weights
 
-    // The largest logit so far in each lane, and where it was.
+    // The largest logit so far in each lane, and its index.
     struct Search {
-        Floats top = spread(NEVER);
+        Floats top = broadcast(NEVER);
         Ints where = {};
         int next = 0;
 

@@ -1,8 +1,7 @@
-// Sixteen lanes at a time, by the instruction set that the compiler was told of.
+// Vectors of sixteen lanes for the instruction set of the compilation.
 //
-// Every function here gives the same bits for a lane whatever stands in the other lanes, and
-// nothing is contracted behind our back (-ffp-contract=off): the results of a row depend on that
-// row alone.
+// Every function computes a lane independently of the other lanes. The compiler contracts no
+// operations (-ffp-contract=off). The results of a row therefore depend on that row alone.
 #pragma once
 
 #include <immintrin.h>
@@ -14,8 +13,8 @@
 namespace regard {
 
 constexpr int LANES = 16;
-constexpr int PANEL = 64;      // outputs whose weights lie together
-constexpr int TILE_ROWS = 6;   // rows that are multiplied at once
+constexpr int PANEL = 64;      // outputs of a packed weight panel
+constexpr int TILE_ROWS = 6;   // rows of a product that are computed together
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
@@ -34,7 +33,7 @@ inline Ints load(const int32_t* p) {
 
 inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 
-inline Floats spread(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+inline Floats broadcast(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 
 inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
 
@@ -44,7 +43,7 @@ inline void prefetch(const void* p, size_t bytes) {
 
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 
-constexpr int SHIFT = 128;  // added to activations, because vpdpbusd takes one side unsigned
+constexpr int SHIFT = 128;  // added to activations: one operand of vpdpbusd is unsigned
 
 inline Floats fma(Floats a, Floats b, Floats c) {
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -52,7 +51,7 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 inline Floats max(Floats a, Floats b) { return (Floats)_mm512_max_ps((__m512)a, (__m512)b); }
 inline Floats abs(Floats a) { return (Floats)_mm512_abs_ps((__m512)a); }
 inline float sum(Floats a) { return _mm512_reduce_add_ps((__m512)a); }
-inline float largest(Floats a) { return _mm512_reduce_max_ps((__m512)a); }
+inline float reduce_max(Floats a) { return _mm512_reduce_max_ps((__m512)a); }
 inline Floats load_half(const uint16_t* p) {
     return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
 }
@@ -62,7 +61,7 @@ inline void store_half(uint16_t* p, Floats v) {
 inline Floats load_bytes(const int8_t* p) {
     return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
 }
-// round(v) + SHIFT as bytes, for |v| up to 127
+// Stores round(v) + SHIFT as bytes, for |v| up to 127.
 inline void store_quantized(uint8_t* p, Floats v) {
     __m512i q = _mm512_cvtps_epi32((__m512)v);
     _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(_mm512_add_epi32(q, _mm512_set1_epi32(SHIFT))));
@@ -74,14 +73,14 @@ inline int32_t four_bytes(const uint8_t* p) {
     return v;
 }
 
-// The instruction itself: for the intrinsic, GCC 12 copies each sum before it adds to it.
+// Inline assembly, because GCC 12 copies each sum before the intrinsic adds to it.
 inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "vm"(w));
 }
 
-// start[n] + Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs, handed to
-// finish(r, n, sums) sixteen at a time. Each sum has a name of its own, so that the compiler keeps
-// all 24 in registers.
+// Computes start[n] + Σ_k a[r][k] · w[n][k] for R rows and one panel of 64 outputs, and passes
+// sixteen sums at a time to finish(r, n, sums). Each sum has a name of its own, so that the
+// compiler keeps all 24 in registers.
 #define REGARD_EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define REGARD_START(r) __m512i s##r##0 = b0, s##r##1 = b1, s##r##2 = b2, s##r##3 = b3;
 #define REGARD_ADD(r)                                                  \
@@ -115,7 +114,7 @@ inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8
     REGARD_EACH_ROW(REGARD_FINISH)
 }
 
-// The products of two rows, not yet summed over the lanes.
+// The products of two rows before the sum over the lanes.
 typedef __m512i Products;
 
 inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
@@ -128,7 +127,7 @@ inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
     return _mm512_add_epi32(even, odd);
 }
 
-// The sums over the lanes of sixteen vectors.
+// Sums each of sixteen vectors over its lanes.
 inline void sum_sixteen(Products* v, int32_t* sums) {
     for (int i = 0; i < 16; i += 2)
         v[i / 2] = _mm512_add_epi32(_mm512_unpacklo_epi32(v[i], v[i + 1]),
@@ -181,7 +180,7 @@ inline float sum(Floats a) {
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
-inline float largest(Floats a) {
+inline float reduce_max(Floats a) {
     __m256 both = _mm256_max_ps(half(a, 0), half(a, 1));
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(both), _mm256_extractf128_ps(both, 1));
     four = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -213,7 +212,7 @@ inline int32_t four_bytes(const uint8_t* p) {
     return v;
 }
 
-// Adds four products a lane. |a| · ±b stays within 2 · 127 · 127, which 16 bits hold: exact.
+// Adds four products per lane. |a| · ±b is at most 2 · 127 · 127, which 16 bits hold exactly.
 inline __m256i add_products(__m256i acc, __m256i magnitude, __m256i a, __m256i w) {
     __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(w, a));
     return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

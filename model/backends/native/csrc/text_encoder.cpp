@@ -1,4 +1,4 @@
-// What Python calls to encode texts; see guarded.h for what it returns.
+// The functions that Python calls to encode texts; guarded.h explains the return values.
 #include "text_encoder.h"
 
 #include "guarded.h"

@@ -1,33 +1,33 @@
-// The encoder of BERT and its kin: post-norm layers over texts side by side.
+// The encoder of BERT and similar models: post-norm layers over packed texts.
 //
 // Every number of a token is computed from its text alone, in an order that does not depend on the
-// batch, and products are integer sums: a text's vectors are the same, to the bit, in any company.
+// batch, and products are integer sums. A text's vectors have the same bits in every batch.
 #pragma once
 
 #include "attention.h"
-#include "centred.h"
+#include "asymmetric.h"
 
 namespace regard {
 
 struct TextSizes {
     int32_t d_model, heads, ffn, layers;
-    int32_t position_offset;  // the row of a text's first position
-    int32_t reach;            // from where on no distance is further for the relative bias, or 0
+    int32_t position_offset;  // row of a text's first position
+    int32_t relative_length;  // longest text of the relative bias, or 0 for no relative bias
     TextActivation activation;
     float epsilon;
 };
 
-// Where Python's weights are.
+// The weights, whose memory Python owns.
 struct TextWeights {
-    const ScaledSpec* matrices;  // of each layer: query key value out expand contract
-    const float* const* norms;   // scale and bias of each: of the embedding, then two a layer
+    const ScaledSpec* matrices;  // of each layer: query key value out fc1 fc2
+    const float* const* norms;   // scale and bias of each: the embedding's, then two per layer
     const float *tokens, *positions;  // (rows, D)
     const float* type;                // (D), or null
     const float* relative;            // (H, RelativeBias::stride), or null
 };
 
 struct TextLayer {
-    ScaledLinear query, key, value, out, expand, contract;
+    ScaledLinear query, key, value, out, fc1, fc2;
     Norm attention_norm, norm;
 };
 
@@ -40,7 +40,7 @@ struct TextModel {
 
     TextModel(const TextSizes& s, const TextWeights& w)
         : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
-          relative{w.relative, s.reach} {
+          relative{w.relative, s.relative_length} {
         const ScaledSpec* m = w.matrices;
         const float* const* n = w.norms;
         auto next = [&] {
@@ -50,26 +50,26 @@ struct TextModel {
         norm = next();
         for (TextLayer& layer : layers) {
             for (ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
-                                         &layer.expand, &layer.contract})
+                                         &layer.fc1, &layer.fc2})
                 linear->set(*m++);
             layer.attention_norm = next();
             layer.norm = next();
         }
     }
 
-    // Memory of its own, beside the weights, which are Python's.
+    // Returns the bytes of the memory that the model owns, without Python's weights.
     size_t bytes() const {
         size_t total = 0;
         for (const TextLayer& layer : layers)
             for (const ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
-                                               &layer.expand, &layer.contract})
+                                               &layer.fc1, &layer.fc2})
                 total += linear->bytes();
         return total;
     }
 };
 
-// Texts on their way through the layers. Each call works on some of their tokens, counted through
-// all texts; those of a layer are projected before any of them attends.
+// A packed batch of texts. Each call computes part of a layer for a range of tokens, which are
+// numbered through all texts. All tokens of a layer are projected before any of them attends.
 class TextBatch {
 public:
     explicit TextBatch(const TextModel& model) : model(model), sizes(model.sizes) {}
@@ -88,7 +88,7 @@ public:
         model.norm.add(to, added, total, d);
     }
 
-    // Queries, keys and values.
+    // Computes queries, keys and values.
     void project(int layer, int first, int count) {
         const TextLayer& weights = model.layers[layer];
         int d = sizes.d_model, stride = 3 * d;
@@ -98,7 +98,7 @@ public:
             quantized.fill(x.get() + (size_t)r * d, rows, d, true);
             weights.query.multiply(quantized, rows, to, stride);
             weights.key.multiply(quantized, rows, to + d, stride);
-            // What most tokens attend to is the same few: an error in its value stays in the mean.
+            // Most tokens attend to the same few tokens: errors in their values do not average out.
             weights.value.multiply(quantized, rows, to + 2 * d, stride);
             weights.value.add_fine(quantized, rows, to + 2 * d, stride);
         }
@@ -127,26 +127,26 @@ public:
             int rows = std::min(BLOCK, end - r);
             float* block = x.get() + (size_t)r * d;
             quantized.fill(block, rows, d);
-            weights.expand.multiply(quantized, rows, inner, f, sizes.activation);
+            weights.fc1.multiply(quantized, rows, inner, f, sizes.activation);
             quantized.fill(inner, rows, f);
-            weights.contract.multiply(quantized, rows, y.get(), d);
+            weights.fc2.multiply(quantized, rows, y.get(), d);
             weights.norm.add(block, y.get(), rows, d);
         }
     }
 
-    // The vectors as they are now, (N, D).
+    // Copies the present hidden states (N, D).
     void read(float* to) const {
         std::memcpy(to, x.get(), (size_t)starts.back() * sizes.d_model * sizeof(float));
     }
 
 private:
-    static constexpr int BLOCK = 48;  // rows that go through a product while they are in the cache
+    static constexpr int BLOCK = 48;  // rows of a product that fit in the cache
 
     const TextModel& model;
     const TextSizes& sizes;
-    std::vector<int> starts;  // the first token of each text, and the end
+    std::vector<int> starts;  // the first token of each text, then the end of the last
     Buffer<float> x, y, projected, context, hidden;
-    Centred quantized;
+    AsymmetricQuantized quantized;
     SelfAttention self_attention;
 
     void look_up(int32_t token, int position, float* to, float* added) const {
@@ -159,12 +159,12 @@ private:
         }
     }
 
-    // From tokens `from` to `to` - 1 to all of their text, which goes from `start` to `end` - 1.
+    // Attends from tokens `from` to `to` - 1 to all tokens of their text, `start` to `end` - 1.
     void attend_within(int start, int end, int from, int to) {
         int d = sizes.d_model;
         self_attention.attend(projected.get() + (size_t)start * 3 * d, end - start, from - start,
                               to - start, sizes.heads, d / sizes.heads,
-                              sizes.reach ? &model.relative : nullptr,
+                              sizes.relative_length ? &model.relative : nullptr,
                               context.get() + (size_t)start * d);
     }
 };

@@ -11,32 +11,32 @@ struct Sizes {
     float embedding_scale, epsilon;
 };
 
-// Where Python's weights are, in the order in which they are used.
+// The weights, whose memory Python owns, in the order of their use.
 struct Weights {
-    const MatrixSpec* matrices;  // encoder: q k v out expand contract; decoder: update forget
-                                 // query key value out expand contract
+    const MatrixSpec* matrices;  // encoder: q k v out fc1 fc2; decoder: update forget
+                                 // query key value out fc1 fc2
     const float* const* norms;   // scale and bias of each norm, in order
     MatrixSpec source, target, output;
     const float* positions;      // (positions, D)
 };
 
 struct FeedForward {
-    Linear expand, contract;
+    Linear fc1, fc2;
     Norm norm;
 
-    size_t bytes() const { return expand.bytes() + contract.bytes(); }
+    size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
 };
 
 struct EncoderLayer {
-    Linear project, out;  // project: query, key and value side by side
+    Linear project, out;  // project: query, key and value concatenated
     Norm norm;
     FeedForward feed_forward;
 };
 
 struct DecoderLayer {
-    Linear recurrence;  // update and forget side by side
-    Norm recurrence_norm;
-    Linear query, memory, out;  // memory: key and value side by side
+    Linear ssru_gates;  // update and forget concatenated
+    Norm ssru_norm;
+    Linear query, memory, out;  // memory: key and value concatenated
     Norm norm;
     FeedForward feed_forward;
 };
@@ -70,8 +70,8 @@ struct Model {
             fill(layer.feed_forward, m, norm());
         }
         for (DecoderLayer& layer : decoder) {
-            for (int i = 0; i < 2; i++) layer.recurrence.append(*m++);
-            layer.recurrence_norm = norm();
+            for (int i = 0; i < 2; i++) layer.ssru_gates.append(*m++);
+            layer.ssru_norm = norm();
             layer.query.append(*m++);
             for (int i = 0; i < 2; i++) layer.memory.append(*m++);
             layer.out.append(*m++);
@@ -80,21 +80,21 @@ struct Model {
         }
     }
 
-    // Memory of its own, beside the weights, which are Python's.
+    // Returns the bytes of the memory that the model owns, without Python's weights.
     size_t bytes() const {
         size_t total = output.bytes();
         for (const EncoderLayer& layer : encoder)
             total += layer.project.bytes() + layer.out.bytes() + layer.feed_forward.bytes();
         for (const DecoderLayer& layer : decoder)
-            total += layer.recurrence.bytes() + layer.query.bytes() + layer.memory.bytes() +
+            total += layer.ssru_gates.bytes() + layer.query.bytes() + layer.memory.bytes() +
                      layer.out.bytes() + layer.feed_forward.bytes();
         return total;
     }
 
 private:
     static void fill(FeedForward& f, const MatrixSpec*& m, Norm norm) {
-        f.expand.append(*m++);
-        f.contract.append(*m++);
+        f.fc1.append(*m++);
+        f.fc2.append(*m++);
         f.norm = norm;
     }
 };
@@ -102,7 +102,7 @@ private:
 // A source sentence in the batch; the rows of a beam share it.
 struct Sentence {
     int rows = 0;
-    std::vector<Memory> memory;  // a layer each
+    std::vector<Memory> memory;  // one per layer
     Candidates candidates;
 };
 

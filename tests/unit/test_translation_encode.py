@@ -9,7 +9,7 @@ import torch
 from model.architectures.seq2seq import EncoderDecoder
 from model.config import NormPosition
 from model.encoding.embedding import EmbeddingJob, Vectors
-from model.encoding.translation_encoder import EncoderPass
+from model.encoding.translation_encoder import TranslationEncode
 from model.errors import EmptySourceError, UnknownTokenError
 from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
 
@@ -25,7 +25,7 @@ def embed(
     model: EncoderDecoder, texts: Sequence[list[int]], is_per_token: bool = False
 ) -> list[Vectors]:
     jobs = [EmbeddingJob(ids, is_per_token) for ids in texts]
-    running = EncoderPass(model, jobs, slice_tokens=8)
+    running = TranslationEncode(model, jobs, slice_tokens=8)
     while running.advance():
         assert not running.take_finished()
     finished = running.take_finished()
@@ -55,4 +55,4 @@ def test_what_cannot_be_computed_is_refused(
     model: EncoderDecoder, ids: list[int], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        EncoderPass(model, [EmbeddingJob(ids)], slice_tokens=8)
+        TranslationEncode(model, [EmbeddingJob(ids)], slice_tokens=8)

@@ -1,4 +1,4 @@
-"""The runtime for GPUs, on a CPU: all but the graphs. With graphs: tests/parity/test_cuda.py."""
+"""The runner for GPUs, on a CPU: all but the graphs. With graphs: tests/parity/test_cuda.py."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,13 +10,13 @@ import torch
 from model.backends.cuda.graphs import Graphs
 from model.backends.cuda.runner import (
     ENCODE_TOKENS,
-    CudaRuntime,
+    CudaRunner,
     fit,
     fitting_rows,
     sizes,
 )
 from model.backends.cuda.staging import Downloads, Uploads
-from model.backends.torch_runner import TorchRuntime
+from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
@@ -37,40 +37,40 @@ OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptio
 
 
 def cuda_engine(family: Family, limits: EngineLimits = LIMITS) -> Engine:
-    return Engine(CudaRuntime(family.model(), limits), limits)
+    return Engine(CudaRunner(family.model(), limits), limits)
 
 
 def plain_engine(family: Family, limits: EngineLimits = LIMITS) -> Engine:
-    return Engine(TorchRuntime(family.model(), limits), limits)
+    return Engine(TorchRunner(family.model(), limits), limits)
 
 
-def cuda_runtime(engine: Engine) -> CudaRuntime:
-    assert isinstance(engine.runtime, CudaRuntime)
-    return engine.runtime
+def cuda_runner(engine: Engine) -> CudaRunner:
+    assert isinstance(engine.runner, CudaRunner)
+    return engine.runner
 
 
-# The same as the plain runtime
+# The same as the plain runner
 
 
-def test_translations_are_those_of_the_plain_runtime(family: Family) -> None:
+def test_translations_are_those_of_the_plain_runner(family: Family) -> None:
     sources = tiny_sources(60)
     targets = greedy_ids(cuda_engine(family), sources)
     assert targets == greedy_ids(plain_engine(family), sources)
     assert len(set(map(tuple, targets))) > 40
 
 
-def test_beams_and_scores_are_those_of_the_plain_runtime(family: Family) -> None:
+def test_beams_and_scores_are_those_of_the_plain_runner(family: Family) -> None:
     sequences = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(30))]
     found = translate(cuda_engine(family), sequences)
     for name, hypotheses in translate(plain_engine(family), sequences).items():
         assert_same_hypotheses(found[name], hypotheses)
 
 
-def test_log_probs_are_those_of_the_plain_runtime(family: Family) -> None:
+def test_log_probs_are_those_of_the_plain_runner(family: Family) -> None:
     """Over a target that is not the model's own: `set_tokens` decides what comes next."""
     model, source, target = family.model(), tiny_sources(1)[0], [7, 3, 60, 5, 0]
-    found = forced_log_probs(CudaRuntime(model, LIMITS), source, target)
-    expected = forced_log_probs(TorchRuntime(model, LIMITS), source, target)
+    found = forced_log_probs(CudaRunner(model, LIMITS), source, target)
+    expected = forced_log_probs(TorchRunner(model, LIMITS), source, target)
     finite = np.isfinite(expected)
     assert (np.isfinite(found) == finite).all()
     assert found[finite] == pytest.approx(expected[finite], abs=1e-4)
@@ -79,8 +79,8 @@ def test_log_probs_are_those_of_the_plain_runtime(family: Family) -> None:
 def test_a_model_may_start_from_a_token() -> None:
     model = tiny_model(tiny_config(start_id=9), 44)
     sources = tiny_sources(20)
-    found = greedy_ids(Engine(CudaRuntime(model, LIMITS), LIMITS), sources)
-    assert found == greedy_ids(Engine(TorchRuntime(model, LIMITS), LIMITS), sources)
+    found = greedy_ids(Engine(CudaRunner(model, LIMITS), LIMITS), sources)
+    assert found == greedy_ids(Engine(TorchRunner(model, LIMITS), LIMITS), sources)
     assert found != greedy_ids(
         cuda_engine(Family(DecoderKind.SSRU, model.config.norm, 44)), sources
     )
@@ -91,8 +91,8 @@ def test_each_sequence_may_have_its_own_first_token() -> None:
     model = tiny_model(tiny_config(forces_first=True), 44)
     first = [(9, 13, None)[i % 4 % 3] for i in range(30)]
     sequences = [Sequence(i, s, OPTIONS[i % 3], first[i]) for i, s in enumerate(tiny_sources(30))]
-    found = translate(Engine(CudaRuntime(model, LIMITS), LIMITS), sequences)
-    plain = translate(Engine(TorchRuntime(model, LIMITS), LIMITS), sequences)
+    found = translate(Engine(CudaRunner(model, LIMITS), LIMITS), sequences)
+    plain = translate(Engine(TorchRunner(model, LIMITS), LIMITS), sequences)
     for name, hypotheses in plain.items():
         assert_same_hypotheses(found[name], hypotheses)
         if first[name] is not None:
@@ -101,7 +101,7 @@ def test_each_sequence_may_have_its_own_first_token() -> None:
     assert free - {9, 13}
 
 
-@pytest.mark.parametrize("kind", [CudaRuntime, TorchRuntime])
+@pytest.mark.parametrize("kind", [CudaRunner, TorchRunner])
 def test_a_row_that_moves_before_its_first_step_keeps_its_first_token(kind: Any) -> None:
     engine = Engine(kind(tiny_model(tiny_config(forces_first=True), 44), LIMITS), LIMITS)
     sources = tiny_sources(3, longest=9)
@@ -120,7 +120,7 @@ def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
     engine.admit([Sequence(i, source) for i, source in enumerate(sources[:40])])
     engine.step()
     engine.step()
-    cuda_runtime(engine).cache.memory_value.fill_(torch.nan)  # as after a step that went wrong
+    cuda_runner(engine).cache.memory_value.fill_(torch.nan)  # as after a step that went wrong
     engine.clear()
     assert greedy_ids(engine, sources) == greedy_ids(plain_engine(family), sources)
 
@@ -128,46 +128,46 @@ def test_what_a_cleared_engine_held_leaves_no_trace(family: Family) -> None:
 def test_rows_not_in_use_stay_in_bounds(family: Family) -> None:
     """They go on from where a long target left them, beside a row that starts again and again."""
     engine, source = cuda_engine(family), tiny_sources(1)[0]
-    runtime = cuda_runtime(engine)
+    runner = cuda_runner(engine)
     greedy_ids(engine, [[*range(2, 42), 0]] * 8)
     with torch.inference_mode():
         for _ in range(30):
-            runtime.enter(0, [Sequence(0, source)])
+            runner.enter(0, [Sequence(0, source)])
             for _ in range(10):
-                runtime.decode(1, [], np.ones(1, np.int64), 1)
-    assert int(runtime.cache.positions.max()) <= runtime.widths_of_targets[-1]
+                runner.decode(1, [], np.ones(1, np.int64), 1)
+    assert int(runner.cache.positions.max()) <= runner.widths_of_targets[-1]
     assert greedy_ids(engine, [source]) == greedy_ids(plain_engine(family), [source])
 
 
 # What graphs rely on
 
 
-def addresses(runtime: CudaRuntime) -> list[int]:
+def addresses(runner: CudaRunner) -> list[int]:
     tensors = [
-        *vars(runtime.cache).values(),
-        runtime.tokens,
-        runtime.logits,
-        runtime.uploads.arrived,
-        runtime.model.encoder.embedding.table,
-        runtime.model.decoder.embedding.table,
-        *runtime.model.parameters(),
+        *vars(runner.cache).values(),
+        runner.tokens,
+        runner.logits,
+        runner.uploads.arrived,
+        runner.model.encoder.embedding.table,
+        runner.model.decoder.embedding.table,
+        *runner.model.parameters(),
     ]
     return [tensor.data_ptr() for tensor in tensors]
 
 
 def test_what_a_graph_reads_never_moves(family: Family) -> None:
     engine = cuda_engine(family)
-    before = addresses(cuda_runtime(engine))
+    before = addresses(cuda_runner(engine))
     sources = [*tiny_sources(50), [*range(2, 42), 0]]
     translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(sources)])
     engine.clear()
-    assert addresses(cuda_runtime(engine)) == before
+    assert addresses(cuda_runner(engine)) == before
 
 
 def test_what_is_captured_looks_at_no_value(family: Family) -> None:
     """On the meta device there are none: what waits for a device to know one fails there."""
-    runtime = CudaRuntime(family.model().to("meta"), LIMITS)
-    calls = list(runtime._shapes())
+    runner = CudaRunner(family.model().to("meta"), LIMITS)
+    calls = list(runner._shapes())
     with torch.inference_mode():
         for function, shape in calls:
             function(*shape)
@@ -179,16 +179,16 @@ def test_every_step_is_of_a_shape_that_is_captured(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = cuda_engine(family)
-    runtime = cuda_runtime(engine)
-    captured = {(function.__name__, shape) for function, shape in runtime._shapes()}
+    runner = cuda_runner(engine)
+    captured = {(function.__name__, shape) for function, shape in runner._shapes()}
     ran = set()
-    run = runtime.graphs.run
+    run = runner.graphs.run
 
     def noting(function: object, *shape: int) -> None:
         ran.add((getattr(function, "__name__", ""), shape))
-        run(getattr(runtime, getattr(function, "__name__", "")), *shape)
+        run(getattr(runner, getattr(function, "__name__", "")), *shape)
 
-    monkeypatch.setattr(runtime.graphs, "run", noting)
+    monkeypatch.setattr(runner.graphs, "run", noting)
     translate(engine, [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(80))])
     assert ran <= captured
     assert len([name for name, _ in ran if name == "_step"]) >= 4
@@ -216,9 +216,9 @@ def test_a_captured_shape_is_replayed_and_others_run() -> None:
 
 
 def test_nothing_is_captured_without_a_gpu() -> None:
-    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
-    cuda_runtime(engine).capture()
-    assert cuda_runtime(engine).graphs.captured == {}
+    engine = Engine(CudaRunner(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
+    cuda_runner(engine).capture()
+    assert cuda_runner(engine).graphs.captured == {}
     assert engine.num_rows == 0
 
 
@@ -244,7 +244,7 @@ def test_a_refused_capture_leaves_steps_without_graphs_and_says_so_once(
 
 def encoded(limits: EngineLimits, lengths: list[int]) -> list[BatchStats]:
     """One for each batch in which sources of these lengths are encoded."""
-    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), limits), limits)
+    engine = Engine(CudaRunner(tiny_model(tiny_config(), 0), limits), limits)
     engine.admit([Sequence(i, [5] * (n - 1) + [0]) for i, n in enumerate(lengths)])
     return engine.drain_stats()
 
@@ -280,7 +280,7 @@ def test_a_source_beyond_the_token_budget_is_encoded_alone() -> None:
 
 
 def test_figures_count_the_rows_computed_for_nothing() -> None:
-    engine = Engine(CudaRuntime(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
+    engine = Engine(CudaRunner(tiny_model(tiny_config(), 0), LIMITS), LIMITS)
     engine.admit([Sequence(i, [5, 6, 7, 0]) for i in range(9)])
     engine.step()
     engine.step()
@@ -318,8 +318,8 @@ def test_rows_take_a_quarter_of_the_memory_at_most() -> None:
     rows = fitting_rows(model, LIMITS, 2**24)
     limits = replace(LIMITS, max_rows=rows)
     assert 64 < rows < 1024
-    assert CudaRuntime(model, limits).cache.num_bytes <= 2**22
-    assert CudaRuntime(model, replace(limits, max_rows=3 * rows)).cache.num_bytes > 2**22
+    assert CudaRunner(model, limits).cache.num_bytes <= 2**22
+    assert CudaRunner(model, replace(limits, max_rows=3 * rows)).cache.num_bytes > 2**22
 
 
 # Transfers
@@ -341,11 +341,11 @@ def test_what_was_fetched_stays_until_as_many_more_were() -> None:
 
 def test_the_outcome_of_a_step_outlives_the_next_ones() -> None:
     """The engine may keep it; its slot is written again."""
-    runtime = CudaRuntime(tiny_model(tiny_config(), 0), LIMITS)
+    runner = CudaRunner(tiny_model(tiny_config(), 0), LIMITS)
     with torch.inference_mode():
-        runtime.enter(0, [Sequence(0, [5, 6, 0])])
-        first = runtime.decode(1, [], np.ones(1, np.int64), 1).wait()
+        runner.enter(0, [Sequence(0, [5, 6, 0])])
+        first = runner.decode(1, [], np.ones(1, np.int64), 1).wait()
         best = first.best.copy()
         for _ in range(6):
-            runtime.decode(1, [], np.ones(1, np.int64), 1).wait()
+            runner.decode(1, [], np.ones(1, np.int64), 1).wait()
     assert first.best.tolist() == best.tolist()

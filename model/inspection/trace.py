@@ -1,6 +1,6 @@
-"""One token's attention in one head, every number of it: Vaswani et al. 2017, equation 1.
+"""Traces one token's attention in one head, with every number (Vaswani et al. 2017, equation 1).
 
-In float64, and without torch: what is here is what a reader of the numbers can do with them.
+The module computes in float64 and does not import torch: a reader can repeat the computation.
 """
 
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionSteps:
-    """The computation in its order; float32, rounded from float64 at the end.
+class AttentionTrace:
+    """The numbers of the computation, in its order; float32, rounded from float64 at the end.
 
     Attributes:
-        query: The head's query of the token (K).
-        key: The head's keys (S, K), of the tokens that it may attend to.
-        value: The head's values (S, K).
-        scale: 1 / sqrt(K).
-        scores: query · key (S).
-        scaled: scale · scores (S).
-        weights: The softmax of those (S), with `bias` added.
-        weighted: weight · value (S, K).
-        z: Their sum (K).
-        concatenated: The z of all heads (D).
-        output_weight: W_O (D, D), a row for each number of the result. Of an int8 model, the
-            floats that its integers stand for.
+        query: Query of the token in this head (K).
+        key: Keys of the tokens that it may attend to, in this head (S, K).
+        value: Values of these tokens in this head (S, K).
+        scale: Factor of the scores, 1 / sqrt(K).
+        scores: Products query · key (S).
+        scaled: Products scale · scores (S).
+        weights: Softmax of scaled + bias (S).
+        weighted: Products weight · value (S, K).
+        z: Sum of `weighted` over the tokens (K).
+        concatenated: Concatenation of z over all heads (D).
+        output_weight: W_O (D, D), one row per number of the result. For an int8 model, the floats
+            that its integers represent.
         output_bias: b_O (D).
         result: W_O · concatenated + b_O (D). An int8 model rounds `concatenated` to 127 steps
             of its largest number before this product.
-        bias: What the head adds to `scaled` for the distance of each key (S); None of a model
-            without relative positions.
+        bias: Relative position bias of the head for each key (S), added to `scaled`; None for a
+            model without relative positions.
     """
 
     query: Array
@@ -51,7 +51,7 @@ class AttentionSteps:
     bias: Array | None = None
 
 
-def attention_steps(
+def trace_attention(
     query: Array,
     key: Array,
     value: Array,
@@ -59,17 +59,17 @@ def attention_steps(
     output_weight: Array,
     output_bias: Array,
     bias: Array | None = None,
-) -> AttentionSteps:
-    """Goes through the computation for one token.
+) -> AttentionTrace:
+    """Returns the trace of one token in one head.
 
     Args:
-        query: Of all heads (H, K).
-        key: Of all heads (H, S, K).
-        value: Of all heads (H, S, K).
-        head: Which one is looked at.
+        query: Queries of all heads (H, K).
+        key: Keys of all heads (H, S, K).
+        value: Values of all heads (H, S, K).
+        head: Number of the traced head.
         output_weight: W_O (D, D).
         output_bias: b_O (D).
-        bias: What is added to the scaled scores of all heads (H, S); None for nothing.
+        bias: Relative position bias of all heads (H, S), or None.
     """
     q, k, v = (heads.astype(np.float64) for heads in (query, key, value))
     scale = query.shape[-1] ** -0.5
@@ -82,7 +82,7 @@ def attention_steps(
     z = weighted.sum(axis=1)  # (H, K)
     concatenated = z.reshape(-1)  # (D)
     result = output_weight.astype(np.float64) @ concatenated + output_bias
-    return AttentionSteps(
+    return AttentionTrace(
         query=query[head],
         key=key[head],
         value=value[head],
@@ -101,5 +101,5 @@ def attention_steps(
 
 
 def rounded(x: NDArray[np.float64]) -> Array:
-    """The nearest float32."""
+    """Rounds to float32."""
     return x.astype(np.float32)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from model.encoding.embedding import embed
-from model.quantization.asymmetric import CentredProduct, quantize, restore
+from model.quantization.asymmetric import AsymmetricInt8Linear, quantize, restore
 from tests.text_models import jobs, new_model
 
 WIDTHS = 96, 160
@@ -25,21 +25,23 @@ def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def test_products_are_near_wherever_the_middle_is(middle: float) -> None:
     plain, x = linear(), torch.randn(7, WIDTHS[0])
     wanted = plain(x + middle) - plain(torch.full_like(x, middle))
-    found = CentredProduct(plain)(x + middle) - CentredProduct(plain)(torch.full_like(x, middle))
+    found = AsymmetricInt8Linear(plain)(x + middle) - AsymmetricInt8Linear(plain)(
+        torch.full_like(x, middle)
+    )
     assert 0 < relative_error(found, wanted) < 0.01
 
 
 def test_a_fine_product_has_the_error_of_its_weights_alone() -> None:
     plain, x = linear(), torch.randn(3, 5, WIDTHS[0])
-    fine = CentredProduct(plain, is_fine=True)
+    fine = AsymmetricInt8Linear(plain, is_fine=True)
     found, wanted = fine(x), x @ fine.weight.T + plain.bias
     assert found.shape == (3, 5, WIDTHS[1])
     assert relative_error(found, wanted) < 5e-5
-    assert relative_error(CentredProduct(plain)(x), wanted) > 1e-3
+    assert relative_error(AsymmetricInt8Linear(plain)(x), wanted) > 1e-3
 
 
 def test_a_row_does_not_depend_on_others() -> None:
-    product, x = CentredProduct(linear(), is_fine=True), torch.randn(30, WIDTHS[0])
+    product, x = AsymmetricInt8Linear(linear(), is_fine=True), torch.randn(30, WIDTHS[0])
     together = product(x)
     for row, y in zip(x, together, strict=True):
         assert torch.equal(product(row[None])[0], y)
@@ -47,11 +49,11 @@ def test_a_row_does_not_depend_on_others() -> None:
 
 def test_zeros_and_constants_give_the_bias_and_the_sum() -> None:
     plain = linear()
-    product = CentredProduct(plain)
+    product = AsymmetricInt8Linear(plain)
     torch.testing.assert_close(product(torch.zeros(1, WIDTHS[0]))[0], plain.bias)
     with torch.no_grad():
         plain.weight.zero_()
-    assert torch.equal(CentredProduct(plain)(torch.randn(2, WIDTHS[0]))[1], plain.bias)
+    assert torch.equal(AsymmetricInt8Linear(plain)(torch.randn(2, WIDTHS[0]))[1], plain.bias)
 
 
 def test_quantizing_can_be_undone() -> None:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from model.quantization.asymmetric import CentredProduct
-from model.quantization.int8 import Int8Product, quantize_matrix
+from model.quantization.asymmetric import AsymmetricInt8Linear
+from model.quantization.int8 import Int8Linear, quantize_matrix
 from model.quantization.packing import PANEL, pack, shape_of, unpack
 
 SHAPES = [(PANEL, 8), (PANEL, 64), (3 * PANEL, 128)]
@@ -41,9 +41,11 @@ def test_products_do_not_change_when_their_matrix_is_packed(kind: str) -> None:
     torch.manual_seed(7)
     linear = nn.Linear(96, 2 * PANEL)
     floats = linear.weight.detach().numpy()
-    product: Int8Product | CentredProduct = CentredProduct(linear, is_fine=kind == "fine")
+    product: Int8Linear | AsymmetricInt8Linear = AsymmetricInt8Linear(
+        linear, is_fine=kind == "fine"
+    )
     if kind == "int8":
-        product = Int8Product(quantize_matrix(floats), linear.bias)
+        product = Int8Linear(quantize_matrix(floats), linear.bias)
     x = torch.randn(5, 96)
     wanted, weight = product(x), product.weight
     for _ in range(2):

@@ -15,7 +15,7 @@ from model.embedding_config import (
     Pooling,
     TextEncoderConfig,
 )
-from model.encoding.embedding import EmbeddingJob, EmbeddingPass, embed
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
 from model.encoding.pooling import pool
 from model.errors import (
     EmptySourceError,
@@ -47,7 +47,7 @@ def test_number_of_rows_does_not_change_bits() -> None:
 
 def test_slices_are_small_and_short_texts_come_first() -> None:
     """A long text is 2 layers of attention in rows and of feed-forward in parts."""
-    embedding = EmbeddingPass(new_model(), jobs(60, 3, 4, 60), slice_tokens=20)
+    embedding = EmbeddingEncode(new_model(), jobs(60, 3, 4, 60), slice_tokens=20)
     order, slices = [], 0
     while embedding.advance():
         slices += 1
@@ -117,7 +117,7 @@ def test_what_cannot_be_computed_is_refused(
     job: EmbeddingJob, error: type[InputError], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        EmbeddingPass(new_model(), [*jobs(3), job])
+        EmbeddingEncode(new_model(), [*jobs(3), job])
 
 
 CONFIGS: list[tuple[dict[str, Any], str]] = [
@@ -136,7 +136,7 @@ def test_config_that_does_not_fit_is_refused(changes: dict[str, Any], message: s
 
 ENCODERS: list[tuple[dict[str, Any], str]] = [
     ({"layers": 0}, "layers is 0"),
-    ({"num_heads": 3}, "16 is no multiple of 3"),
+    ({"num_heads": 3}, "16 is not a multiple of 3"),
     ({"position_offset": 80}, "80 positions leave no room"),
     ({"relative_buckets": 6}, "relative_buckets is 6"),
 ]

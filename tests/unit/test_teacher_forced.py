@@ -10,21 +10,26 @@ from torch import Tensor, nn
 
 from model.architectures.decoder import Decoder
 from model.architectures.seq2seq import EncoderDecoder
-from model.encoding import teacher_forced as attention_pass
-from model.encoding.teacher_forced import AttentionPass, ForcedBatch, Recorded, batches
+from model.encoding import teacher_forced
+from model.encoding.teacher_forced import (
+    CapturedJob,
+    TeacherForcedBatch,
+    TeacherForcedPass,
+    batches,
+)
 from model.errors import AttentionQueryError
-from model.inspection import capture as recording
-from model.inspection.capture import Slices, new_recorders
+from model.inspection import capture
+from model.inspection.capture import Slices, new_captures
 from model.inspection.query import (
     AttentionJob,
     AttentionKind,
     AttentionNorm,
     AttentionQuery,
     Reduction,
-    StepsQuery,
+    TraceQuery,
     resolve_query,
 )
-from model.inspection.steps import AttentionSteps
+from model.inspection.trace import AttentionTrace
 from model.layers.ssru import SSRU
 from tests.attention_jobs import (
     Array,
@@ -92,9 +97,9 @@ def test_hidden_states_are_those_of_explicit_attention(family: Family, precision
     model = CHANGES[precision](family.model())
     query = resolve_query(model.config, [ENCODER, CROSS])
     job = AttentionJob(*PAIRS[3], (query,))
-    recorded = Recorded(job, new_recorders(job, model.device, 128))
+    recorded = CapturedJob(job, new_captures(job, model.device, 128))
     with torch.inference_mode():
-        memory = last(ForcedBatch(model, [recorded], 128).encode())
+        memory = last(TeacherForcedBatch(model, [recorded], 128).encode())
         expected, _ = model.encoder(*pad([job.source]), return_weights=True)
     tolerance = 0.1 if precision == "bfloat16" else 1e-4
     torch.testing.assert_close(memory, expected, rtol=0, atol=tolerance)
@@ -146,7 +151,7 @@ def test_no_slice_works_on_more_than_its_tokens(
         return whole(query, *others)
 
     monkeypatch.setattr(SSRU, "recur", counted)
-    for module, name in ((attention_pass, "attention"), (recording, "attention_weights")):
+    for module, name in ((teacher_forced, "attention"), (capture, "attention_weights")):
         monkeypatch.setattr(module, name, partial(rows, whole=getattr(module, name)))
 
     def count(module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
@@ -157,7 +162,7 @@ def test_no_slice_works_on_more_than_its_tokens(
     query = resolve_query(model.config, kinds_of(model.config))
     pairs = [([5] * 40, [6] * 50), *[([5, 0], [6])] * 5]
     jobs = [AttentionJob(source, target, (query,)) for source, target in pairs]
-    slices = AttentionPass(model, jobs, slice_tokens=16)
+    slices = TeacherForcedPass(model, jobs, slice_tokens=16)
     total = 0
     while slices.advance():
         assert sum(seen) <= 16
@@ -181,7 +186,7 @@ def test_a_batch_has_so_many_tokens_on_each_side_or_one_job(
 ) -> None:
     query = AttentionQuery({CROSS: (0,)}, (0,))
     jobs = [AttentionJob([5] * source, [6] * target, (query,)) for source, target in lengths]
-    recorded = [Recorded(job, new_recorders(job, torch.device("cpu"), 10)) for job in jobs]
+    recorded = [CapturedJob(job, new_captures(job, torch.device("cpu"), 10)) for job in jobs]
     found = [
         [(len(each.job.source), len(each.job.target)) for each in batch]
         for batch in batches(recorded, 10)
@@ -245,9 +250,9 @@ def test_several_questions_are_answered_in_one_pass(family: Family) -> None:
     queries = (
         AttentionQuery({CROSS: (1,)}, (1,)),
         AttentionQuery({ENCODER: (0, 1)}, (0,)),
-        StepsQuery(CROSS, 1, 1, 0),
+        TraceQuery(CROSS, 1, 1, 0),
     )
-    whole = AttentionPass(model, [AttentionJob(*PAIRS[3], queries)])
+    whole = TeacherForcedPass(model, [AttentionJob(*PAIRS[3], queries)])
     while whole.advance():
         pass
     ((cross, encoder, found),) = whole.results()
@@ -257,8 +262,8 @@ def test_several_questions_are_answered_in_one_pass(family: Family) -> None:
         assert isinstance(apart, dict)
         for kind, values in apart.items():
             assert_array_equal(together[kind], values)
-    assert isinstance(found, AttentionSteps)
-    assert isinstance(alone[2], AttentionSteps)
+    assert isinstance(found, AttentionTrace)
+    assert isinstance(alone[2], AttentionTrace)
     assert_array_equal(found.z, alone[2].z)
 
 
@@ -291,7 +296,7 @@ def test_steps_add_up_and_are_those_of_the_weights(model: EncoderDecoder) -> Non
     head_dim = model.config.head_dim
     for kind, layer in each_place(model):
         for head, token in ((0, 0), (1, 3)):
-            found = steps(model, pair, StepsQuery(kind, layer, head, token))
+            found = steps(model, pair, TraceQuery(kind, layer, head, token))
             assert_steps_add_up(found)
             columns = token + 1 if kind is DECODER else len(pair[0])
             assert found.key.shape == found.value.shape == (columns, head_dim)
@@ -317,17 +322,17 @@ def test_the_result_of_the_steps_is_what_the_layer_adds(family: Family) -> None:
         module.register_forward_hook(lambda _, __, y, kind=kind: seen[kind].append(y[0]))
     maps(model, [pair])
     for kind, layer, token in ((ENCODER, 1, 0), (ENCODER, 1, 5), (CROSS, 0, 4)):
-        found = steps(model, pair, StepsQuery(kind, layer, 1, token))
+        found = steps(model, pair, TraceQuery(kind, layer, 1, token))
         assert_allclose(found.result, seen[kind][0][token].numpy(), rtol=0, atol=1e-5)
 
 
 def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -> None:
     config = model.config
-    queries: list[AttentionQuery | StepsQuery] = [
-        StepsQuery(ENCODER, 1, 0, 0),
+    queries: list[AttentionQuery | TraceQuery] = [
+        TraceQuery(ENCODER, 1, 0, 0),
         resolve_query(config, [CROSS], [-1], reduce=Reduction.MEAN_HEADS),
         resolve_query(config, [ENCODER], [0]),
-        StepsQuery(CROSS, 0, 1, 0),
+        TraceQuery(CROSS, 0, 1, 0),
         resolve_query(config, [ENCODER], reduce=Reduction.ROLLOUT),
         resolve_query(config, kinds_of(config), norm=AttentionNorm.VALUE_NORMS),
     ]
@@ -335,8 +340,8 @@ def test_jobs_of_all_sorts_share_a_pass(model: EncoderDecoder, precision: str) -
     tolerance = 0.3 if precision == "bfloat16" else 1e-4
     for job, found in zip(jobs, results(model, jobs), strict=True):
         (alone,), (query,) = results(model, [job]), job.queries
-        if isinstance(found, AttentionSteps):
-            assert isinstance(alone, AttentionSteps)
+        if isinstance(found, AttentionTrace):
+            assert isinstance(alone, AttentionTrace)
             assert_allclose(found.z, alone.z, rtol=0, atol=tolerance)
             continue
         assert isinstance(alone, dict)
@@ -377,18 +382,18 @@ def test_a_job_that_cannot_be_computed_is_refused_at_once(family: Family) -> Non
     model = family.model()
     query = resolve_query(model.config, [CROSS])
     with pytest.raises(AttentionQueryError, match="needs a target"):
-        AttentionPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
+        TeacherForcedPass(model, [AttentionJob([5, 0], target, (query,)) for target in ([6], [])])
 
 
 def test_a_pass_without_jobs_is_over_at_once(family: Family) -> None:
-    empty = AttentionPass(family.model(), [])
+    empty = TeacherForcedPass(family.model(), [])
     assert not empty.advance()
     assert empty.results() == []
 
 
 def test_results_are_there_only_after_the_last_slice(family: Family) -> None:
     model = family.model()
-    slices = AttentionPass(
+    slices = TeacherForcedPass(
         model, [AttentionJob([5, 0], [6, 0], (resolve_query(model.config, [CROSS]),))]
     )
     with pytest.raises(AssertionError):

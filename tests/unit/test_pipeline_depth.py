@@ -1,4 +1,4 @@
-"""The engine over a runtime that runs ahead of it: no token ever reaches another sequence."""
+"""The engine over a runner that runs ahead of it: no token ever reaches another sequence."""
 
 import random
 from collections.abc import Sequence as SequenceOf
@@ -10,7 +10,7 @@ import torch
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
-from model.backends.base import Decoded, Pending, Runtime, Scores
+from model.backends.base import Decoded, DecodeStep, ModelRunner, Scores
 from model.engine.engine import Engine
 from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Sequence
 from tests.tiny import tiny_config
@@ -18,7 +18,7 @@ from tests.tiny import tiny_config
 VOCAB = 1000
 LIMITS = EngineLimits(max_rows=12, max_source_tokens=10)
 CONFIG = tiny_config(source_vocab_size=VOCAB, target_vocab_size=VOCAB, max_length_factor=2.0)
-NOBODY = (0, 0, 0)
+FREE_ROW = (0, 0, 0)
 
 
 def expected(source: list[int]) -> list[int]:
@@ -33,41 +33,41 @@ def token(name: int, place: int, length: int) -> int:
     return 0 if place == length - 1 else 2 + (name * 37 + place) % (VOCAB - 2)
 
 
-class AheadRuntime:
+class AheadRunner:
     """Computes at once and tells late. It is enough to have each row say who it is and how far.
 
     Rows that have ended go on, as on a GPU, until they are told to leave.
     """
 
-    def __init__(self, lag: int, steps: int = 1) -> None:
-        self.lag = lag
-        self.steps = steps
+    def __init__(self, pipeline_depth: int, tokens_per_call: int = 1) -> None:
+        self.pipeline_depth = pipeline_depth
+        self.tokens_per_call = tokens_per_call
         self.model = cast("EncoderDecoder", type("Model", (), {"config": CONFIG}))
         self.clear()
 
     def clear(self) -> None:
-        self.rows = [NOBODY] * LIMITS.max_rows
-        self.under_way: list[Pending] = []
+        self.rows = [FREE_ROW] * LIMITS.max_rows
+        self.under_way: list[DecodeStep] = []
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         for sequence in sequences:
             for _ in range(sequence.options.beam_size):
-                assert self.rows[row] == NOBODY
+                assert self.rows[row] == FREE_ROW
                 self.rows[row] = (sequence.source[0], 0, sequence.source[1])
                 row += 1
         return []
 
     def decode(
-        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_steps: int
-    ) -> Pending:
-        assert NOBODY not in self.rows[:rows]
-        assert set(self.rows[rows:]) <= {NOBODY}
+        self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
+    ) -> DecodeStep:
+        assert FREE_ROW not in self.rows[:rows]
+        assert set(self.rows[rows:]) <= {FREE_ROW}
         assert remaining.min() >= 1
-        best = np.full((rows, 1 if scored else min(self.steps, max_steps)), -1)
+        best = np.full((rows, 1 if scored else min(self.tokens_per_call, max_tokens)), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
         scores = [Scores(self.log_probs(best[group, 0]), np.arange(VOCAB)) for group in scored]
-        pending = Late(self, Decoded(best, scores))
+        pending = PendingStep(self, Decoded(best, scores))
         self.under_way.append(pending)
         return pending
 
@@ -96,19 +96,19 @@ class AheadRuntime:
             self.rows[row] = state
 
     def leave(self, first: int, end: int) -> None:
-        self.rows[first:end] = [NOBODY] * (end - first)
+        self.rows[first:end] = [FREE_ROW] * (end - first)
 
 
-class Late:
+class PendingStep:
     """Waited for once at most, and in the order of the steps; some concern nobody by then."""
 
-    def __init__(self, runtime: AheadRuntime, decoded: Decoded) -> None:
-        self.runtime = runtime
+    def __init__(self, runner: AheadRunner, decoded: Decoded) -> None:
+        self.runner = runner
         self.decoded = decoded
 
     def wait(self) -> Decoded:
-        index = self.runtime.under_way.index(self)
-        del self.runtime.under_way[: index + 1]
+        index = self.runner.under_way.index(self)
+        del self.runner.under_way[: index + 1]
         return self.decoded
 
 
@@ -121,14 +121,16 @@ def new_source(chance: random.Random, name: int) -> list[int]:
 OPTIONS = [DecodingOptions()] * 6 + [DecodingOptions(return_scores=True), DecodingOptions(3, 1)]
 
 
-@pytest.mark.parametrize(("lag", "steps"), [(0, 1), (1, 1), (2, 1), (0, 3), (0, 8)])
+@pytest.mark.parametrize(
+    ("pipeline_depth", "tokens_per_call"), [(0, 1), (1, 1), (2, 1), (0, 3), (0, 8)]
+)
 @pytest.mark.parametrize("has_searches", [False, True], ids=["greedy", "searches too"])
 @pytest.mark.parametrize("seed", range(4))
 def test_no_token_reaches_another_sequence(
-    lag: int, steps: int, has_searches: bool, seed: int
+    pipeline_depth: int, tokens_per_call: int, has_searches: bool, seed: int
 ) -> None:
     chance = random.Random(seed)
-    engine = Engine(cast("Runtime", AheadRuntime(lag, steps)), LIMITS)
+    engine = Engine(cast("ModelRunner", AheadRunner(pipeline_depth, tokens_per_call)), LIMITS)
     sources: dict[int, list[int]] = {}
     ended: set[int] = set()
     most_under_way = 0
@@ -152,28 +154,28 @@ def test_no_token_reaches_another_sequence(
             ended.add(name)
         else:
             settle(engine.step())
-            most_under_way = max(most_under_way, len(engine.steps))
+            most_under_way = max(most_under_way, len(engine.launched))
         assert engine.num_rows == sum(len(running.rows) for running in engine.running.values())
     while engine.num_rows:
         settle(engine.step())
     assert ended == set(sources)
     assert len(sources) > 80
-    assert most_under_way == lag
+    assert most_under_way == pipeline_depth
 
 
-@pytest.mark.parametrize("lag", [0, 1, 2])
-def test_a_target_is_known_after_its_tokens_and_the_lag(lag: int) -> None:
-    engine = Engine(cast("Runtime", AheadRuntime(lag)), LIMITS)
+@pytest.mark.parametrize("pipeline_depth", [0, 1, 2])
+def test_a_target_is_known_after_its_tokens_and_the_pipeline_depth(pipeline_depth: int) -> None:
+    engine = Engine(cast("ModelRunner", AheadRunner(pipeline_depth)), LIMITS)
     engine.admit([Sequence(0, [7, 4, 5, 0])])
-    results = [engine.step() for _ in range(4 + lag)]
-    assert [len(result) for result in results] == [0] * (3 + lag) + [1]
-    assert not engine.steps
+    results = [engine.step() for _ in range(4 + pipeline_depth)]
+    assert [len(result) for result in results] == [0] * (3 + pipeline_depth) + [1]
+    assert not engine.launched
     assert engine.step() == []
 
 
 def test_steps_in_one_go_are_counted_one_by_one() -> None:
     """Two targets of two and of four tokens, three a call."""
-    engine = Engine(cast("Runtime", AheadRuntime(0, steps=3)), LIMITS)
+    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=3)), LIMITS)
     engine.admit([Sequence(0, [7, 2, 5, 0]), Sequence(1, [8, 4, 5, 0])])
     assert [result.id for result in engine.step()] == [0]
     assert [result.id for result in engine.step()] == [1]
@@ -183,14 +185,14 @@ def test_steps_in_one_go_are_counted_one_by_one() -> None:
 
 def test_a_search_sees_every_step_before_the_next() -> None:
     """While one is in the batch the engine waits for each step; before and after it does not."""
-    engine = Engine(cast("Runtime", AheadRuntime(1)), LIMITS)
+    engine = Engine(cast("ModelRunner", AheadRunner(1)), LIMITS)
     engine.admit([Sequence(0, [7, 9, 5, 5, 5, 0])])
     engine.step()
-    assert len(engine.steps) == 1
+    assert len(engine.launched) == 1
     engine.admit([Sequence(1, [8, 2, 5, 0], DecodingOptions(return_scores=True))])
     assert engine.step() == []
-    assert len(engine.steps) == 0
+    assert len(engine.launched) == 0
     (result,) = engine.step()
     assert result.hypotheses[0].tokens == expected([8, 2, 5, 0])
     engine.step()
-    assert len(engine.steps) == 1
+    assert len(engine.launched) == 1

@@ -1,8 +1,7 @@
-// Products of weights that carry one scale an output with rows that are centred when quantised.
+// Asymmetric int8 products: weights have one scale per output, and rows have a midpoint.
 //
-// The encoders of texts are given as floats, and have outputs that lie far to one side of zero:
-// after GELU nothing is below -0.17. A row that is shifted by the middle of its range wastes no
-// steps there.
+// Text encoders have activations that lie to one side of zero: after GELU no value is below -0.17.
+// A row that is quantised around the midpoint of its range wastes no steps.
 #pragma once
 
 #include "matrix.h"
@@ -10,85 +9,85 @@
 namespace regard {
 
 constexpr float LIMIT = 127.0f;
-constexpr float FINE = 254.0f;  // steps of the second part to one of the first
+constexpr float FINE = 254.0f;  // fine steps in one coarse step
 
-// What Python says of a weight.
+// A weight whose memory Python owns.
 struct ScaledSpec {
     const int8_t* values;  // (out / 64, in / 4, 64, 4)
-    const float* scales;   // (out): a float weight is values · its scale
+    const float* scales;   // (out): a float weight is values · scale
     const float* bias;     // (out)
     int32_t out, in;
 };
 
-// Rows of which each is middle + step · value, and, where they are wanted in 16 bits, what that
-// leaves in FINE parts of a step.
-struct Centred {
+// Quantised rows: a row is midpoint + step · coarse. Rows in 16 bits also have the rounding error
+// of `coarse`, in units of step / FINE.
+struct AsymmetricQuantized {
     Buffer<uint8_t> coarse, fine;
-    Buffer<float> middles, steps;
+    Buffer<float> midpoints, steps;
 
     void fill(const float* x, int rows, int width, bool is_fine = false) {
         uint8_t* q = coarse.reserve((size_t)rows * width);
         uint8_t* rest = is_fine ? fine.reserve((size_t)rows * width) : nullptr;
-        float* middle = middles.reserve(rows);
+        float* midpoint = midpoints.reserve(rows);
         float* step = steps.reserve(rows);
         for (int r = 0; r < rows; r++, x += width, q += width) {
-            measure(x, width, middle[r], step[r]);
-            Floats centre = spread(middle[r]), factor = spread(1.0f / step[r]);
+            measure(x, width, midpoint[r], step[r]);
+            Floats centre = broadcast(midpoint[r]), factor = broadcast(1.0f / step[r]);
             for (int i = 0; i < width; i += LANES) {
                 Floats v = (load(x + i) - centre) * factor;
                 store_quantized(q + i, v);
-                if (is_fine) store_quantized(rest + i, (v - round(v)) * spread(FINE));
+                if (is_fine) store_quantized(rest + i, (v - round(v)) * broadcast(FINE));
             }
             if (is_fine) rest += width;
         }
     }
 
 private:
-    static void measure(const float* x, int width, float& middle, float& step) {
-        Floats high = load(x), low = -high;  // the largest, and minus the smallest
+    static void measure(const float* x, int width, float& midpoint, float& step) {
+        Floats high = load(x), low = -high;  // the maximum, and the negated minimum
         for (int i = LANES; i < width; i += LANES) {
             high = max(high, load(x + i));
             low = max(low, -load(x + i));
         }
-        float top = largest(high), bottom = -largest(low);
-        middle = 0.5f * (top + bottom);
+        float top = reduce_max(high), bottom = -reduce_max(low);
+        midpoint = 0.5f * (top + bottom);
         step = std::max(0.5f * (top - bottom), 1e-12f) / LIMIT;
     }
 
     static Floats round(Floats v) {
-        Floats magic = spread(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
+        Floats magic = broadcast(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
         return (v + magic) - magic;
     }
 };
 
 enum class TextActivation : int32_t { NONE, RELU, SWISH, GELU, GELU_TANH };
 
-// x Φ(x) = max(x, 0) - h(|x|), where h(a) = a · erfc(a / √2) / 2 is a bump that ends before 5.5: a
-// polynomial over there, fitted at Chebyshev's points, is within 7e-7 of it everywhere.
+// GELU: x Φ(x) = max(x, 0) - h(|x|), where h(a) = a · erfc(a / √2) / 2 vanishes beyond 5.5. The
+// polynomial for h was fitted at Chebyshev's points up to 5.5; its error is at most 7e-7.
 inline Floats gelu(Floats x) {
-    Floats t = fma(-max(-abs(x), spread(-5.5f)), spread(2 / 5.5f), spread(-1.0f));
+    Floats t = fma(-max(-abs(x), broadcast(-5.5f)), broadcast(2 / 5.5f), broadcast(-1.0f));
     constexpr float FIT[] = {
         3.613668713e-02f, -3.941808535e-02f, -1.548762305e-01f, 2.353385925e-01f,
         1.858794629e-01f, -5.475195715e-01f, 1.918524913e-01f, 4.606150046e-01f,
         -6.386240268e-01f, 2.602255559e-01f, 1.802352202e-01f, -3.086630533e-01f,
         1.912020544e-01f, -6.057845873e-02f, 8.194849179e-03f,
     };
-    Floats h = spread(FIT[0]);
-    for (size_t i = 1; i < sizeof FIT / sizeof *FIT; i++) h = fma(h, t, spread(FIT[i]));
-    return max(x, spread(0.0f)) - h;
+    Floats h = broadcast(FIT[0]);
+    for (size_t i = 1; i < sizeof FIT / sizeof *FIT; i++) h = fma(h, t, broadcast(FIT[i]));
+    return max(x, broadcast(0.0f)) - h;
 }
 
 template <TextActivation A>
 inline Floats activate(Floats x) {
-    if (A == TextActivation::RELU) return max(x, spread(0.0f));
+    if (A == TextActivation::RELU) return max(x, broadcast(0.0f));
     if (A == TextActivation::SWISH) return x * sigmoid(x);
     if (A == TextActivation::GELU) return gelu(x);
     if (A == TextActivation::GELU_TANH)  // (1 + tanh(u)) / 2 is sigmoid(2 u)
-        return x * sigmoid(x * fma(x * x, spread(0.0713548162726f), spread(1.59576912161f)));
+        return x * sigmoid(x * fma(x * x, broadcast(0.0713548162726f), broadcast(1.59576912161f)));
     return x;
 }
 
-// x · Wᵀ + b.
+// A linear layer x · Wᵀ + b with one scale per output.
 class ScaledLinear {
 public:
     int in = 0, out = 0;
@@ -107,11 +106,11 @@ public:
         }
     }
 
-    // Memory of its own.
+    // Returns the bytes of the memory that the layer owns.
     size_t bytes() const { return (scales.size() + bias.size() + sums.size() + start.size()) * 4; }
 
-    // y, rows of which lie `stride` apart, of x (M, in).
-    void multiply(const Centred& x, int rows, float* y, size_t stride,
+    // Computes y of x (M, in); the rows of y are `stride` apart.
+    void multiply(const AsymmetricQuantized& x, int rows, float* y, size_t stride,
                   TextActivation activation = TextActivation::NONE) const {
         switch (activation) {
             case TextActivation::NONE: return run<TextActivation::NONE>(x, rows, y, stride);
@@ -122,11 +121,11 @@ public:
         }
     }
 
-    // Adds the product of what the first part of x leaves.
-    void add_fine(const Centred& x, int rows, float* y, size_t stride) const {
+    // Adds the product of the fine part of x.
+    void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride) const {
         each_tile(x.fine.get(), rows, [&](int r, int n, Ints products) {
             float* to = y + r * stride + n;
-            Floats step = spread(x.steps.get()[r] / FINE) * load(&scales[n]);
+            Floats step = broadcast(x.steps.get()[r] / FINE) * load(&scales[n]);
             store(to, fma(to_floats(products), step, load(to)));
         });
     }
@@ -134,19 +133,19 @@ public:
 private:
     const int8_t* weights;  // (out / 64, in / 4, 64, 4)
     std::vector<float> scales, bias;
-    std::vector<float> sums;     // of the float weights of an output: times the middle of a row
-    std::vector<int32_t> start;  // takes back what SHIFT adds to every sum
+    std::vector<float> sums;     // of each output's float weights: factor of a row's midpoint
+    std::vector<int32_t> start;  // compensates for SHIFT in every sum
 
     template <TextActivation A>
-    void run(const Centred& x, int rows, float* y, size_t stride) const {
+    void run(const AsymmetricQuantized& x, int rows, float* y, size_t stride) const {
         each_tile(x.coarse.get(), rows, [&](int r, int n, Ints products) {
-            Floats v = fma(spread(x.middles.get()[r]), load(&sums[n]), load(&bias[n]));
-            Floats step = spread(x.steps.get()[r]) * load(&scales[n]);
+            Floats v = fma(broadcast(x.midpoints.get()[r]), load(&sums[n]), load(&bias[n]));
+            Floats step = broadcast(x.steps.get()[r]) * load(&scales[n]);
             store(y + r * stride + n, activate<A>(fma(to_floats(products), step, v)));
         });
     }
 
-    // finish(row, output, products) for sixteen outputs at a time.
+    // Calls finish(row, output, products) for sixteen outputs at a time.
     template <class Finish>
     void each_tile(const uint8_t* x, int rows, Finish finish) const {
         for (int n = 0; n < out; n += PANEL) {

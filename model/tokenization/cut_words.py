@@ -1,0 +1,111 @@
+"""Finds the tokens of a cut word that are tokens of the whole word too.
+
+BPE and Unigram tokenise a word of any length as one piece. Both have one property: where a word's
+tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. So an
+edge of the whole word is certain if `word[:p]` has it for every edge p that the whole word may
+have around some place. Those p are few: the place itself, and the beginning of each vocabulary
+entry that stands across the place. In BPE the same holds from the other end of the word.
+
+This matters in words that repeat themselves. Whether a run of dots is cut after an even or an odd
+number of them may change each of its tokens, however far from the cut.
+
+Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
+of the result. In Unigram it is the principle of the Viterbi algorithm; from the other end its ties
+may fall otherwise, because it rounds sums from the front.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, takewhile
+from typing import Literal
+
+from tokenizers import Tokenizer, models
+
+End = Literal["left", "right"]
+
+MARGIN_CHARS = 256
+"""Characters beside a cut that may change when the text goes on: accents, special tokens, words."""
+
+
+class CutWords:
+    """The model of a tokenizer without its normaliser, for single words.
+
+    Args:
+        tokenizer: The whole tokenizer.
+        max_token_chars: Length of the longest entry of its vocabulary.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_token_chars: int) -> None:
+        self.model = tokenizer.model
+        self.bare = Tokenizer(self.model)
+        self.max_token_chars = max_token_chars
+        self.stable_cuts = stable_cuts(self.model)
+        unk = self.model.unk_token if isinstance(self.model, models.BPE) else None
+        self.unk_id = None if unk is None else self.model.token_to_id(unk)
+
+    def num_stable(
+        self, tokens: Sequence[str], ids: Sequence[int], cut: End, max_tokens: int, max_chars: int
+    ) -> int:
+        """Returns how many tokens, counted from the end that was not cut, are stable.
+
+        Args:
+            tokens: The tokens of the known part of the word, from left to right.
+            ids: Their ids.
+            cut: The end at which the word is cut.
+            max_tokens: Number of tokens to examine, counted from the other end.
+            max_chars: Characters to tokenise at most; where more are needed, the result is 0.
+        """
+        if cut not in self.stable_cuts or self.unk_id in ids:  # an unknown token hides its text
+            return 0
+        step = 1 if cut == "right" else -1  # a word that is cut on the left is read backwards
+        ids = ids[::step]
+        edges = list(accumulate(map(len, tokens[::step])))
+        last = sum(map(len, tokens)) - MARGIN_CHARS - self.max_token_chars
+        number = min(max_tokens, sum(1 for _ in takewhile(lambda edge: edge <= last, edges)))
+        if number < 1:
+            return 0
+        places = self._possible_edges("".join(tokens)[::step], edges[number - 1], step)
+        if sum(places) > max_chars:
+            return 0
+        word = "".join(tokens)
+        parts = [word[:place] if cut == "right" else word[-place:] for place in places]
+        found = [each.ids[::step] for each in self.bare.encode_batch(parts)]
+        if found[0] != ids[:number]:  # byte fallback: the tokens do not spell the word
+            return 0
+        return num_shared(found)
+
+    def _possible_edges(self, word: str, place: int, step: int) -> list[int]:
+        """Returns a place and where entries of the vocabulary begin that stand across it.
+
+        Args:
+            word: The known part of the word, from the end that was not cut.
+            place: Characters from that end.
+            step: -1 if the word is read backwards, else 1.
+        """
+        size = self.max_token_chars
+        return [
+            place,
+            *(
+                first
+                for first in range(place - 1, max(0, place - size), -1)
+                if any(
+                    self.model.token_to_id(word[first:last][::step]) is not None
+                    for last in range(place + 1, first + size + 1)
+                )
+            ),
+        ]
+
+
+def stable_cuts(model: models.Model) -> frozenset[End]:
+    """Returns the ends at which a model's words may be cut with some tokens left stable."""
+    if isinstance(model, models.Unigram):
+        return frozenset({"right"})
+    if not isinstance(model, models.BPE):  # WordPiece has a limit of its own for words
+        return frozenset()
+    has_affixes = bool(model.continuing_subword_prefix or model.end_of_word_suffix)
+    return frozenset() if has_affixes or model.dropout else frozenset({"left", "right"})
+
+
+def num_shared(sequences: Sequence[Sequence[int]]) -> int:
+    """Returns how many ids all sequences begin with."""
+    columns = zip(*sequences, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))

@@ -1,0 +1,137 @@
+"""Tokenizers of every kind that embedding models have, trained on a few lines, and long texts."""
+
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from tokenizers import (
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    trainers,
+)
+
+from tests.tiny_text import tokenizer
+
+SPECIAL = ["<s>", "</s>", "<unk>", "<mask>"]
+RUNS = ["." * size for size in range(1, 13)] + [
+    "---", "========", "    ", "000", "12345678", "abababab", "aaaaaaa", "haha", "xyxyx", "...-...",
+    "漢字漢字漢字", "\U0001f600" * 3, "e\u0301e\u0301", "//", "http://", "don't", "it's", "//--//",
+]  # fmt: skip
+PROSE = [
+    "the cat sat on the mat, and the dog lay down beside it",
+    "believable stories are told by unbelievable people; hello world",
+    "in 1984 it was 12.5 degrees (or 54.5) at half past 7",
+]
+
+UNITS = [
+    *"ab.-=0 1'/\n\t", "ab", "aab", "...", "..", "12", "xyx", "don't", "'s", " a", "a ", "   ",
+    "漢", "漢字", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "e\u0301", "\u0301",
+    "\u0323\u0301", "\u200b", "\ufdfa", "\ufb01", "\u00bd", "\u0645\u0631", "\u1100\u1161\u11a8",
+    "\uff21", "\r\n", "  \n", "hello", "un", "believable", "haha", "x" * 99, "x" * 101,
+    "[MASK]", "<mask>", "<s>",
+]  # fmt: skip
+"""Pieces of texts: repeated characters, digits, scripts, marks, emoji, and names of specials."""
+
+
+def lines() -> list[str]:
+    """The same lines in every run: what is learnt from them decides which texts are hard."""
+    chosen = random.Random(0)
+    return [" ".join(chosen.choices(RUNS, k=8)) for _ in range(300)] + PROSE * 20
+
+
+def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokenizer:
+    """RoBERTa's kind."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(prefix_space, use_regex=use_regex)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=900, initial_alphabet=alphabet, special_tokens=SPECIAL, show_progress=False
+    )
+    made.train_from_iterator(lines(), trainer)
+    return made
+
+
+def unigram(is_split: bool = True) -> Tokenizer:
+    """XLM-RoBERTa's kind."""
+    made = Tokenizer(models.Unigram())
+    made.normalizer = normalizers.NFKC()
+    made.pre_tokenizer = pre_tokenizers.Metaspace(split=is_split)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=600, unk_token="<unk>", special_tokens=SPECIAL, show_progress=False
+    )
+    made.train_from_iterator(lines(), trainer)
+    return made
+
+
+def bpe(suffix: str = "") -> Tokenizer:
+    """With an unknown token; the last piece of a word may have a suffix, as CLIP's has."""
+    affix: Any = {"end_of_word_suffix": suffix} if suffix else {}
+    made = Tokenizer(models.BPE(unk_token="<unk>", **affix))
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=SPECIAL, show_progress=False, **affix
+    )
+    made.train_from_iterator(lines()[:300], trainer)
+    return made
+
+
+KINDS: dict[str, Callable[[], Tokenizer]] = {
+    "WordPiece": tokenizer,
+    "byte-level BPE": byte_level_bpe,
+    "byte-level BPE without words": lambda: byte_level_bpe(use_regex=False, prefix_space=True),
+    "Unigram": unigram,
+    "Unigram without words": lambda: unigram(is_split=False),
+    "BPE": bpe,
+    "BPE with a suffix": lambda: bpe("</w>"),
+}
+
+
+@cache
+def trained(kind: str) -> str:
+    """Returns the content of the `tokenizer.json` of a kind."""
+    content: str = KINDS[kind]().to_str()
+    return content
+
+
+def write_tokenizer(kind: str, folder: Path) -> Path:
+    """Writes the `tokenizer.json` of a kind into a folder and returns its path."""
+    path = folder / "tokenizer.json"
+    path.write_text(trained(kind), encoding="utf-8")
+    return path
+
+
+def repeated(units: list[str], num_chars: int) -> str:
+    """The same units again and again."""
+    unit = "".join(units)
+    return (unit * (num_chars // len(unit) + 1))[:num_chars]
+
+
+def shuffled(units: list[str], num_chars: int) -> str:
+    """Units in any order, which is the same for the same units."""
+    chosen = random.Random("".join(units))
+    return "".join(chosen.choices(units, k=num_chars // min(map(len, units)) + 1))[:num_chars]
+
+
+def runs(units: list[str], num_chars: int) -> str:
+    """Each unit many times before the next, now more and now less often."""
+    chosen = random.Random("".join(units))
+    text = ""
+    while len(text) < num_chars:
+        text += chosen.choice(units) * chosen.choice([1, 2, 3, 7, 100, 999, 5000, 9000])
+    return text[:num_chars]
+
+
+def texts(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
+    """Texts of so many characters, made of few units."""
+    return st.builds(
+        lambda make, units, size: make(units, size),
+        st.sampled_from([repeated, shuffled, runs]),
+        st.lists(st.sampled_from(UNITS), min_size=1, max_size=4),
+        sizes,
+    )
