@@ -1,4 +1,4 @@
-"""Made-up attention of a sentence, and the item that is shown of it."""
+"""Random attention of a sentence, and the item that a reply has for it."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ TARGET = "O velho gato (really) dorme."
 
 
 def random_rows(*shape: int, seed: int = 0) -> NDArray[np.float32]:
-    """Rows that sum to 1."""
+    """Returns random rows that sum to 1."""
     noise = np.random.default_rng(seed).random(shape, dtype=np.float32)
     rows: NDArray[np.float32] = noise / noise.sum(-1, keepdims=True)
     return rows
 
 
 def sides(tokenizer: Tokenizer) -> tuple[TokenizedText, TokenizedText]:
-    """A source and a target, some of whose words are several tokens."""
+    """Tokenises a source and a target; some of their words are several tokens."""
     target = tokenizer.detokenize([*tokenizer.encode(TARGET), tokenizer.eos_id])
     return tokenizer.tokenize(SOURCE), target
 
@@ -34,7 +34,7 @@ def made_up_item(
     heads: int = 3,
     **view: Any,
 ) -> AttentionItem:
-    """One sentence with attention of some kinds, not reduced."""
+    """Returns the item of one sentence with attention of some kinds, not reduced."""
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}

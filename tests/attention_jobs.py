@@ -1,4 +1,4 @@
-"""What the tests of a pass that shows its attention have in common."""
+"""Jobs and checks for the tests of teacher-forced passes that return attention."""
 
 import numpy as np
 import torch
@@ -22,17 +22,17 @@ from tests.tiny import VOCAB_SIZE
 
 Array = NDArray[np.float32]
 Pairs = list[tuple[list[int], list[int]]]
-"""Sources and targets."""
+"""Token ids of sources and targets."""
 
 
 def kinds_of(config: ModelConfig) -> list[AttentionKind]:
-    """Those that the model has."""
+    """Returns the kinds of attention that the model has."""
     has_decoder = config.decoder is DecoderKind.SELF_ATTENTION
     return [k for k in AttentionKind if has_decoder or k is not AttentionKind.DECODER]
 
 
 def random_pairs(count: int, seed: int = 3, longest: int = 30) -> Pairs:
-    """Sources and targets of 1 to `longest` tokens; the first pair is of one token each."""
+    """Returns random pairs of 1 to `longest` tokens; the first has one token on each side."""
     generator = torch.Generator().manual_seed(seed)
 
     def ids() -> list[int]:
@@ -45,7 +45,7 @@ def random_pairs(count: int, seed: int = 3, longest: int = 30) -> Pairs:
 def results(
     model: EncoderDecoder, jobs: list[AttentionJob], slice_tokens: int = 128
 ) -> list[Result]:
-    """What one pass over all of them gives, each of which asks one thing."""
+    """Returns the results of one pass over all jobs; each job has one query."""
     whole = TeacherForcedPass(model, jobs, slice_tokens)
     while whole.advance():
         pass
@@ -59,7 +59,7 @@ def maps(
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
     slice_tokens: int = 128,
 ) -> list[AttentionMaps]:
-    """All layers and heads of every kind that the model, or a rollout, has."""
+    """Returns all layers and heads of every kind that the model, or a rollout, has."""
     kinds = kinds_of(model.config)
     if reduce is Reduction.ROLLOUT:
         kinds.remove(AttentionKind.CROSS)
@@ -73,14 +73,14 @@ def maps(
 def steps(
     model: EncoderDecoder, pair: tuple[list[int], list[int]], query: TraceQuery
 ) -> AttentionTrace:
-    """One token's."""
+    """Returns the computation of one token."""
     (result,) = results(model, [AttentionJob(*pair, (query,))])
     assert isinstance(result, AttentionTrace)
     return result
 
 
 def assert_rows_sum_to_one(found: AttentionMaps) -> None:
-    """Over all columns, with nothing negative, and nothing of the future."""
+    """Checks that rows sum to 1 over all columns, without negative or future weights."""
     for kind, values in found.items():
         assert values.dtype == np.float32
         assert values.min() >= 0.0
@@ -90,7 +90,7 @@ def assert_rows_sum_to_one(found: AttentionMaps) -> None:
 
 
 def assert_steps_add_up(found: AttentionTrace) -> None:
-    """What a reader makes of the vectors is what stands there."""
+    """Checks that the returned vectors give the returned scores, weights and z."""
     q, k, v = (x.astype(np.float64) for x in (found.query, found.key, found.value))
     scores = k @ q
     np.testing.assert_allclose(found.scores, scores, rtol=1e-6, atol=1e-6)
@@ -106,7 +106,7 @@ def assert_steps_add_up(found: AttentionTrace) -> None:
 
 
 def assert_maps_close(found: AttentionMaps, expected: AttentionMaps, atol: float) -> None:
-    """Kind by kind."""
+    """Checks that the weights of every kind are close."""
     assert found.keys() == expected.keys()
     for kind, values in found.items():
         assert values.shape == expected[kind].shape

@@ -1,4 +1,4 @@
-"""A folder of every kind of checkpoint, as small as can be, and ways to damage its tensors."""
+"""Writes the smallest folder of every kind of checkpoint, and damages its tensors."""
 
 import re
 from collections.abc import Callable
@@ -38,16 +38,16 @@ OPUS = "opus.spm32k-spm32k.transformer-align.model1.npz.best-perplexity.npz"
 
 
 def unchanged(_tensors: dict[str, Array]) -> None:
-    """No damage."""
+    """Leaves the tensors undamaged."""
 
 
 def marian_pieces(sentences: list[str]) -> bytes:
-    """A vocabulary with Marian's ids of signs."""
+    """Trains a vocabulary whose special tokens have Marian's ids."""
     return pieces_model(tuple(sentences), bos_id=-1, eos_id=0, unk_id=1, pad_id=-1)
 
 
 def write_student(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """A Bergamot model of one vocabulary, in int8."""
+    """Writes a Bergamot model with one vocabulary, in int8."""
     path = folder / "vocab.ende.spm"
     path.write_bytes(marian_pieces(SOURCE_TEXT))
     options = tiny_options(dim_vocabs=[Tokenizer(path).vocab_size] * 2, **changes)
@@ -55,7 +55,7 @@ def write_student(folder: Path, change: Change = unchanged, **changes: Any) -> N
 
 
 def write_split(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """A Bergamot model of two vocabularies, of different sizes."""
+    """Writes a Bergamot model with two vocabularies of different sizes."""
     paths = folder / "srcvocab.enja.spm", folder / "trgvocab.enja.spm"
     for path, sentences in zip(paths, (SOURCE_TEXT, [*SOURCE_TEXT, *TARGET_TEXT]), strict=True):
         path.write_bytes(marian_pieces(sentences))
@@ -66,7 +66,7 @@ def write_split(folder: Path, change: Change = unchanged, **changes: Any) -> Non
 
 
 def write_bin(path: Path, options: dict[str, Any], change: Change) -> None:
-    """Weights in int8, biases in float32."""
+    """Writes weights in int8 and biases in float32."""
     tensors = tiny_tensors(options)
     change(tensors)
     items = [
@@ -77,7 +77,7 @@ def write_bin(path: Path, options: dict[str, Any], change: Change) -> None:
 
 
 def write_teacher(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """An `.npz` beside one vocabulary."""
+    """Writes an `.npz` and one vocabulary."""
     path = folder / "vocab.ende.spm"
     path.write_bytes(marian_pieces(SOURCE_TEXT))
     sizes = [Tokenizer(path).vocab_size] * 2
@@ -85,7 +85,7 @@ def write_teacher(folder: Path, change: Change = unchanged, **changes: Any) -> N
 
 
 def write_opus(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """A folder as OPUS-MT's archives unpack to."""
+    """Writes a folder like that of an unpacked archive of OPUS-MT."""
     ids = write_pieces(folder, [])
     (folder / "vocab.json").unlink()
     del ids["<pad>"]
@@ -95,7 +95,7 @@ def write_opus(folder: Path, change: Change = unchanged, **changes: Any) -> None
 
 
 def write_npz(path: Path, options: dict[str, Any], change: Change) -> None:
-    """Weights and options."""
+    """Writes weights and options."""
     tensors = tiny_tensors(options)
     change(tensors)
     text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
@@ -104,13 +104,13 @@ def write_npz(path: Path, options: dict[str, Any], change: Change) -> None:
 
 
 def write_hugging_face(folder: Path, change: Change = unchanged, **changes: Any) -> None:
-    """MarianMT."""
+    """Writes a folder of a MarianMT model."""
     write_marian(folder, **changes)
     change_tensors(folder, change)
 
 
 def multilingual(kind: str, languages: list[str]) -> Callable[..., None]:
-    """M2M100, NLLB-200 or SMaLL-100."""
+    """Returns a function that writes a folder of M2M100, NLLB-200 or SMaLL-100."""
 
     def write(folder: Path, change: Change = unchanged, **changes: Any) -> None:
         folder.rmdir()
@@ -121,7 +121,7 @@ def multilingual(kind: str, languages: list[str]) -> Callable[..., None]:
 
 
 def encoder(model_type: str) -> Callable[..., None]:
-    """A sentence-transformers folder around an encoder."""
+    """Returns a function that writes a sentence-transformers folder with an encoder."""
 
     def write(folder: Path, change: Change = unchanged, **changes: Any) -> None:
         write_model(folder, **{"model_type": model_type, **changes})
@@ -131,7 +131,7 @@ def encoder(model_type: str) -> Callable[..., None]:
 
 
 def change_tensors(folder: Path, change: Change) -> None:
-    """Has a safetensors file say something else."""
+    """Changes the tensors of a safetensors file."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     change(tensors)

@@ -1,4 +1,4 @@
-"""For all tests: none is about how fast this machine is at the moment."""
+"""Configures all tests, so that none depends on the current speed of the machine."""
 
 from hypothesis import HealthCheck, settings
 

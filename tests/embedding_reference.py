@@ -1,4 +1,4 @@
-"""An embedding model asked directly: what a server has to answer."""
+"""Computes embeddings with the model itself, as the reference for a server's answers."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from model.encoding.embedding import EmbeddingJob, Vectors, embed
 
 
 class Reference:
-    """The model in a folder."""
+    """The embedding model in a folder."""
 
     def __init__(self, folder: str) -> None:
         files = read_folder(Path(folder))

@@ -1,4 +1,4 @@
-"""Hugging Face folders of translation models with random weights, as transformers writes them."""
+"""Writes Hugging Face folders of translation models with random weights, with transformers."""
 
 import io
 import json
@@ -23,7 +23,7 @@ SENTENCE = "the small tree is here"
 
 @cache
 def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: Any) -> bytes:
-    """A `.spm` file trained on a few sentences."""
+    """Writes a `.spm` file trained on a few sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences * 30),
@@ -37,13 +37,13 @@ def pieces_model(sentences: tuple[str, ...], vocab_size: int = 45, **options: An
 
 
 def pieces_of(model: bytes) -> list[str]:
-    """Its pieces, less those that stand for no text."""
+    """Lists a vocabulary's pieces, without the special ones."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     return [processor.id_to_piece(i) for i in range(3, processor.vocab_size())]
 
 
 def write_pieces(folder: Path, tokens: list[str]) -> dict[str, int]:
-    """Writes source.spm, target.spm and vocab.json as OPUS-MT has them; the ids."""
+    """Writes source.spm, target.spm and vocab.json as OPUS-MT does, and returns the ids."""
     models = [pieces_model(tuple(text)) for text in (SOURCE_TEXT, TARGET_TEXT)]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
@@ -55,7 +55,7 @@ def write_pieces(folder: Path, tokens: list[str]) -> dict[str, int]:
 
 
 def write_marian(folder: Path, tokens: tuple[str, ...] = (), **changes: Any) -> MarianMTModel:
-    """A whole folder of a MarianMT model; the model as transformers has it."""
+    """Writes a folder of a MarianMT model, and returns the model of transformers."""
     folder.mkdir(parents=True, exist_ok=True)
     ids = write_pieces(folder, list(tokens))
     settings: dict[str, Any] = {
@@ -84,7 +84,11 @@ def write_marian(folder: Path, tokens: tuple[str, ...] = (), **changes: Any) -> 
 def write_multilingual(
     folder: Path, kind: str, languages: list[str], spare: int = 3, **changes: Any
 ) -> int:
-    """A whole folder of an `m2m`, `nllb` or `small` model; the number of its pieces with signs."""
+    """Writes a folder of an `m2m`, `nllb` or `small` model.
+
+    Returns:
+        The number of its pieces and special tokens.
+    """
     folder.mkdir(parents=True)
     pieces = pieces_model(tuple(SOURCE_TEXT))
     (folder / "sentencepiece.bpe.model").write_bytes(pieces)
@@ -92,7 +96,7 @@ def write_multilingual(
     if kind == "small":
         (folder / "tokenization_small100.py").write_text("raise SystemExit", encoding="utf-8")
     if kind != "nllb":
-        names = [*SIGNS, *reversed(names[4:])]  # any numbers, not those of the pieces
+        names = [*SIGNS, *reversed(names[4:])]  # arbitrary ids, other than those of the pieces
         ids = {name: number for number, name in enumerate(names)}
         (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
     special = {"additional_special_tokens": languages}
@@ -103,7 +107,7 @@ def write_multilingual(
         for side in ("encoder", "decoder")
         for part, number in of_a_side.items()
     }
-    # Where targets begin as the likeliest, tied embeddings that are scaled say EOS at once.
+    # SMaLL-100 chooses its first target token; with scaled, tied embeddings that would be EOS.
     sizes |= {"scale_embedding": kind != "small", "d_model": 16}
     size = len(names) + len(languages) + spare
     model = M2M100ForConditionalGeneration(M2M100Config(**{"vocab_size": size, **sizes, **changes}))
@@ -113,7 +117,7 @@ def write_multilingual(
 
 
 def randomize(model: Any, seed: int) -> None:
-    """Weights large enough that targets differ."""
+    """Sets weights that are large enough for different targets."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():

@@ -37,7 +37,7 @@ def float16_item(name: str, values: Array) -> Item:
 
 
 def int8_item(name: str, values: Array) -> Item:
-    """Quantised as Marian does: 127 / max|W|, transposed bytes unless it is an embedding."""
+    """Quantises as Marian does: by 127 / max|W|, in transposed order except for embeddings."""
     multiplier = np.float32(127.0 / np.abs(values).max())
     stored = values if "Wemb" in name else values.T
     integers = np.clip(np.rint(stored * multiplier), -127, 127).astype(np.int8)
@@ -45,7 +45,7 @@ def int8_item(name: str, values: Array) -> Item:
 
 
 def quantized(values: Array) -> Array:
-    """What is left of the values after int8."""
+    """Returns the values after rounding to int8."""
     multiplier = np.float32(127.0 / np.abs(values).max())
     rounded: Array = np.rint(values * multiplier).astype(np.float32) / multiplier
     return rounded
@@ -58,7 +58,7 @@ def options_item(options: dict[str, Any] | str) -> Item:
 
 
 def container(items: list[Item], version: int = 1) -> bytes:
-    """The file; tensors are padded to 256 bytes, the options at the end are not."""
+    """Writes the file. Tensors are padded to 256 bytes; the options at the end are not."""
     blobs = [
         item.data if item.name.startswith("special:") else _padded(item.data) for item in items
     ]
@@ -77,9 +77,9 @@ def _padded(data: bytes) -> bytes:
 
 
 def tiny_options(**changes: Any) -> dict[str, Any]:
-    """The options of a Firefox student, of the sizes of `tiny_config`.
+    """Returns the options of a Firefox student with the sizes of `tiny_config`.
 
-    Underscores of the keywords stand for hyphens.
+    Underscores in the keywords become hyphens.
     """
     options: dict[str, Any] = {
         "type": "transformer",
@@ -123,7 +123,7 @@ PRE_NORM = {
 
 
 def tiny_tensors(options: dict[str, Any], seed: int = 0) -> dict[str, Array]:
-    """Every tensor of such a model by Marian's name; matrices are (in, out)."""
+    """Returns every tensor of such a model by Marian's name; matrices are (in, out)."""
     shapes = _Shapes(options)
     generator = np.random.default_rng(seed)
     tensors = {}
@@ -135,7 +135,7 @@ def tiny_tensors(options: dict[str, Any], seed: int = 0) -> dict[str, Array]:
 
 
 class _Shapes:
-    """Names and shapes, as Marian's `transformer.h` asks its graph for them."""
+    """Names and shapes of the parameters in Marian's `transformer.h`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options

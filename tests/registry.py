@@ -1,4 +1,4 @@
-"""A server with the shapes of Hugging Face's and Mozilla's registries; tests choose its faults."""
+"""A server with the routes of Hugging Face's and Mozilla's registries; tests choose its faults."""
 
 import gzip
 import hashlib
@@ -75,7 +75,7 @@ class FakeRegistry:
 
     @property
     def other_url(self) -> str:
-        """The same server under another name."""
+        """Address of the same server under another name."""
         return f"http://localhost:{self.server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -88,17 +88,17 @@ class FakeRegistry:
         self.server.server_close()
 
     def paths(self) -> list[str]:
-        """Paths of all requests, in order."""
+        """Returns the paths of all requests, in order."""
         return [asked.path for asked in self.asked]
 
     def ranges(self, path: str) -> list[str | None]:
-        """Ranges of the requests of a path, in order."""
+        """Returns the ranges of the requests of a path, in order."""
         return [asked.headers.get("Range") for asked in self.asked if asked.path == path]
 
     def publish_repository(
         self, name: str, files: Mapping[str, bytes], revision: str = "main", commit: str = COMMIT
     ) -> None:
-        """A repository, as Hugging Face describes it."""
+        """Adds a repository with Hugging Face's description of it."""
         siblings = [_sibling(path, content) for path, content in files.items()]
         answer = {"id": name, "sha": commit, "private": False, "siblings": siblings}
         for each in (revision, commit):
@@ -111,7 +111,7 @@ class FakeRegistry:
     def publish_pair(
         self, pair: str, files: Mapping[str, bytes], status: str | None = "Release", **more: Any
     ) -> dict[str, Any]:
-        """A pair of languages, as Mozilla's registry lists it; its entry, to be changed."""
+        """Adds a language pair to Mozilla's registry, and returns its entry for changes."""
         architecture = more.get("architecture", "tiny")
         entry: dict[str, Any] = {
             "architecture": architecture,
@@ -135,7 +135,7 @@ class FakeRegistry:
         return entry
 
     def write_index(self, models: Mapping[str, Any]) -> None:
-        """Mozilla's registry."""
+        """Returns Mozilla's registry."""
         index = {
             "generated": "2026-11-09T00:45:24Z",
             "baseUrl": "http://nowhere.invalid",
@@ -153,7 +153,7 @@ def git_id(content: bytes) -> str:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Content of the files of a folder, by path."""
+    """Reads the files of a folder, by path."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -174,14 +174,14 @@ def _sibling(path: str, content: bytes) -> dict[str, Any]:
 
 
 def _linked(content: bytes) -> dict[str, str]:
-    """Headers by which Hugging Face names the content of a file."""
+    """Returns the headers with which Hugging Face identifies the content of a file."""
     if len(content) < LARGE_BYTES:
         return {"ETag": f'"{git_id(content)}"'}
     return {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
 
 
 def use_hub_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Has huggingface_hub use a folder, no token of this machine, and no pauses.
+    """Makes huggingface_hub use a folder, no token of this machine, and no pauses.
 
     It reads HF_HOME, HF_HUB_CACHE and HF_HUB_OFFLINE once, when it is imported.
     """
@@ -193,7 +193,7 @@ def use_hub_cache(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """One thread a request."""
+    """HTTP server with one thread a request."""
 
     def __init__(self, registry: FakeRegistry) -> None:
         self.registry = registry

@@ -50,7 +50,7 @@ by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 def is_named(name: str, text: str) -> bool:
-    """Whether a text has a name as a word of its own, not only as a part of another."""
+    """Reports whether a text has a name as a whole word, not only as a part of another."""
     return re.search(rf"(?<![\w/]){re.escape(name)}(?![\w/]*\w)", text) is not None
 
 
@@ -62,7 +62,7 @@ def all_text() -> str:
 
 
 def spellings(default: object) -> set[str]:
-    """How a default may be written: 60.0 and 60 are the same."""
+    """Returns the spellings of a default: 60.0 and 60 are the same."""
     if isinstance(default, SecretStr):
         return {'""'} if not default.get_secret_value() else set()
     if isinstance(default, tuple):
@@ -74,7 +74,7 @@ def spellings(default: object) -> set[str]:
 
 @pytest.mark.parametrize("field", Settings.model_fields)
 def test_setting_is_described_with_its_default(field: str) -> None:
-    """In one row of a table of docs/settings.md: name, default, meaning."""
+    """Checks for one row in a table of docs/settings.md: name, default, meaning."""
     name = f"`REGARD_{field.upper()}`"
     rows = [row for row in table_rows(read(DOCS / "settings.md")) if row[0] == name]
     assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/settings.md"
@@ -110,7 +110,7 @@ def families() -> list[Metric]:
 
 @pytest.mark.parametrize("name", metric_types())
 def test_metric_is_described_with_its_type_and_labels(name: str) -> None:
-    """In one row of a table of docs/metrics.md: name, type, labels, meaning."""
+    """Checks for one row in a table of docs/metrics.md: name, type, labels, meaning."""
     rows = [row for row in table_rows(read(DOCS / "metrics.md")) if row[0] == f"`{name}`"]
     assert len(rows) == 1, f"{name} has {len(rows)} rows in docs/metrics.md"
     _, kind, labels, meaning = rows[0]

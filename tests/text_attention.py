@@ -1,4 +1,4 @@
-"""What the tests of a pass that shows an encoder's attention have in common."""
+"""Passes for the tests of an encoder's attention."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def text_results(
     query: AttentionQuery | TraceQuery,
     slice_tokens: int = 128,
 ) -> list[Result]:
-    """What one pass over all texts gives, asked the same of each."""
+    """Returns the results of one pass over all texts, with the same query for each."""
     jobs = [AttentionJob(ids, [], (query,)) for ids in inputs]
     whole = TextCapturePass(encoder, jobs, slice_tokens)
     while whole.advance():
@@ -43,14 +43,14 @@ def text_maps(
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
     slice_tokens: int = 128,
 ) -> list[NDArray[np.float32]]:
-    """(layers, heads, T, T) of each text, of all layers and heads."""
+    """Returns the weights (layers, heads, T, T) of each text."""
     query = resolve_query(encoder.config, [ENCODER], reduce=reduce, norm=norm)
     found = text_results(encoder, inputs, query, slice_tokens)
     return [maps[ENCODER] for maps in found if isinstance(maps, dict)]
 
 
 def text_steps(encoder: TextEncoder, ids: list[int], *query: int) -> AttentionTrace:
-    """One token's: layer, head and place."""
+    """Returns the computation of one token, given by layer, head and position."""
     (result,) = text_results(encoder, [ids], TraceQuery(ENCODER, *query))
     assert isinstance(result, AttentionTrace)
     return result

@@ -21,11 +21,11 @@ SIZES: dict[str, Any] = {
 
 
 def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingModel:
-    """With sizes as given, else as in SIZES.
+    """Makes a model with the given sizes, and those of SIZES for the others.
 
     Args:
-        head: Of the config, beside the encoder.
-        changes: Of the encoder's config.
+        head: Options of the config, other than the encoder.
+        changes: Options of the encoder's config.
     """
     encoder = TextEncoderConfig(**SIZES | changes)
     model = EmbeddingModel(EmbeddingConfig(encoder, max_tokens=64, **head or {})).eval()
@@ -37,6 +37,6 @@ def new_model(head: dict[str, Any] | None = None, **changes: Any) -> EmbeddingMo
 
 
 def jobs(*lengths: int, **settings: Any) -> list[EmbeddingJob]:
-    """Texts of random tokens."""
+    """Returns jobs for texts of random tokens."""
     rng = np.random.default_rng(3)
     return [EmbeddingJob(rng.integers(50, size=length).tolist(), **settings) for length in lengths]

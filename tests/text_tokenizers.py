@@ -39,13 +39,13 @@ UNITS = [
 
 
 def lines() -> list[str]:
-    """The same lines in every run: what is learnt from them decides which texts are hard."""
+    """Returns the training lines, the same in every run, as they decide which texts are hard."""
     chosen = random.Random(0)
     return [" ".join(chosen.choices(RUNS, k=8)) for _ in range(300)] + PROSE * 20
 
 
 def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokenizer:
-    """RoBERTa's kind."""
+    """Trains a byte-level BPE tokenizer, as RoBERTa has."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(prefix_space, use_regex=use_regex)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -57,7 +57,7 @@ def byte_level_bpe(use_regex: bool = True, prefix_space: bool = False) -> Tokeni
 
 
 def unigram(is_split: bool = True) -> Tokenizer:
-    """XLM-RoBERTa's kind."""
+    """Trains a Unigram tokenizer, as XLM-RoBERTa has."""
     made = Tokenizer(models.Unigram())
     made.normalizer = normalizers.NFKC()
     made.pre_tokenizer = pre_tokenizers.Metaspace(split=is_split)
@@ -69,7 +69,7 @@ def unigram(is_split: bool = True) -> Tokenizer:
 
 
 def bpe(suffix: str = "") -> Tokenizer:
-    """With an unknown token; the last piece of a word may have a suffix, as CLIP's has."""
+    """Trains a BPE tokenizer with an unknown token, and with CLIP's suffix for the end of words."""
     affix: Any = {"end_of_word_suffix": suffix} if suffix else {}
     made = Tokenizer(models.BPE(unk_token="<unk>", **affix))
     made.normalizer = normalizers.NFC()
@@ -107,19 +107,19 @@ def write_tokenizer(kind: str, folder: Path) -> Path:
 
 
 def repeated(units: list[str], num_chars: int) -> str:
-    """The same units again and again."""
+    """Repeats the same units up to a number of characters."""
     unit = "".join(units)
     return (unit * (num_chars // len(unit) + 1))[:num_chars]
 
 
 def shuffled(units: list[str], num_chars: int) -> str:
-    """Units in any order, which is the same for the same units."""
+    """Joins units in a random order, which is the same for equal units."""
     chosen = random.Random("".join(units))
     return "".join(chosen.choices(units, k=num_chars // min(map(len, units)) + 1))[:num_chars]
 
 
 def runs(units: list[str], num_chars: int) -> str:
-    """Each unit many times before the next, now more and now less often."""
+    """Joins runs of one unit each, with random lengths of 1 to 9000 units."""
     chosen = random.Random("".join(units))
     text = ""
     while len(text) < num_chars:
@@ -128,7 +128,7 @@ def runs(units: list[str], num_chars: int) -> str:
 
 
 def texts(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[str]:
-    """Texts of so many characters, made of few units."""
+    """Generates texts of 1 to 4 different units, with sizes in characters from a strategy."""
     return st.builds(
         lambda make, units, size: make(units, size),
         st.sampled_from([repeated, shuffled, runs]),

@@ -24,7 +24,7 @@ LIMITS = EngineLimits(max_rows=8, max_source_tokens=41, max_batch_tokens=256)
 
 
 def tiny_config(**changes: Any) -> ModelConfig:
-    """D 16, 2 heads, 2 + 2 layers, 64 ids, and whatever is changed.
+    """Returns a config of D 16, 2 heads, 2 + 2 layers and 64 ids, with changes.
 
     The output layer is its own: tied to random embeddings, it would predict each token again.
     """
@@ -42,7 +42,7 @@ def tiny_config(**changes: Any) -> ModelConfig:
 
 
 def tiny_model(config: ModelConfig, seed: int) -> EncoderDecoder:
-    """A model whose every parameter comes from the seed.
+    """Makes a model whose parameters all come from the seed.
 
     The spreads, and a bias towards EOS, let targets differ in their tokens and lengths.
     """
@@ -66,10 +66,10 @@ def _spread(name: str, dim: int, noise: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Family:
-    """One pair of the switches that change what decoding keeps, and a seed.
+    """A kind of decoder with a position of its norms, and a seed for the weights.
 
-    Under these seeds 40 sources lead to 35 or more different targets, about half of which end
-    in EOS, so that equal targets mean equal computation.
+    With these seeds 40 sources lead to 35 or more different targets, and about half of the targets
+    end in EOS. So equal targets mean equal computation.
     """
 
     decoder: DecoderKind
@@ -92,7 +92,7 @@ FAMILIES = [
 
 
 def tiny_sources(count: int, seed: int = 1, longest: int = 40) -> list[list[int]]:
-    """Sources of 1 to `longest` tokens and EOS, as ids from 2 on."""
+    """Returns sources of 1 to `longest` tokens and EOS, with ids from 2 on."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()
     return [
@@ -102,7 +102,7 @@ def tiny_sources(count: int, seed: int = 1, longest: int = 40) -> list[list[int]
 
 
 def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sources as a batch (B, S) and its mask, True on tokens; padding is an id like any other."""
+    """Returns a batch (B, S) and its mask, True on tokens; the padding id also is a token's id."""
     width = max(width, *map(len, sources))
     batch = torch.full((len(sources), width), 5)
     mask = torch.zeros(len(sources), width, dtype=torch.bool)
@@ -113,13 +113,13 @@ def pad(sources: list[list[int]], width: int = 0) -> tuple[torch.Tensor, torch.T
 
 
 def torch_runner(engine: Engine) -> TorchRunner:
-    """The runner of an engine that has this one."""
+    """Returns the runner of an engine that runs in torch."""
     assert isinstance(engine.runner, TorchRunner)
     return engine.runner
 
 
 def quantized(model: EncoderDecoder) -> EncoderDecoder:
-    """The model with every matrix rounded to int8, as a float checkpoint is when it is read."""
+    """Rounds every matrix of a model to int8, as loading does with a float checkpoint."""
     for path, module in list(model.named_modules()):
         if isinstance(module, nn.Linear):
             owner, _, name = path.rpartition(".")
@@ -134,14 +134,14 @@ def quantized(model: EncoderDecoder) -> EncoderDecoder:
 
 
 def rounded(weight: torch.Tensor) -> QuantizedMatrix:
-    """Integers up to 127."""
+    """Rounds a matrix to integers of at most 127."""
     weight = weight.detach()
     multiplier = 127.0 / float(weight.abs().max())
     return QuantizedMatrix((weight * multiplier).round().to(torch.int8).numpy(), multiplier)
 
 
 def translate(engine: Engine, sequences: list[Sequence]) -> dict[int, list[Hypothesis]]:
-    """Admits all, in this order and as rows become free, and steps until all are finished."""
+    """Admits sequences in order, as rows become free, and steps until all are finished."""
     waiting, finished = list(sequences), list[Finished]()
     while waiting or engine.num_rows:
         while waiting and waiting[0].options.beam_size <= engine.free_rows:
@@ -153,13 +153,13 @@ def translate(engine: Engine, sequences: list[Sequence]) -> dict[int, list[Hypot
 
 
 def greedy_ids(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
-    """The greedy targets of the sources, admitted in this order as rows become free."""
+    """Returns the greedy targets of the sources, admitted in order as rows become free."""
     results = translate(engine, [Sequence(i, source) for i, source in enumerate(sources)])
     return [results[i][0].tokens for i in range(len(sources))]
 
 
 def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
-    """The greedy target by whole teacher-forced passes, one a token: no cache is carried."""
+    """Returns the greedy target without a cache: one whole teacher-forced pass for each token."""
     config = model.config
     row, mask = pad([source])
     target: list[int] = []
@@ -174,7 +174,7 @@ def uncached_greedy(model: EncoderDecoder, source: list[int]) -> list[int]:
 
 
 def tiny_shortlist(candidates: int = 4) -> Shortlist:
-    """So many candidates for each source id, and ids 0 to 4 for all."""
+    """Returns a shortlist with a number of candidates for each source id, and 0 to 4 for all."""
     generator = np.random.default_rng(0)
     lists = generator.integers(0, VOCAB_SIZE, (VOCAB_SIZE, candidates)).astype(np.uint32)
     offsets = (np.arange(VOCAB_SIZE + 1) * candidates).astype(np.uint64)
@@ -184,7 +184,7 @@ def tiny_shortlist(candidates: int = 4) -> Shortlist:
 def forced_log_probs(
     runner: ModelRunner, source: list[int], target: list[int]
 ) -> NDArray[np.float32]:
-    """Log-probabilities (T, U) of a target that the runner is made to decode in row 0."""
+    """Returns the log-probabilities (T, U) while the runner decodes a given target in row 0."""
     with torch.inference_mode():
         runner.enter(0, [Sequence(0, source)])
         steps = []
@@ -197,7 +197,7 @@ def forced_log_probs(
 
 
 def assert_same_hypotheses(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    """Tokens equal; scores to the rounding of float32 sums."""
+    """Checks that tokens are equal, and scores equal within the rounding of float32 sums."""
     assert [h.tokens for h in found] == [h.tokens for h in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)

@@ -35,7 +35,7 @@ FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 def tokenizer(family: str) -> Tokenizer:
-    """Words of WORDS; special tokens as the family's post-processor puts them."""
+    """Makes a tokenizer of WORDS that adds special tokens as the family's post-processor does."""
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()

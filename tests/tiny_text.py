@@ -29,7 +29,7 @@ TANH = "torch.nn.modules.activation.Tanh"
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is there; that of the built-in embedding model need not be."""
+    """Reports whether a package is installed; the built-in embedding model is optional."""
     try:
         return bool(metadata.version(package))
     except metadata.PackageNotFoundError:
@@ -37,7 +37,7 @@ def is_installed(package: str) -> bool:
 
 
 def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
-    """Those of a checkpoint with these options, by the file's names."""
+    """Returns the tensors of a checkpoint with these options, by their names in the file."""
     config = read_config(options, "config.json")
     generator = torch.Generator().manual_seed(seed)
     shapes = {name: p.shape for name, p in TextEncoder(config).named_parameters()}
@@ -48,7 +48,7 @@ def tensors(options: dict[str, Any], seed: int = 3) -> dict[str, torch.Tensor]:
 
 
 def tokenizer() -> Tokenizer:
-    """BERT's, with a few words."""
+    """Returns BERT's tokenizer with a few words."""
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=True)
@@ -63,12 +63,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def change_json(path: Path, **changes: Any) -> None:
-    """Other values in a file that is there."""
+    """Changes values of a JSON file."""
     write_json(path, json.loads(path.read_text(encoding="utf-8")) | changes)
 
 
 def write_encoder(folder: Path, **changes: Any) -> Path:
-    """A Hugging Face folder, with nothing of sentence-transformers."""
+    """Writes a Hugging Face folder without the files of sentence-transformers."""
     folder.mkdir(exist_ok=True)
     options = OPTIONS | changes
     write_json(folder / "config.json", options)
@@ -78,7 +78,7 @@ def write_encoder(folder: Path, **changes: Any) -> Path:
 
 
 def write_model(folder: Path, modules: list[str] = MODULES, **changes: Any) -> Path:
-    """A sentence-transformers folder; its Dense has 6 outputs and tanh."""
+    """Writes a sentence-transformers folder; its Dense has 6 outputs and tanh."""
     write_encoder(folder, **changes)
     places = ["" if not number else f"{number}_{kind}" for number, kind in enumerate(modules)]
     listed = [

@@ -1,4 +1,4 @@
-// Which word of the translation goes with which word of the text, and the lights that show it.
+// The alignment of the words of a text and its translation, and the highlights that show it.
 
 import { element, setText } from './dom.js';
 import { listed, percent, unitOffsets } from './text.js';
@@ -8,14 +8,14 @@ import { listed, percent, unitOffsets } from './text.js';
  * @typedef {{source: number[][], target: number[][], pairs: number[][]}} Alignment
  */
 
-/** No words at all. */
+/** An alignment without words. */
 export const UNALIGNED = Object.freeze({ source: [], target: [], pairs: [] });
 
 /**
- * The alignment of a text from those of its sentences.
+ * Joins the alignments of sentences into the alignment of their text.
  * @param {string} text
  * @param {string} translated
- * @param {Array} sentences As POST /translate gives them: spans of code points.
+ * @param {Array} sentences Sentences of POST /translate, with spans of code points.
  * @returns {Alignment}
  */
 export function readAlignment(text, translated, sentences) {
@@ -36,8 +36,8 @@ export function readAlignment(text, translated, sentences) {
 }
 
 /**
- * The sentence of an item of POST /attention in the shape that POST /translate gives.
- * Its words are spans of tokens, or, at level `word`, all that are not special.
+ * Converts an item of POST /attention to a sentence of POST /translate.
+ * Its words are spans of tokens, or, at level `word`, all words that are not special.
  */
 export function sentenceOf({ source, target, alignment }, level) {
   const spans = ({ offsets, special }, words) =>
@@ -51,7 +51,7 @@ export function sentenceOf({ source, target, alignment }, level) {
   };
 }
 
-/** For a word of one side, those of the other with their weights, heaviest first. */
+/** Lists the words that a word is aligned with, and their weights, largest first. */
 export function partners({ pairs }, side, index) {
   const [here, there] = side === 'source' ? [0, 1] : [1, 0];
   return pairs
@@ -61,11 +61,11 @@ export function partners({ pairs }, side, index) {
 }
 
 /**
- * Lights the words that belong together, in the field of the text and in the translation.
+ * Highlights aligned words in the text field and in the translation.
  *
- * The words of the field are spans of a mirror that lies behind it with the same letters in the
- * same places; the pointer is looked up there, as a field has no words of its own. The words of the
- * translation are buttons with one tab stop between them.
+ * A text field has no elements for its words. So a mirror behind it shows the same letters in the
+ * same places, with a span for each word, and the pointer is looked up there. The words of the
+ * translation are buttons that share one tab stop.
  */
 export class WordLights {
   #alignment = UNALIGNED;
@@ -77,7 +77,7 @@ export class WordLights {
    * @param {HTMLTextAreaElement} field
    * @param {HTMLElement} mirror
    * @param {HTMLElement} output
-   * @param {HTMLElement} readout Where the pairs are said.
+   * @param {HTMLElement} readout Element that names the aligned words.
    */
   constructor(field, mirror, output, readout) {
     Object.assign(this, { field, mirror, output, readout });
@@ -95,7 +95,7 @@ export class WordLights {
     output.addEventListener('click', (event) => this.#pin(event.target));
   }
 
-  /** Shows a text without lights, as while it is typed. The mirror also gives the field its height. */
+  /** Shows a text without highlights, while it is typed. The mirror also sets the field's height. */
   showText(text) {
     this.#alignment = UNALIGNED;
     this.#words = { source: [], target: [] };
@@ -169,7 +169,7 @@ export class WordLights {
     this.#rest();
   }
 
-  /** Back to the word that is pinned, or at the caret, or to none. */
+  /** Highlights the pinned word, or else the word at the caret, or else none. */
   #rest() {
     if (this.#pinned !== null) this.#light('target', this.#pinned);
     else if (this.output.contains(document.activeElement)) {
@@ -219,7 +219,7 @@ function wordButton() {
   });
 }
 
-/** Puts words where their spans say, and the rest of the text between them. */
+/** Fills an element with a text; makes an element for each word's span. */
 function fill(root, text, spans, words, tail) {
   const parts = [];
   let done = 0;
@@ -231,7 +231,7 @@ function fill(root, text, spans, words, tail) {
   root.replaceChildren(...parts, text.slice(done) + tail);
 }
 
-/** The word of the mirror that the pointer is over, through the field above it. */
+/** Returns the word of the mirror below the pointer, through the field above it. */
 function wordBelow({ clientX, clientY }, mirror) {
   return document.elementsFromPoint(clientX, clientY).find((node) => node.parentNode === mirror);
 }

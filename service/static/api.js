@@ -1,6 +1,6 @@
-// The server's public API, and nothing else: whatever the page does, a program can do.
+// Calls of the server's public API. The page uses no other route, so programs can do the same.
 
-/** Why a request has no result. A status of 0: no answer came at all. */
+/** The failure of a request; its status is 0 if no answer came. */
 export class ApiError extends Error {
   constructor(message, { status = 0, type = 'network', retryAfter = null, requestId = null } = {}) {
     super(message);
@@ -8,17 +8,17 @@ export class ApiError extends Error {
   }
 }
 
-/** The address of a route; relative, so that the page may lie below any prefix. */
+/** Returns the address of a route, relative so that the page works below any prefix. */
 export const addressOf = (path) => new URL(path, document.baseURI).href;
 
-/** The JSON at an address. */
+/** Gets the JSON at an address. */
 export const get = (path, signal) => send(path, { signal }, (response) => response.json());
 
-/** The JSON that answers a body. */
+/** Posts a body and returns the answer's JSON. */
 export const post = (path, body, signal) =>
   send(path, posted(body, signal), (response) => response.json());
 
-/** The bytes that answer a body. */
+/** Posts a body and returns the answer's bytes. */
 export const postForFile = (path, body) => send(path, posted(body), (response) => response.blob());
 
 function posted(body, signal) {
@@ -51,13 +51,13 @@ async function refusal(response) {
   });
 }
 
-/** Runs one piece of work at a time: a new one aborts the requests of the one before. */
+/** Runs one operation at a time: a new one aborts the requests of the one before. */
 export class Latest {
   #controller = null;
 
   /**
    * @param {function(AbortSignal): Promise<T>} work
-   * @returns {Promise<T|undefined>} Its result; nothing where it was superseded.
+   * @returns {Promise<T|undefined>} Its result; undefined if a newer operation replaced it.
    */
   async run(work) {
     this.cancel();
@@ -72,7 +72,7 @@ export class Latest {
     }
   }
 
-  /** Aborts what is under way. */
+  /** Aborts the current operation. */
   cancel() {
     this.#controller?.abort();
     this.#controller = null;

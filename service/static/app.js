@@ -1,4 +1,4 @@
-// The page: makes its parts and ties them together.
+// Creates the parts of the page and connects them.
 
 import { WordLights } from './alignment.js';
 import { get } from './api.js';
@@ -96,7 +96,7 @@ function buildLook(store, models) {
   return look;
 }
 
-/** The view of the link that led here, or the usual one. */
+/** Returns the view of the page's link, or the default view. */
 function restored({ languages, usualTarget, embedders }) {
   const view = { ...(fromFragment(location.hash) ?? DEFAULTS) };
   if (embedders.length === 0) view.task = 'translate';
@@ -118,7 +118,7 @@ function offerExamples(translation, languages) {
   byId('examples').append(...buttons);
 }
 
-/** The address has the view only while it is that of a link: texts stay out of the history. */
+/** Keeps a link's view in the address until the view changes: texts stay out of the history. */
 function keepLink(store, linked) {
   const bare = () => location.pathname + location.search;
   const isLink = () => fromFragment(location.hash) !== null;

@@ -1,21 +1,21 @@
-// From a view to the body of POST /attention, and from its reply to tables of numbers.
+// Converts a view to the body of POST /attention, and the reply to tables of numbers.
 
 import { tokenName } from './text.js';
 
 const DECIMALS = 5;
 
 /**
- * What is looked into: one sequence, and the translation that goes with it.
+ * A sequence and its translation, whose attention is shown.
  * @typedef {{text: string, source: string, target: string, wanted: string|null}} Translated
  */
 
 /**
- * Or a text as a model embeds it, alone.
+ * A text that a model embeds, whose attention is shown.
  * @typedef {{task: 'embed', text: string, model: string|null}} Embedded
  * @typedef {Translated|Embedded} Subject
  */
 
-/** Whether a layer of a view stands for several, so that no single head can be shown. */
+/** Reports whether a view merges several layers, so that it has no single heads. */
 export const isMerged = (layer) => layer === 'all' || layer === 'rollout';
 
 function subjectBody({ task, text, model, source, target, wanted }) {
@@ -23,7 +23,7 @@ function subjectBody({ task, text, model, source, target, wanted }) {
   return { text, source, target, ...(wanted === null ? {} : { target_text: wanted }) };
 }
 
-/** The selection of layers and heads; one request serves all heads of a layer and their mean. */
+/** Returns the selection of layers and heads; one request gets all heads of a layer. */
 function selection({ layer, head }, isNarrow) {
   if (layer === 'rollout') return { reduce: 'rollout' };
   if (layer === 'all') return { layers: 'all', reduce: 'mean_layers_heads' };
@@ -33,10 +33,10 @@ function selection({ layer, head }, isNarrow) {
 }
 
 /**
- * The body that asks for what a view shows.
- * @param {Object} view With its layer as a number, `all` or `rollout`.
+ * Returns the request body for the attention that a view shows.
+ * @param {Object} view A view whose layer is a number, `all` or `rollout`.
  * @param {Subject} subject
- * @param {boolean} isNarrow Ask for the chosen head alone, where all are too much for the server.
+ * @param {boolean} isNarrow Whether to ask for the chosen head alone, because all are too many.
  */
 export function attentionBody(view, subject, isNarrow) {
   const norm = view.layer === 'rollout' ? 'weights' : view.norm;
@@ -50,25 +50,25 @@ export function attentionBody(view, subject, isNarrow) {
   };
 }
 
-/** The body that asks for the computation of one token. */
+/** Returns the request body for the computation of one token. */
 export function stepsBody(view, subject) {
   const { kind, layer, head, query, vectors } = view;
   const include = vectors ? ['output', 'vectors'] : ['output'];
   return { ...subjectBody(subject), kind, layer, head, query, include };
 }
 
-/** The body that asks how a text is split, and for hardly a number. */
+/** Returns a request body that gets a text's sentences with as few numbers as possible. */
 export function outlineBody({ text, source, target }) {
   return { text, source, target, split: true, kinds: ['cross'], level: 'word', top_k: 1 };
 }
 
 /**
- * One item as tables.
+ * The tables of one item.
  * @typedef {Object} Tables
- * @property {Axis} rows What attends.
- * @property {Axis} columns What is attended to.
- * @property {Array<{name: number|string, values: number[][]}>} planes By head, or one that is merged.
- * @property {boolean} isCausal Whether nothing right of the diagonal is attended to.
+ * @property {Axis} rows Tokens or words that attend.
+ * @property {Axis} columns Tokens or words that they attend to.
+ * @property {Array<{name: number|string, values: number[][]}>} planes One table by head, or a mean.
+ * @property {boolean} isCausal Whether all weights right of the diagonal are 0.
  */
 
 /**
@@ -105,12 +105,12 @@ function axis(tokens, ids) {
   return { labels: tokens.map(tokenName), tokens: first };
 }
 
-/** The place along an axis of a token; -1 where there is none. */
+/** Returns the index of a token on an axis; -1 if the axis does not have it. */
 export function placeOf({ tokens }, token) {
   return tokens.findLastIndex((first) => first <= token);
 }
 
-/** The table of one head, or the mean of all. */
+/** Returns the table of one head, or the mean of all. */
 export function chosenPlane(tables, head) {
   const { planes } = tables;
   const chosen = planes.find(({ name }) => name === head);
@@ -122,13 +122,13 @@ function meanOf(planes, row, column) {
   return planes.reduce((sum, { values }) => sum + values[row][column], 0) / planes.length;
 }
 
-/** The largest number of all tables, above 0, so that heads can be compared by colour. */
+/** Returns the largest number of all tables, above 0; heads then share one colour scale. */
 export function largest(planes) {
   const values = planes.flatMap(({ values: rows }) => rows.map((row) => Math.max(...row)));
   return Math.max(1e-9, ...values);
 }
 
-/** The head that gives most weight to one cell. */
+/** Returns the head that gives most weight to one cell. */
 export function strongestHead({ planes }, row, column) {
   const best = planes.reduce((a, b) => (b.values[row][column] > a.values[row][column] ? b : a));
   return typeof best.name === 'number' ? best.name : 0;

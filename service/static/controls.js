@@ -1,4 +1,4 @@
-// What can be looked at: kind, layer, words or tokens, measure.
+// The controls of the attention view: kind, layer, words or tokens, measure.
 
 import { byId, element, renderRadios, setText } from './dom.js';
 
@@ -19,7 +19,7 @@ const PLAIN = {
   rollout:
     'Rollout follows attention down through all layers; half of each step is the word itself (Abnar and Zuidema, 2020).',
   value_norms:
-    'Weights are multiplied by the length of what each word hands over: a word can be looked at and still add little (Kobayashi et al., 2020).',
+    'Each weight is multiplied by the length of the word’s value vector: a word with much weight can still add little (Kobayashi et al., 2020).',
 };
 
 const LEVELS = [
@@ -32,7 +32,7 @@ const NORMS = [
   { value: 'value_norms', label: 'Weights × values' },
 ];
 
-/** What a view shows, in a few words: "Cross-attention, layer 1, head 3". */
+/** Describes a view in a few words: "Cross-attention, layer 1, head 3". */
 export function describe({ kind, layer, head, norm }) {
   const measure = norm === 'value_norms' && layer !== 'rollout' ? ', weights × values' : '';
   const name = { cross: 'Cross-attention', encoder: 'Encoder', decoder: 'Decoder' }[kind];
@@ -41,7 +41,7 @@ export function describe({ kind, layer, head, norm }) {
   return `${name}, layer ${layer}, ${head === 'mean' ? 'mean of heads' : `head ${head}`}${measure}`;
 }
 
-/** What the two sides of a heat map are: rows, then columns. */
+/** Returns the titles of a heat map's rows and columns. */
 export const sidesOf = ({ kind }) =>
   ({
     cross: ['translation', 'text'],
@@ -60,8 +60,8 @@ export class Controls {
   }
 
   /**
-   * Shows the choices that a model leaves.
-   * @param {Object} view A settled view.
+   * Shows the choices that a model has.
+   * @param {Object} view A view that the model can show.
    * @param {Shape} shape
    * @param {string[]} sentences
    */

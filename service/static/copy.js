@@ -1,10 +1,10 @@
-// Copying to the clipboard, also where the page is not served over https.
+// Copies text to the clipboard, also if the page is not served over https.
 
 import { element, setText } from './dom.js';
 
 const SAID_MILLISECONDS = 1500;
 
-/** Has a button copy what `text()` gives, and say so. */
+/** Makes a button copy the result of `text()`; the button then shows whether that worked. */
 export function makeCopy(button, text) {
   const label = button.textContent;
   let timer = null;
@@ -21,7 +21,7 @@ async function copied(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return copiedBySelection(text); // no secure context, or no permission
+    return copiedBySelection(text); // The page has no secure context or no permission.
   }
 }
 

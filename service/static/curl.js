@@ -1,14 +1,14 @@
-// The command that repeats a request.
+// Curl commands that repeat the page's requests.
 
 import { addressOf } from './api.js';
 import { makeCopy } from './copy.js';
 
-/** A word as a POSIX shell reads it back: nothing within single quotes means anything else. */
+/** Quotes a word for a POSIX shell, which takes single-quoted text literally. */
 export function shellQuoted(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A curl command, on three lines, for a POST of a JSON body. */
+/** Returns a curl command, on three lines, that posts a JSON body. */
 export function curlCommand(path, body) {
   return [
     `curl ${shellQuoted(addressOf(path))}`,
@@ -17,7 +17,7 @@ export function curlCommand(path, body) {
   ].join(' \\\n  ');
 }
 
-/** A command that can be unfolded and copied; hidden until there is one. */
+/** A command that can be unfolded and copied; it is hidden until a request was made. */
 export class CurlLine {
   /** @param {HTMLDetailsElement} root With a `code` and a `button` in it. */
   constructor(root) {
@@ -32,7 +32,7 @@ export class CurlLine {
     this.root.hidden = false;
   }
 
-  /** There is nothing to repeat. */
+  /** Hides the command. */
   hide() {
     this.root.hidden = true;
   }

@@ -1,15 +1,15 @@
-// Elements without a framework. Text goes in as text: nothing here ever parses HTML.
+// Creates and changes elements without a framework. No function parses text as HTML.
 
 import { splitMark } from './text.js';
 
-/** The element with that id. */
+/** Returns the element with an id. */
 export const byId = (id) => document.getElementById(id);
 
 /**
- * An element with attributes and children.
+ * Creates an element with attributes and children.
  * @param {string} tag
- * @param {Object} attributes `on…` are listeners, `class` and `text` are themselves, false and
- *     null leave an attribute out, true gives it without a value.
+ * @param {Object} attributes Attributes by name. `on…` adds a listener; `class` and `text` set the
+ *     class and the text. False and null leave an attribute out; true gives it no value.
  * @param {...(Node|string)} children
  */
 export function element(tag, attributes = {}, ...children) {
@@ -34,15 +34,15 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** A token with the mark that begins a word in a quiet colour. */
+/** Returns the parts of a token; the mark at the start of a word has a muted colour. */
 export function tokenParts(name) {
   const [mark, rest] = splitMark(name);
   return mark ? [element('span', { class: 'mark', text: mark }), rest] : [rest];
 }
 
 /**
- * A group of radio buttons that looks like one control; native ones, for the keyboard's sake.
- * @param {HTMLElement} group A fieldset; what follows its legend is replaced.
+ * Shows a group of radio buttons as one control. They are native, so that the keyboard works.
+ * @param {HTMLElement} group A fieldset; the elements after its legend are replaced.
  * @param {string} name
  * @param {Array<{value: string, label: string, title?: string}>} options
  * @param {string} chosen

@@ -1,4 +1,4 @@
-// The buttons that save what is shown.
+// The buttons that save the heat map and its numbers.
 
 import { byId } from './dom.js';
 import { npzFile, pngFile, save, svgFile } from './export.js';
@@ -16,11 +16,11 @@ export class Downloads {
   }
 
   /**
-   * Offers what is shown.
+   * Sets the figure and the request that the buttons save.
    * @param {Figure} figure
    * @param {string[]} caption
    * @param {Object} view
-   * @param {Object} body What was asked for it.
+   * @param {Object} body Body of the request for the figure.
    */
   offer(figure, caption, view, body) {
     const head = typeof view.head === 'number' ? `-head${view.head}` : '';

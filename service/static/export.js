@@ -8,14 +8,14 @@ import { palette } from './palette.js';
 const WIDTH = 960;
 const SCALE = 2;
 
-/** A drawing as a file of its own, with a caption. */
+/** Returns a drawing with a caption as an SVG file. */
 export function svgFile(figure, caption) {
   const drawing = drawFigure(figure, palette(), WIDTH, caption);
   drawing.querySelector('.cursor').remove();
   return new Blob([new XMLSerializer().serializeToString(drawing)], { type: 'image/svg+xml' });
 }
 
-/** The same as pixels, two for each. */
+/** Returns the drawing as a PNG file, with SCALE pixels for each CSS pixel. */
 export async function pngFile(figure, caption) {
   const address = URL.createObjectURL(svgFile(figure, caption));
   try {
@@ -37,12 +37,12 @@ function tooLarge({ width, height }) {
   return new ApiError(words, { type: 'too_large' });
 }
 
-/** The numbers of a request, exact, as NumPy reads them. */
+/** Returns the exact numbers of a request in NumPy's format. */
 export function npzFile({ decimals: _, ...body }) {
   return postForFile('attention', { ...body, format: 'npz' });
 }
 
-/** Hands a file to the reader. */
+/** Downloads a file in the browser. */
 export function save(file, name) {
   const address = URL.createObjectURL(file);
   element('a', { href: address, download: name }).click();

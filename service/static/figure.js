@@ -1,4 +1,4 @@
-// A heat map as SVG: the same drawing on the page and in a download.
+// Draws a heat map as SVG, for the page and for downloads.
 
 import { hex, isLight, rampColour } from './palette.js';
 import { decimal, splitMark } from './text.js';
@@ -9,20 +9,20 @@ const FONT = 13;
 const GAP = 8;
 const MIN_CELL = 15;
 const MAX_CELL = 44;
-const NUMBERS_FROM = 36; // a cell as wide as this has room for its number
-const NUMBERS_SHARE = 0.2; // of the largest: what is less says nothing that its colour does not
-const SLANTED_FROM = 19; // narrower columns have upright labels
+const NUMBERS_FROM = 36; // Cells of this width and above show their numbers.
+const NUMBERS_SHARE = 0.2; // Share of the largest value; smaller values are shown by colour alone.
+const SLANTED_FROM = 19; // Narrower columns have upright labels.
 const SLANT = Math.PI / 4;
 const MAX_LABEL_CHARACTERS = 18;
 const LINE = 20;
 
 /**
- * What is drawn.
+ * The data of a heat map.
  * @typedef {Object} Figure
  * @property {string[]} rows
  * @property {string[]} columns
  * @property {number[][]} values
- * @property {number} max What the darkest colour stands for.
+ * @property {number} max Value of the darkest colour.
  * @property {boolean} isCausal Whether cells right of the diagonal are left out.
  * @property {string} rowTitle
  * @property {string} columnTitle
@@ -32,9 +32,9 @@ const LINE = 20;
  * Draws a figure.
  * @param {Figure} figure
  * @param {Object} colours A palette.
- * @param {number} width The pixels it should fit in; a large one does not.
- * @param {string[]} caption Lines above it, for a download.
- * @returns {SVGSVGElement} With `data-row` and `data-column` on every cell.
+ * @param {number} width Wanted width in pixels; a large figure is wider.
+ * @param {string[]} caption Lines above the figure, for a download.
+ * @returns {SVGSVGElement} A drawing with `data-row` and `data-column` on every cell.
  */
 export function drawFigure(figure, colours, width, caption = []) {
   const frame = measure(figure, width, caption.length);
@@ -78,7 +78,7 @@ function svg(name, attributes, text = '') {
   return node;
 }
 
-/** Where everything goes. */
+/** Computes the sizes and positions of a drawing. */
 function measure({ rows, columns, rowTitle, columnTitle }, width, captionLines) {
   const rowWidth = Math.max(...rows.map(labelWidth), textWidth(`↓ ${rowTitle}`));
   const columnWidth = Math.max(...columns.map(labelWidth));
@@ -124,7 +124,7 @@ function captionLine(line, index, colours) {
   );
 }
 
-/** What the two sides are, in the corner between them. */
+/** Draws the titles of the rows and columns in the corner between them. */
 function titles({ rowTitle }, { left, top, title }, colours) {
   const place = { x: left - GAP, 'text-anchor': 'end', fill: colours.muted, 'font-size': 11 };
   return [

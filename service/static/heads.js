@@ -1,9 +1,9 @@
-// All heads of a layer side by side, small, and their mean: one of them is shown large.
+// Small heat maps of all heads of a layer and their mean. One of them is shown large.
 
 import { element } from './dom.js';
 import { palette, rampColour } from './palette.js';
 
-/** Radio buttons that are small heat maps. */
+/** Radio buttons with a small heat map each. */
 export class Heads {
   #tables = null;
   #drawn = null;
@@ -18,9 +18,9 @@ export class Heads {
   }
 
   /**
-   * Shows the heads of a layer; hides itself where they are merged.
+   * Shows the heads of a layer; hides itself if the view merges them.
    * @param {Array<{name: number|string, values: number[][]}>} maps
-   * @param {number} max What the darkest colour stands for.
+   * @param {number} max Value of the darkest colour.
    * @param {number|string} chosen
    */
   show(maps, max, chosen) {
@@ -60,7 +60,7 @@ export class Heads {
   }
 }
 
-/** One pixel a cell; the style sheet makes them large. */
+/** Draws one pixel a cell; the style sheet enlarges them. */
 function paint(canvas, values, max, colours) {
   const [height, width] = [values.length, values[0].length];
   const image = new ImageData(width, height);

@@ -7,7 +7,7 @@ import { decimal } from './text.js';
 
 const MAX_TABLE_CELLS = 20000;
 
-/** A heat map in an element that can have the focus. */
+/** A heat map in an element that takes the focus. */
 export class HeatMap {
   #figure = null;
   #place = { row: 0, column: 0 };
@@ -17,7 +17,7 @@ export class HeatMap {
   /**
    * @param {Object} parts
    * @param {HTMLElement} parts.root
-   * @param {HTMLDetailsElement} parts.table Where the same numbers stand as a table, once unfolded.
+   * @param {HTMLDetailsElement} parts.table Element that shows the same numbers as a table.
    * @param {function(number, number): void} parts.point Called when the cursor moves.
    * @param {function(number, number): void} parts.open Called when a cell is chosen.
    */
@@ -34,9 +34,9 @@ export class HeatMap {
   }
 
   /**
-   * Shows a figure; among the same words the cursor stays where it was, so that heads compare.
+   * Shows a figure. If the words are the same, the cursor stays, so that heads can be compared.
    * @param {Figure} figure
-   * @param {string} label What it is, for those who do not see it.
+   * @param {string} label Description for screen readers.
    */
   show(figure, label) {
     this.#isPlaced &&= sameLabels(figure, this.#figure);
@@ -47,18 +47,18 @@ export class HeatMap {
     this.#fillTable();
   }
 
-  /** What is shown. */
+  /** The figure that is shown. */
   get figure() {
     return this.#figure;
   }
 
-  /** Puts the cursor on a row, on its largest cell. */
+  /** Moves the cursor to the largest cell of a row. */
   toRow(row) {
     const values = this.#figure.values[row];
     this.#to(row, values.indexOf(Math.max(...values)));
   }
 
-  /** Where the cursor is. */
+  /** The cursor's row and column. */
   get place() {
     return this.#place;
   }
@@ -72,7 +72,7 @@ export class HeatMap {
   #draw() {
     if (this.#figure === null) return;
     this.#width = this.root.parentElement.clientWidth;
-    if (this.#width === 0) return; // not on the page yet
+    if (this.#width === 0) return; // The element is not laid out yet.
     const drawing = drawFigure(this.#figure, palette(), this.#width);
     drawing.setAttribute('aria-hidden', 'true');
     this.root.replaceChildren(drawing);
@@ -95,7 +95,7 @@ export class HeatMap {
     if (dataset.row !== undefined) this.#to(Number(dataset.row), Number(dataset.column));
   }
 
-  /** A finger has no way to hover: its first tap shows a value, the second opens it. */
+  /** Handles a tap: the first tap on a cell shows its value, the second opens it. */
   #touch({ pointerType, target }) {
     const { row, column } = this.#place;
     const isHere = target.dataset.row === String(row) && target.dataset.column === String(column);
@@ -138,7 +138,7 @@ export class HeatMap {
     return true;
   }
 
-  /** Only when it is unfolded: it may have thousands of cells. */
+  /** Fills the table only when it is unfolded, as it may have thousands of cells. */
   #fillTable() {
     const { table, figure } = { table: this.table.querySelector('table'), figure: this.#figure };
     table.tBodies[0]?.remove();

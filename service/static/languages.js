@@ -1,4 +1,4 @@
-// The menus of languages, and which pairs are served.
+// The served language pairs, and the menus of languages.
 
 import { element } from './dom.js';
 
@@ -9,29 +9,29 @@ export class Languages {
     this.list = list;
   }
 
-  /** A language's name for readers. */
+  /** Returns a language's name. */
   name(code) {
     return this.list.find((language) => language.code === code)?.name ?? code;
   }
 
-  /** Whether a language can be translated. */
+  /** Reports whether a language can be translated. */
   isServed(code) {
     return this.list.some((language) => language.code === code);
   }
 
-  /** What a source can be translated to, other than itself. */
+  /** Lists the targets of a source, without the source itself. */
   targets(source) {
     const language = this.list.find(({ code }) => code === source);
     return language ? language.targets.filter((code) => code !== source) : this.allTargets();
   }
 
-  /** Every language that something can be translated to. */
+  /** Lists every language that is the target of a pair. */
   allTargets() {
     const codes = this.list.flatMap(({ code, targets }) => targets.filter((t) => t !== code));
     return [...new Set(codes)].sort((a, b) => this.name(a).localeCompare(this.name(b)));
   }
 
-  /** A target for a source: the wanted one where it can be had. */
+  /** Returns a target for a source: the wanted one if the pair is served. */
   targetFor(source, wanted) {
     const targets = this.targets(source);
     return targets.includes(wanted) ? wanted : (targets[0] ?? wanted);

@@ -9,10 +9,10 @@ import { decimal, spoken } from './text.js';
 
 const SHOWN = ['sentence', 'kind', 'layer', 'head', 'level', 'norm', 'query', 'vectors'];
 
-/** Whether nothing was translated, both languages being one. */
+/** Reports whether nothing was translated, because both languages are the same. */
 const isSame = ({ task, source, target }) => task !== 'embed' && source === target;
 
-/** Asks for attention as the view has it, and shows it. */
+/** Requests the attention of the view and shows it. */
 export class LookPanel {
   #latest = new Latest();
   #translation = null;
@@ -44,13 +44,13 @@ export class LookPanel {
     });
   }
 
-  /** Follows a new translation, or a text to embed; null for none. */
+  /** Shows the attention of a new translation or of a text to embed; null shows none. */
   follow(translation) {
     this.#translation = translation;
     this.#load();
   }
 
-  /** Says what the cell under the cursor holds. */
+  /** Describes the cell under the cursor. */
   point(row, column) {
     const { view, tables, values } = this.#shown;
     const [from, to] = [spoken(tables.rows.labels[row]), spoken(tables.columns.labels[column])];
@@ -64,7 +64,7 @@ export class LookPanel {
     byId('open-steps').hidden = false;
   }
 
-  /** Opens the computation of a row: in the head that is shown, or the one that counts most here. */
+  /** Opens the computation of a row, in the shown head or the one with most weight in the cell. */
   openSteps(row, column) {
     const { view, tables, shape } = this.#shown;
     const layer = attention.isMerged(view.layer) ? shape[view.kind].layers - 1 : view.layer;
@@ -72,7 +72,7 @@ export class LookPanel {
     const before = this.store.view;
     this.steps.wantFocus();
     this.store.set({ layer, head, query: tables.rows.tokens[row] });
-    if (this.store.view === before) this.steps.reveal(); // it is open already
+    if (this.store.view === before) this.steps.reveal(); // It is already open.
   }
 
   async #load() {
@@ -132,7 +132,7 @@ export class LookPanel {
     return { model, shape: model.attention, sentences, view, subject, body, item: reply.items[0] };
   }
 
-  /** One call serves every head of a layer: choosing another asks nothing. */
+  /** Requests all heads of a layer at once, so that another head needs no request. */
   async #ask(body, signal) {
     const key = JSON.stringify(body);
     if (this.#asked.key !== key)
@@ -140,7 +140,7 @@ export class LookPanel {
     return this.#asked.reply;
   }
 
-  /** The sentences of a text, as the server splits it. */
+  /** Gets the sentences into which the server splits a text. */
   async #sentences({ text, source, target, sentences }, signal) {
     if (sentences.length < 2) return [text];
     const body = attention.outlineBody({ text, source, target });

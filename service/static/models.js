@@ -1,23 +1,23 @@
-// What the served models have to show.
+// The served models, and the attention that they can show.
 
 import { get } from './api.js';
 
 /**
- * How many layers and heads, by kind of attention.
+ * Number of layers and heads by kind of attention.
  * @typedef {Object<string, {layers: number, heads: number}>} Shape
  */
 
-/** The models of GET /v1/models, asked for again until the one that is wanted has loaded. */
+/** The models of GET /v1/models, requested again until the wanted model is loaded. */
 export class Models {
   #list = [];
 
-  /** The names of the models that embed and do nothing else, of a list that is asked for now. */
+  /** Requests the list of models; returns the names of the models that only embed. */
   async embedders() {
     this.#list = (await get('v1/models')).data;
     return this.#list.filter(({ task }) => task === 'embed').map(({ id }) => id);
   }
 
-  /** The model that embeds or translates what was read; undefined where there is none. */
+  /** Returns the model that embeds or translates a text; undefined if there is none. */
   async find(read, signal) {
     let model = this.#served(read);
     if (!model?.attention) {
@@ -27,9 +27,9 @@ export class Models {
     return model;
   }
 
-  /** A model of the pair alone goes before one of many languages, as it does in the server. */
+  /** Finds a loaded model. As in the server, a single-pair model precedes a multilingual one. */
   #served({ task, model: name, source, target }) {
-    const wanted = task === 'embed' ? 'embed' : 'translate'; // one that still loads has no task
+    const wanted = task === 'embed' ? 'embed' : 'translate'; // null while it loads
     const models = this.#list.filter((model) => model.task === wanted);
     if (task === 'embed') return models.find(({ id }) => name === null || id === name);
     const isIts = (model) => model.source === source && model.target === target;
@@ -38,7 +38,7 @@ export class Models {
   }
 }
 
-/** A view as a model can show it: what it does not have gives way to what it has. */
+/** Replaces the choices of a view that a model does not have by ones that it has. */
 export function settled(view, shape, numSentences) {
   const kind = view.kind in shape ? view.kind : Object.keys(shape)[0];
   const { layers, heads } = shape[kind];

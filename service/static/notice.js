@@ -1,17 +1,17 @@
-// What went wrong, in words for a person, with a way on.
+// Notices that explain an error to the reader and offer a way to continue.
 
 import { element, setText } from './dom.js';
 
 const MIN_WAIT_SECONDS = 2;
 
-// By error_type; a detail of null is the server's own sentence, which names value, limit and way out.
+// Title and detail by error_type. For a detail of null the page shows the server's own message.
 const WORDS = {
   network: ['The server cannot be reached.', 'Your text is still here. Is the server running?'],
-  overloaded: ['The server is busy.', 'More people are asking than it can serve just now.'],
+  overloaded: ['The server is busy.', 'It has more requests than it can serve at the moment.'],
   too_large: ['That is too much at once.', null],
   unavailable: ['The server is not ready.', null],
   deadline_exceeded: ['That took too long.', 'A shorter text may go through.'],
-  internal: ['The server made a mistake.', 'It has been logged, without your text.'],
+  internal: ['The server failed.', 'The error has been logged, without your text.'],
   unsupported_language: ['That language is not served.', null],
   invalid_request: ['The server cannot do that.', null],
   unknown: ['Something between here and the server failed.', 'Trying again may help.'],
@@ -25,10 +25,10 @@ const BY_STATUS = {
 };
 
 /**
- * An error as a person would want it told.
+ * Explains an error to the reader.
  * @param {ApiError} error
- * @returns {{title: string, detail: string, wait: number|null}} With the seconds after which it is
- *     worth trying again by itself.
+ * @returns {{title: string, detail: string, wait: number|null}} The texts, and the seconds until an
+ *     automatic retry.
  */
 export function explain(error) {
   const type = error.type in WORDS ? error.type : 'unknown';
@@ -48,13 +48,13 @@ function sentence(message) {
   return plain[0].toUpperCase() + plain.slice(1) + (/[.!?]$/.test(plain) ? '' : '.');
 }
 
-/** A place for one notice at a time, with a button to try again. */
+/** Shows one notice at a time, with a button to try again. */
 export class Notice {
   #timer = null;
   #retry = null;
   #isNetwork = false;
 
-  /** @param {HTMLElement} root Empty; hidden while there is nothing to tell. */
+  /** @param {HTMLElement} root Empty element; it is hidden while there is no notice. */
   constructor(root) {
     this.root = root;
     this.title = element('strong');
@@ -70,13 +70,13 @@ export class Notice {
   }
 
   /**
-   * Tells of an error.
+   * Shows an error.
    * @param {ApiError} error
    * @param {function(): void} retry
-   * @param {{label: string, act: function(): void}|null} way Another way on, if there is one.
+   * @param {{label: string, act: function(): void}|null} way Another way to continue, if any.
    */
   show(error, retry, way = null) {
-    if (!('status' in error)) console.error(error); // a fault of the page, not of a request
+    if (!('status' in error)) console.error(error); // An error of the page itself.
     const { title, detail, wait } = explain(error);
     this.#reset();
     this.#retry = retry;
@@ -92,7 +92,7 @@ export class Notice {
     if (wait !== null) this.#count(wait);
   }
 
-  /** Nothing is wrong any more. */
+  /** Hides the notice. */
   hide() {
     this.#reset();
     this.root.hidden = true;

@@ -1,4 +1,4 @@
-// Other translations of the same text, each of which can be taken in place of the model's own.
+// Other translations of the same text. The reader can choose one in place of the model's own.
 
 import { Latest, post } from './api.js';
 import { byId, element } from './dom.js';
@@ -24,7 +24,7 @@ export class OtherTranslations {
     });
   }
 
-  /** Follows a new translation; null for none. */
+  /** Shows the alternatives of a new translation; null shows none. */
   follow(translation) {
     const isKnown = translation === this.#translation;
     this.#translation = translation;
@@ -63,7 +63,7 @@ export class OtherTranslations {
     }
   }
 
-  /** Anew only where it differs, so that a button that was pressed keeps the focus. */
+  /** Redraws the list only if it differs, so that a pressed button keeps the focus. */
   #list(texts, target, areLong) {
     const key = JSON.stringify([texts, target, areLong]);
     if (this.root.dataset.texts === key) return;

@@ -1,6 +1,6 @@
-// The colours of drawings, taken from the style sheet so that both themes have one source.
+// The colours of drawings. They come from the style sheet, which defines both themes.
 
-/** The colours of the theme of this moment. */
+/** Returns the colours of the current theme. */
 export function palette() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
@@ -24,24 +24,24 @@ function mix(from, to, share) {
   return from.map((value, index) => Math.round(value + (to[index] - value) * share));
 }
 
-/** The colour of a share from 0 to 1, as three channels. */
+/** Returns the colour of a share from 0 to 1, as three channels. */
 export function rampColour({ ramp }, share) {
   const place = Math.min(1, Math.max(0, share)) * (ramp.length - 1);
   const index = Math.min(ramp.length - 2, Math.floor(place));
   return mix(ramp[index], ramp[index + 1], place - index);
 }
 
-/** The colour of a number from -1 to 1. */
+/** Returns the colour of a number from -1 to 1, as three channels. */
 export function signedColour({ positive, negative, zero }, value) {
   return mix(zero, value < 0 ? negative : positive, Math.min(1, Math.abs(value)));
 }
 
-/** As CSS and SVG write it. */
+/** Formats a colour for CSS and SVG. */
 export function hex(colour) {
   return `#${colour.map((value) => value.toString(16).padStart(2, '0')).join('')}`;
 }
 
-/** Whether black is easier to read on a colour than white. */
+/** Reports whether black is easier to read on a colour than white. */
 export function isLight([red, green, blue]) {
   return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
 }

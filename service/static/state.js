@@ -1,13 +1,13 @@
-// What the reader sees, as one object and as the fragment of a link. The fragment never leaves the
-// browser: servers are not told of it.
+// The view of the page, as one object and as the fragment of a link. A browser does not send the
+// fragment to the server.
 
 /**
  * task: translate or embed.
- * model: The name of the model that embeds; null for the usual one.
- * text, source, target: What is translated; a source of `auto` is detected.
- * wanted: A translation to look into in place of the model's own; null for its own.
+ * model: The name of the model that embeds; null for the default one.
+ * text, source, target: The text to translate and its languages; source `auto` is detected.
+ * wanted: The translation to look into; null for the model's own.
  * others: Whether other translations are shown.
- * sentence: Which sentence is looked into, counted from 0.
+ * sentence: The number of the sentence to look into, from 0.
  * kind: cross, encoder or decoder.
  * layer: A number from 0, `all` or `rollout`; null for the last.
  * head: A number from 0, or `mean`.
@@ -48,7 +48,7 @@ const isNumberOr =
   (value) =>
     isNumber(value) ?? oneOf(...words)(value);
 
-// Each reads a value from a link; what it does not know it leaves out.
+// Functions that read the values of a link; they leave out unknown values.
 const READERS = {
   task: oneOf('translate', 'embed'),
   model: isName,
@@ -67,7 +67,7 @@ const READERS = {
   vectors: isFlag,
 };
 
-/** A view as the fragment of a link, without the `#`; what is as ever is left out. */
+/** Returns a view as the fragment of a link, without the `#` and without default values. */
 export function toFragment(view) {
   const parameters = new URLSearchParams();
   for (const name of Object.keys(READERS)) {
@@ -77,7 +77,7 @@ export function toFragment(view) {
   return parameters.toString();
 }
 
-/** The view that a fragment describes; null where it describes none. */
+/** Returns the view that a fragment describes; null if it describes none. */
 export function fromFragment(fragment) {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''));
   const view = { ...DEFAULTS };
@@ -91,7 +91,7 @@ export function fromFragment(fragment) {
   return isView ? view : null;
 }
 
-/** The one view of the page; whoever subscribes is told of every change. */
+/** Holds the view of the page, and calls its listeners after every change. */
 export class Store {
   #listeners = [];
 
@@ -104,7 +104,7 @@ export class Store {
     this.#listeners.push(listener);
   }
 
-  /** Changes some of the view. */
+  /** Changes some values of the view. */
   set(change) {
     const before = this.view;
     const isSame = Object.entries(change).every(([name, value]) => before[name] === value);

@@ -34,14 +34,14 @@ export class StepsPanel {
     document.addEventListener('themechange', () => this.#reply && this.#render());
   }
 
-  /** Has the next computation that is shown take the focus. */
+  /** Makes the next computation that is shown take the focus. */
   wantFocus() {
     this.#wantsFocus = true;
   }
 
   /**
-   * Shows what a view has open, or nothing.
-   * @param {Object} view With its layer as a number.
+   * Shows the computation that is open in a view, if any.
+   * @param {Object} view A view whose layer is a number.
    * @param {Subject} subject
    */
   async show(view, subject) {
@@ -67,7 +67,7 @@ export class StepsPanel {
     this.reveal();
   }
 
-  /** Nothing is open. */
+  /** Hides the computation. */
   hide() {
     this.#latest.cancel();
     this.#asked = null;
@@ -84,7 +84,7 @@ export class StepsPanel {
     this.store.set({ query: this.#reply.query.index + by });
   }
 
-  /** Brings it to the reader, if it was opened just now. */
+  /** Scrolls to the computation and moves the focus to it, if it was just opened. */
   reveal() {
     this.root.hidden = false;
     if (!this.#wantsFocus) return;
@@ -110,7 +110,7 @@ export class StepsPanel {
   }
 }
 
-/** The token that the reader sees on the axis: the one written, or the one read. */
+/** Returns the token that the axis shows: the generated one, or the one read. */
 function asking({ kind, query }) {
   return spoken(kind === 'cross' ? (query.predicted ?? query.token) : query.token);
 }
@@ -123,7 +123,7 @@ function best(rows) {
   return rows.reduce((a, b) => (b.weight > a.weight ? b : a));
 }
 
-/** What each column does, with the numbers of this table. */
+/** Explains each column with the numbers of this table. */
 function plainWords(reply) {
   const { rows, head_dim: size } = reply;
   const top = best(rows);
@@ -139,15 +139,15 @@ function plainWords(reply) {
       `Products of ${size} numbers grow with their count. Dividing by √${size} = ${root} keeps them in range.`,
     ],
     ...(hasBias(reply)
-      ? [['+ distance', 'What this head adds for how far apart the two tokens are.']]
+      ? [['+ distance', 'This head adds a number for the distance of the two tokens.']]
       : []),
     ['softmax', `Scores become shares of one whole. “${most}” gets ${percent(top.weight)}.`],
-    ['× v', 'Every token offers a value v, and is heard as loudly as its share.'],
-    ['sum', `All of it added up is z: what “${word}” takes along from this head.`],
+    ['× v', 'The value v of every token is multiplied by its share.'],
+    ['sum', `The sum of all these is z, the output of this head for “${word}”.`],
   ].map(([name, words]) => element('li', {}, element('b', { text: name }), ` ${words}`));
 }
 
-/** Whether the model adds something for how far apart two tokens are, as MPNet does. */
+/** Reports whether the model adds a bias for the distance of two tokens, as MPNet does. */
 const hasBias = ({ rows }) => rows[0].bias !== undefined;
 
 function renderTable(table, reply) {
@@ -232,7 +232,7 @@ function footRow({ rows, z }, scale, moreColumns) {
   );
 }
 
-/** The z of all heads side by side, and what W_O makes of them. */
+/** Shows the z of all heads side by side, and their product with W_O. */
 function outputStrips({ output, head, head_dim: size, z }) {
   const zStrip = element('p', {}, element('b', { text: 'z' }), strip(z, scaleOf([z]), 'z'));
   if (!output) return [zStrip];

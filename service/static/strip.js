@@ -1,19 +1,19 @@
-// A vector as a strip of colours: one cell a number, the accent above zero, grey below.
+// Draws a vector as a strip of colours: one cell a number, in the accent colour above 0, grey below.
 
 import { element } from './dom.js';
 import { palette, signedColour } from './palette.js';
 import { decimal } from './text.js';
 
-/** The largest size of any number, above 0. */
+/** Returns the largest absolute value, above 0. */
 export function scaleOf(vectors) {
   return Math.max(1e-9, ...vectors.flat().map(Math.abs));
 }
 
 /**
- * A strip.
+ * Draws a strip.
  * @param {number[]} vector
- * @param {number} scale The size that has the full colour.
- * @param {string} name What it is, for those who do not see it.
+ * @param {number} scale Absolute value of the full colour.
+ * @param {string} name Description for screen readers.
  */
 export function strip(vector, scale, name) {
   const range = `from ${decimal(Math.min(...vector))} to ${decimal(Math.max(...vector))}`;

@@ -1,4 +1,4 @@
-// What a text is for: to be translated, or to be embedded by a model of its own.
+// The task for a text: translate it, or embed it with another model.
 
 import { byId, renderRadios } from './dom.js';
 import { fillMenu } from './languages.js';
@@ -8,7 +8,7 @@ const TASKS = [
   { value: 'embed', label: 'Embed', title: 'Look into a model that makes vectors of texts' },
 ];
 
-/** The choice of the task and, where several models embed, of the model; hidden without any. */
+/** The choice of the task and of the embedding model; hidden if no model embeds. */
 export class TaskChoice {
   /**
    * @param {Store} store
@@ -20,7 +20,7 @@ export class TaskChoice {
     store.subscribe((view) => this.render(view));
   }
 
-  /** Shows what a view has chosen, and of the page what belongs to it. */
+  /** Shows the task of a view, and the parts of the page that belong to it. */
   render({ task, model }) {
     byId('tasks').hidden = this.embedders.length === 0;
     byId('translate').dataset.task = task;

@@ -1,4 +1,4 @@
-// Light or dark. A classic script, so that it runs before anything is painted.
+// Sets the light or dark theme. As a classic script it runs before the browser paints the page.
 
 (() => {
   const system = matchMedia('(prefers-color-scheme: dark)');
@@ -6,7 +6,7 @@
   try {
     chosen = localStorage.getItem('regard-theme') ?? 'auto';
   } catch {
-    // Storage is switched off: the choice lasts as long as the page.
+    // Without storage the choice lasts as long as the page.
   }
 
   function apply() {
@@ -21,7 +21,7 @@
     try {
       localStorage.setItem('regard-theme', theme);
     } catch {
-      // As above.
+      // Without storage the choice lasts as long as the page.
     }
   }
 

@@ -9,21 +9,21 @@ const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
 
 /**
- * What was translated.
+ * A text and its translation.
  * @typedef {Object} Translation
  * @property {string} text
- * @property {string} source The language it was taken for.
+ * @property {string} source The chosen or detected language.
  * @property {string} target
  * @property {string} own The model's own translation.
- * @property {Array} sentences The alignment of each.
+ * @property {Array} sentences The sentences with their alignments.
  */
 
 /**
- * Or a text that a model embeds.
+ * A text that a model embeds.
  * @typedef {{task: 'embed', text: string, model: string|null, sentences: []}} Embedded
  */
 
-/** Translates as the reader types, or hands on what is to be embedded. */
+/** Translates while the reader types; passes on a text that is to be embedded. */
 export class TranslationPanel {
   #latest = new Latest();
   #typing = null;
@@ -56,7 +56,7 @@ export class TranslationPanel {
     makeCopy(byId('copy'), () => this.#shown);
   }
 
-  /** Shows a view from the start, as after a link. */
+  /** Shows a view that a link has opened. */
   restore() {
     const { view } = this.store;
     this.field.value = view.text;
@@ -71,7 +71,7 @@ export class TranslationPanel {
     this.#choose({ text, source, target, sentence: 0 });
   }
 
-  /** Shows the alignment of a translation that was looked into in place of the model's own. */
+  /** Shows the alignment of a translation that the reader chose in place of the model's own. */
   alignWanted(item, level) {
     if (this.#result === null || this.#shown !== item.target.text) return;
     this.#light(readAlignment(this.#result.text, this.#shown, [sentenceOf(item, level)]));
@@ -121,7 +121,7 @@ export class TranslationPanel {
     this.#render(view);
   }
 
-  /** Translates: at once, unless somebody is typing. */
+  /** Translates at once, or after a pause while the reader types. */
   #schedule(view) {
     const isTyped = this.field.value === view.text && document.activeElement === this.field;
     if (this.field.value !== view.text) {
@@ -165,13 +165,13 @@ export class TranslationPanel {
     }
   }
 
-  /** Nothing is under way; a translation of another text than stands there stays dim. */
+  /** Ends the busy state; the translation of an older text stays dim. */
   #settle(isStale) {
     this.output.setAttribute('aria-busy', 'false');
     this.output.classList.toggle('stale', isStale);
   }
 
-  /** Without a translation: with a text to embed, or without any. */
+  /** Removes the translation, for a text to embed or for no text. */
   #empty(embedded) {
     this.#latest.cancel();
     clearTimeout(this.#speaking);
@@ -212,7 +212,7 @@ export class TranslationPanel {
     this.lights.show(this.#result.text, this.#shown, alignment);
   }
 
-  /** For screen readers, once the typing has come to rest. */
+  /** Announces the translation to screen readers after a pause in typing. */
   #speak() {
     clearTimeout(this.#speaking);
     const said = `${this.languages.name(this.#result.target)}: ${this.#shown}`;
@@ -236,7 +236,7 @@ export class TranslationPanel {
   }
 }
 
-/** A reply and what it answers: words are not aligned where a text goes through two models. */
+/** Joins a reply and its request; a text that goes through two models has no aligned words. */
 async function askFor(body, signal) {
   try {
     return { body, reply: await post('translate', body, signal) };

@@ -40,7 +40,7 @@ def _expected(watch: Watch) -> None:
          "That is too much at once.", "Text (9) exceeds limit (5). Send less."),
         (504, "deadline_exceeded", "not done in 60 s", "That took too long.", "A shorter text"),
         (500, "internal", "the server failed; the log has this request's id",
-         "The server made a mistake.", "It has been logged, without your text."),
+         "The server failed.", "The error has been logged, without your text."),
         (400, "unsupported_language", "zz is not supported; supported: en, pt",
          "That language is not served.", "Zz is not supported; supported: en, pt."),
         (400, "invalid_request", "Invalid request: q is wrong",
@@ -129,7 +129,7 @@ def test_refusal_in_the_shape_of_v1_is_told_in_words(reader: Reader, page: Page)
     body = json.dumps({"error": inside})
     page.route("**/translate", lambda route: route.fulfill(status=500, body=body))
     reader.open(text=POOL, source="en")
-    expect(reader.notice().get_by_role("alert")).to_contain_text("The server made a mistake.")
+    expect(reader.notice().get_by_role("alert")).to_contain_text("The server failed.")
 
 
 def test_page_of_a_proxy_is_not_shown(reader: Reader, page: Page) -> None:
