@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.attention.alignment import align
-from service.tasks.attention.matrices import Attention, AttentionItem, show
+from service.tasks.attention.matrices import Attention, PairAttention, pair_attention
 from service.tasks.attention.requests import Kind, View
 
 SOURCE = "The (really) old cat."
@@ -33,7 +33,7 @@ def made_up_item(
     layers: int = 2,
     heads: int = 3,
     **view: Any,
-) -> AttentionItem:
+) -> PairAttention:
     """One sentence with attention of some kinds, not reduced."""
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
@@ -50,4 +50,4 @@ def made_up_item(
         for kind in kinds
     ]
     alignment = align(random_rows(rows, columns), source, target)
-    return show(source, target, "", attentions, alignment, View(**view))
+    return pair_attention(source, target, "", attentions, alignment, View(**view))

@@ -1,7 +1,7 @@
-"""Attention matrices as they are shown: chosen layers, between words, the largest of each row.
+"""Attention matrices in the form that a client requests: of words, cut to the largest values.
 
-The numbers come from a worker, reduced over heads and layers as was asked; how they are written
-is up to `attention_formats.py`.
+A worker computes the matrices and reduces them over heads and layers. `service/api/attention`
+writes them.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,13 @@ class Attention:
     """The attention of one kind in one sentence.
 
     Attributes:
-        kind: Encoder: source to source. Decoder: target to what is put into the decoder. Cross:
-            target to source.
-        layers: Numbers of the layers that went in.
+        kind: Encoder: source to source. Decoder: target to decoder input. Cross: target to source.
+        layers: Numbers of the layers.
         heads: Numbers of the heads, or `mean`, `max` or `rollout`.
-        reduce: As in the request.
-        norm: As in the request.
+        reduce: Reduction of the request.
+        norm: Norm of the request.
         data: (layers, heads, rows, columns); a dimension that was reduced has size 1.
-        indices: With `data` cut to the largest of each row: the columns they are from.
+        indices: Column of each value where `data` is cut to the largest values of each row.
     """
 
     kind: Kind
@@ -43,14 +42,14 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionItem:
-    """All that is shown of one sentence.
+class PairAttention:
+    """The attention and the alignment of a sentence and its translation.
 
     Attributes:
-        source: Labels of its tokens or words.
-        target: Likewise.
-        attentions: One of each kind that was asked for.
-        alignment: By tokens, whatever the level of the rest.
+        source: Labels of the source tokens or words.
+        target: Labels of the target tokens or words.
+        attentions: One for each requested kind.
+        alignment: Word alignment, in tokens at every level of the view.
     """
 
     source: Labels
@@ -60,38 +59,38 @@ class AttentionItem:
 
 
 @dataclass(frozen=True, slots=True)
-class TextItem:
-    """All that is shown of one text that is embedded.
+class TextAttention:
+    """The attention of a text that is embedded.
 
     Attributes:
         source: Labels of its tokens or words.
-        attentions: That of its encoder.
+        attentions: Attention of the encoder.
     """
 
     source: Labels
     attentions: list[Attention]
 
 
-ShownItem = AttentionItem | TextItem
+SequenceAttention = PairAttention | TextAttention
 
 
-def show(
+def pair_attention(
     source: TokenizedText,
     target: TokenizedText,
     start: str,
     attentions: Sequence[Attention],
     alignment: Alignment,
     view: View,
-) -> AttentionItem:
-    """One sentence as a client wants to see it.
+) -> PairAttention:
+    """Returns the attention of a sentence pair in the form that a client requests.
 
     Args:
         source: S tokens.
         target: T tokens.
-        start: What the decoder starts from, for people: a token's spelling, or "" for none.
-        attentions: Between tokens: (layers, heads, T or S, T or S) each.
-        alignment: Its alignment.
-        view: What is wanted.
+        start: Spelling of the decoder's start token; "" for none.
+        attentions: Attention between tokens; each (layers, heads, T or S, T or S).
+        alignment: Word alignment of the pair.
+        view: Requested form.
     """
     if view.level == "word":
         source_words, target_words = word_spans(source), word_spans(target)
@@ -104,23 +103,25 @@ def show(
         labels = word_labels(source, source_words), word_labels(target, target_words, start)
     else:
         labels = token_labels(source), token_labels(target, start)
-    return AttentionItem(*labels, [_cut(a, view) for a in attentions], alignment)
+    return PairAttention(*labels, [_cut(a, view) for a in attentions], alignment)
 
 
-def show_text(text: TokenizedText, attentions: Sequence[Attention], view: View) -> TextItem:
-    """One text, which attends to itself alone, as a client wants to see it.
+def text_attention(
+    text: TokenizedText, attentions: Sequence[Attention], view: View
+) -> TextAttention:
+    """Returns the attention of a text to itself in the form that a client requests.
 
     Args:
         text: T tokens.
-        attentions: Between tokens: (layers, heads, T, T) each.
-        view: What is wanted.
+        attentions: Attention between tokens; each (layers, heads, T, T).
+        view: Requested form.
     """
     labels = token_labels(text)
     if view.level == "word":
         words = word_spans(text)
         attentions = [replace(a, data=merge(a.data, words, words)) for a in attentions]
         labels = word_labels(text, words)
-    return TextItem(labels, [_cut(a, view) for a in attentions])
+    return TextAttention(labels, [_cut(a, view) for a in attentions])
 
 
 def _cut(attention: Attention, view: View) -> Attention:
@@ -131,26 +132,26 @@ def _cut(attention: Attention, view: View) -> Attention:
 
 
 def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """The largest values of each row (..., S), largest first, and the columns they are from.
+    """Returns the largest values of each row (..., S), largest first, and their columns.
 
-    Of equal values the one further left comes first. Both are (..., min(count, S)).
+    Of equal values the one further left comes first. Both arrays are (..., min(count, S)).
     """
     order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)
 
 
 def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float32]:
-    """Values rounded to so many decimals, which their shortest spelling does not exceed."""
+    """Rounds values so that their shortest spelling has at most `decimals` decimals."""
     if decimals is None:
         return data
     return np.round(data.astype(np.float64), decimals).astype(np.float32)
 
 
 def check_values(count: int, limit: int) -> None:
-    """Refuses more values than are allowed.
+    """Refuses more attention values than the limit.
 
     Raises:
-        RequestTooLargeError: There would be.
+        RequestTooLargeError: The count exceeds the limit.
     """
     if count > limit:
         raise RequestTooLargeError(
