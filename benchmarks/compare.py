@@ -2,8 +2,9 @@
 
     python -m benchmarks.compare --other ../base --source en.txt
 
-Both checkouts need an environment of their own (`make install`). Both servers stay up, and only one
-is loaded at a time. The table shows medians over rounds, and the ratio of this one to the other.
+Each checkout needs an environment of its own (`make install`). Both servers stay up, and one of
+them is loaded at a time. The table shows medians over the rounds, and the median ratio of this
+checkout to the other.
 """
 
 import argparse
@@ -80,7 +81,7 @@ class Checkout:
         )
 
     def wait(self) -> None:
-        """Waits until both are ready.
+        """Waits until the server and the engine are ready.
 
         Raises:
             TimeoutError: The server was not ready within READY_SECONDS.
@@ -105,7 +106,7 @@ class Checkout:
         return seconds, tree.cpu_seconds(self.engine.pid) - before
 
     def stop(self) -> None:
-        """Ends both."""
+        """Stops the server and the engine."""
         assert self.engine.stdin
         self.engine.stdin.close()
         self.server.send_signal(signal.SIGTERM)
@@ -136,17 +137,18 @@ def measure(checkout: Checkout, case: Case, lines: list[str], seconds: float) ->
 def main() -> None:
     """Measures and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--other", type=Path, required=True)
-    parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    add = parser.add_argument
+    add("--other", type=Path, required=True, help="folder of the other checkout")
+    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--rounds", type=int, default=5, help="number of rounds")
+    add("--seconds", type=float, default=10.0, help="length of a measurement under load")
     args = parser.parse_args()
     load.compile_program()
     lines = [line for line in read_lines(str(args.source)) if line.strip()]
     checkouts = [Checkout(root, args.source.resolve()) for root in (ROOT, args.other.resolve())]
     for checkout in checkouts:
         checkout.wait()
-        checkout.translate()  # a first round that does not count
+        checkout.translate()  # warm-up
     found: dict[tuple[str, str], list[list[float]]] = {}
     for turn in range(args.rounds):
         for case in CASES:

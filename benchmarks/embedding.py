@@ -1,8 +1,7 @@
-"""Section "embed": vectors of a file of sentences without HTTP, all at once and one at a time.
+"""Section "embed": embeds a file of sentences without HTTP, all at once and one at a time.
 
-Vectors are compared with ours in float32: by their cosine, and by the largest difference of a
-component. Where `--sts` names a file, so is the rank correlation of their cosines with what
-people said.
+It compares the vectors with Regard's in float32: by their cosine, and by the largest difference of
+a component. With `--sts` it also gives Spearman's correlation of their cosines with human scores.
 """
 
 import csv
@@ -30,7 +29,7 @@ PEER = "sentence-transformers"
 BEST = f"best {PEER}, bfloat16"
 BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
-"""Below this, a component of a vector in float32 is the peer's."""
+"""Limit of the difference of a component between Regard's and the peer's float32 vectors."""
 SINGLES = 100
 ALL, ONE = "all at once", "one at a time"
 
@@ -39,10 +38,10 @@ Prepare = Callable[[Options], Contestant]
 
 
 def measure(options: Options) -> Result:
-    """Both cases, then quality.
+    """Measures both cases, and the quality of the vectors.
 
     Raises:
-        MissingError: The model is not here.
+        MissingError: The model's files are not found.
     """
     find_model(options)
     result = Result("embed", facts={"model": options.embedding_model})
@@ -55,7 +54,7 @@ def measure(options: Options) -> Result:
 
 
 def _measure_case(options: Options, case: str, source: Path, result: Result) -> None:
-    """Everyone in turn, for so many rounds, after one turn each that does not count."""
+    """Measures all engines in turn, round by round, after a warm-up of one turn each."""
     engines = start_all(options, case, source, result)
     num_sentences = len(read_lines(str(source)))
     try:
@@ -86,7 +85,7 @@ def _turn(engine: Engine, case: str, turn: int, num_sentences: int) -> Sample:
 
 
 def start_all(options: Options, case: str, source: Path, result: Result) -> list[Engine]:
-    """Ours, and the peers that are wanted and can be had; a note for each other."""
+    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
     engines = []
     for name, prepare in contestants(options, case, source).items():
         try:
@@ -97,7 +96,10 @@ def start_all(options: Options, case: str, source: Path, result: Result) -> list
 
 
 def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]:
-    """By name: ours in its own precision and in float32, and the peers that are wanted."""
+    """Returns the functions that prepare the contestants, by name.
+
+    They are Regard in the precision of the options and in float32, and the chosen peers.
+    """
     is_single = case == ONE
     found: dict[str, Prepare] = {
         name: partial(ours, source=source, name=name, dtype=dtype, is_single=is_single)
@@ -112,7 +114,7 @@ def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]
 
 
 def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool) -> Contestant:
-    """Our engine, a process a core, or one for one text at a time."""
+    """Describes Regard with one process a core, or one process for single texts."""
     arguments = {
         "--source": str(source),
         "--model": options.embedding_model,
@@ -126,22 +128,22 @@ def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool)
 
 
 def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Contestant:
-    """The peer with all cores.
+    """Describes sentence-transformers with all cores.
 
     Raises:
-        MissingError: It cannot be installed here.
+        MissingError: The peer cannot be installed on this machine.
     """
-    python = environments.peer_python(PEER, is_beside=True)
+    python = environments.peer_python(PEER, with_project_packages=True)
     words = [str(source), str(find_model(options).folder), dtype, str(size), str(options.workers)]
     command = [python, "-m", "benchmarks.peers.sentence_transformers", *words]
     return Contestant(name, command, environment={"HF_HUB_OFFLINE": "1"})
 
 
 def find_model(options: Options) -> EmbeddingFiles:
-    """The files of the model under measurement.
+    """Finds the files of the embedding model.
 
     Raises:
-        MissingError: They are not here.
+        MissingError: The model's files are not found.
     """
     try:
         return find_embedding_models(options.embedding_model)[0]
@@ -150,7 +152,7 @@ def find_model(options: Options) -> EmbeddingFiles:
 
 
 def write_lines(name: str, lines: list[str]) -> Path:
-    """A file that engines read."""
+    """Writes a file of sentences that engines read, and returns its path."""
     path = WORK / "work" / f"embed-{name}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -164,7 +166,7 @@ def _compare(engines: list[Engine], result: Result) -> None:
 
 
 def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
-    """How far vectors (B, E) of length 1 are from ours in float32."""
+    """Returns the deviation of vectors (B, E) of length 1 from Regard's in float32."""
     cosines = (found * ours).sum(axis=1)
     return {
         "mean_cosine": float(cosines.mean()),
@@ -174,7 +176,7 @@ def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
 
 
 def _score(options: Options, names: list[str], result: Result) -> None:
-    """Spearman's correlation, times 100, of those that took part."""
+    """Adds Spearman's correlation, times 100, for each contestant named."""
     assert options.sts
     with options.sts.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
@@ -191,12 +193,12 @@ def _score(options: Options, names: list[str], result: Result) -> None:
 
 
 def spearman(a: Vectors, b: Vectors) -> float:
-    """The correlation of ranks."""
+    """Returns Spearman's correlation, which is the correlation of ranks."""
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
 def ranks(values: Vectors) -> Vectors:
-    """From 0; equal values share the mean of theirs."""
+    """Returns the rank of each value, from 0; equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     means: Vectors = ends - (counts + 1) / 2
@@ -204,7 +206,7 @@ def ranks(values: Vectors) -> Vectors:
 
 
 def best_peer(result: Result, case: str) -> str:
-    """The peer in bfloat16 with the highest median."""
+    """Returns the name of the peer in bfloat16 with the highest median rate."""
     rates = {
         name: found.median
         for each, name in report.cases(result)
@@ -215,7 +217,7 @@ def best_peer(result: Result, case: str) -> str:
 
 
 def table(result: Result, _options: Options) -> str:
-    """One row a contestant, both cases; and whether the peer's float32 vectors are ours."""
+    """Returns a table with a row for each case and contestant, and the float32 comparison."""
     return "\n\n".join([_rows(result), *_verdict(result)])
 
 

@@ -1,6 +1,7 @@
-"""Section "embed-http": one sentence a POST to servers of vectors, each in turn.
+"""Section "embed-http": sends one sentence a POST to each embedding server in turn.
 
-Ours speaks as text-embeddings-inference does, infinity-emb as OpenAI does; both reply in JSON.
+Regard is measured through the API of text-embeddings-inference, and infinity-emb through OpenAI's.
+Both answer in JSON.
 """
 
 import json
@@ -24,7 +25,13 @@ PEER = "infinity-bfloat16"
 
 @dataclass(frozen=True)
 class Target:
-    """A running server, and how it is asked."""
+    """A running server with the requests for it.
+
+    Attributes:
+        server: The server.
+        path: Route of the requests.
+        bodies: JSON bodies of the requests.
+    """
 
     server: Server
     path: str
@@ -32,10 +39,10 @@ class Target:
 
 
 def measure(options: Options) -> Result:
-    """Everyone, point by point, for so many rounds.
+    """Measures all servers in turn with each number of clients, round by round.
 
     Raises:
-        MissingError: The model is not here, or ours does not start.
+        MissingError: The model's files are not found, or Regard does not start.
     """
     find_model(options)
     load.compile_program()
@@ -56,7 +63,7 @@ def measure(options: Options) -> Result:
 
 
 def start_all(options: Options, lines: list[str], result: Result) -> list[Target]:
-    """Ours, and the peer where it is wanted and can be had; a note where not."""
+    """Starts Regard and the chosen peer; adds a note if the peer cannot start."""
     targets = [start_ours(options, lines)]
     for name, start in chosen_starts(options).items():
         try:
@@ -67,31 +74,31 @@ def start_all(options: Options, lines: list[str], result: Result) -> list[Target
 
 
 def chosen_starts(options: Options) -> dict[str, Callable[[Options, list[str]], Target]]:
-    """The peers that `--peers` names."""
+    """Returns the functions that start the peers chosen by `--peers`, by name."""
     names = chosen({PEER: infinity}, options)
     return dict.fromkeys(names, start_infinity)
 
 
 def start_ours(options: Options, lines: list[str]) -> Target:
-    """`POST /embed` of a server with that model alone."""
+    """Starts Regard with the embedding model alone; requests go to `POST /embed`."""
     contestant = regard(options, {"REGARD_MODELS": options.embedding_model})
     bodies = [json.dumps({"inputs": line}, ensure_ascii=False) for line in lines]
     return Target(Server(contestant), "/embed", bodies)
 
 
 def start_infinity(options: Options, lines: list[str]) -> Target:
-    """Its `POST /embeddings`."""
+    """Starts infinity-emb; requests go to `POST /embeddings`."""
     bodies = [json.dumps({"input": line}, ensure_ascii=False) for line in lines]
     return Target(Server(infinity(options)), "/embeddings", bodies)
 
 
 def infinity(options: Options) -> Contestant:
-    """infinity-emb as it comes, in bfloat16, with nothing that it would report to its makers.
+    """Describes infinity-emb with its defaults, in bfloat16, without telemetry.
 
     Raises:
-        MissingError: It cannot be installed here.
+        MissingError: The peer cannot be installed on this machine.
     """
-    python = environments.peer_python("infinity", is_beside=True)
+    python = environments.peer_python("infinity", with_project_packages=True)
     command = [python, "-m", "infinity_emb.cli", "v2", "--port", "{port}", "--host", "127.0.0.1"]
     command += ["--model-id", str(find_model(options).folder), "--dtype", "bfloat16"]
     command += ["--device", "cpu", "--engine", "torch", "--no-bettertransformer"]
@@ -112,7 +119,7 @@ def _turn(target: Target, shape: Shape, turn: int, result: Result) -> None:
 
 
 def table(result: Result, _options: Options) -> str:
-    """One row a number of clients and server."""
+    """Returns a table with a row for each number of clients and server."""
     headings = ["clients", "server", "requests/s", f"× {PEER}", "p50 ms", "p99 ms"]
     headings += ["CPU s per 1,000", "PSS MiB", "errors, at most"]
     rows = []

@@ -1,4 +1,4 @@
-"""Engines without HTTP: each a subprocess that speaks `peers.protocol`."""
+"""Engines without HTTP. Each is a subprocess that speaks the protocol of `peers.protocol`."""
 
 import functools
 import json
@@ -22,14 +22,14 @@ STOP_LIMIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Contestant:
-    """How a contestant is started.
+    """The command and environment of an engine or server under measurement.
 
     Attributes:
-        name: In tables.
-        command: Of its subprocess.
-        has_text: Whether what it says means anything, so that it can be scored.
-        environment: Variables beside those of this process.
-        ready_path: What a server answers once its models are loaded.
+        name: Name of the contestant in tables.
+        command: Command of its subprocess.
+        has_text: Whether its output is a real translation, which BLEU can score.
+        environment: Variables in addition to those of this process.
+        ready_path: Route that answers 200 as soon as a server's models are loaded.
     """
 
     name: str
@@ -41,14 +41,18 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Run:
-    """A whole file, once: wall and CPU seconds."""
+    """Wall and CPU seconds of one run over the whole file."""
 
     seconds: float
     cpu_seconds: float
 
 
 class Engine:
-    """A running engine, ready for its turns."""
+    """A running engine that has loaded its model.
+
+    Raises:
+        MissingError: The engine ended; the message quotes the end of its log.
+    """
 
     def __init__(self, contestant: Contestant) -> None:
         self.contestant = contestant
@@ -66,22 +70,22 @@ class Engine:
         self._read()
 
     def run(self) -> Run:
-        """One turn."""
+        """Runs the engine over the whole file once."""
         before = tree.cpu_seconds(self.process.pid)
         seconds = self._ask({"run": 1})["seconds"]
         return Run(seconds, tree.cpu_seconds(self.process.pid) - before)
 
     def outputs(self) -> list[str]:
-        """What the last turn gave."""
+        """Returns the output of the last run, one text for each sentence."""
         outputs: list[str] = self._ask({"outputs": True})["outputs"]
         return outputs
 
     def memory(self) -> tree.Memory:
-        """What it holds now."""
+        """Measures the memory of the engine's process tree."""
         return tree.memory(self.process.pid)
 
     def stop(self) -> None:
-        """Ends it: its stdin is closed."""
+        """Ends the engine by closing its stdin; kills it if that does not end it in time."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()
@@ -103,19 +107,19 @@ class Engine:
         line = self.process.stdout.readline()
         if not line:
             self.stop()
-            raise MissingError(f"{self.contestant.name} ended: {last_words(self.log)}")
+            raise MissingError(f"{self.contestant.name} ended: {log_tail(self.log)}")
         reply: dict[str, Any] = json.loads(line)
         return reply
 
 
-def last_words(log: Path) -> str:
-    """The end of a log, on one line."""
+def log_tail(log: Path) -> str:
+    """Returns the last lines of a log, joined into one line."""
     lines = log.read_text("utf-8", errors="replace").splitlines()
     return " / ".join(line.strip() for line in lines[-LOG_LINES:] if line.strip())
 
 
 def ours(options: Options) -> Contestant:
-    """Our engine, a process a core."""
+    """Describes Regard's engine with one process a core."""
     arguments = {
         "--source": str(options.source),
         "--pair": options.pair,
@@ -129,10 +133,10 @@ def ours(options: Options) -> Contestant:
 
 
 def bergamot(options: Options) -> Contestant:
-    """Native Bergamot, a thread a core, the whole file in one call.
+    """Describes native Bergamot with one thread a core and the whole file in one call.
 
     Raises:
-        MissingError: It cannot be installed here.
+        MissingError: Bergamot cannot be installed on this machine.
     """
     python = bergamot_python(options)
     config = write_bergamot_config(find_pair(options.models, options.pair), WORK / "work")
@@ -141,12 +145,12 @@ def bergamot(options: Options) -> Contestant:
 
 
 def ctranslate2(options: Options) -> Contestant:
-    """The stand-in over its whole vocabulary."""
+    """Describes CTranslate2's stand-in model with its whole vocabulary."""
     return _ctranslate2(options, "ctranslate2", "full")
 
 
 def ctranslate2_vmap(options: Options) -> Contestant:
-    """The stand-in with a vocabulary map, its form of a lexical shortlist."""
+    """Describes CTranslate2's stand-in model with a vocabulary map, its lexical shortlist."""
     return _ctranslate2(options, "ctranslate2-vmap", "vmap")
 
 
@@ -158,21 +162,23 @@ def _ctranslate2(options: Options, name: str, vocabulary: str) -> Contestant:
 
 
 def bergamot_python(options: Options) -> str:
-    """Python 3.10 with Bergamot's wheel."""
+    """Returns the path of a Python 3.10 with Bergamot's wheel."""
     return environments.peer_python("bergamot", options.python310, "3.10")
 
 
 def ctranslate2_python() -> str:
-    """Python with CTranslate2."""
+    """Returns the path of a Python with CTranslate2."""
     return environments.peer_python("ctranslate2")
 
 
 @functools.cache
 def build_standin(options: Options) -> Path:
-    """CTranslate2's model folder; made anew in each run, as it depends on pair and reference.
+    """Builds CTranslate2's stand-in model and returns its folder.
+
+    It is built once in each run, because it depends on the language pair and the reference.
 
     Raises:
-        MissingError: CTranslate2 is not here, or cannot build it.
+        MissingError: CTranslate2 cannot be installed, or its build fails.
     """
     python = ctranslate2_python()
     folder = WORK / "standin"
@@ -182,7 +188,8 @@ def build_standin(options: Options) -> Path:
     command = [python, "-m", "benchmarks.peers.ctranslate2_build", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise MissingError(f"the CTranslate2 stand-in: {done.stderr.strip().splitlines()[-1]}")
+        reason = done.stderr.strip().splitlines()[-1]
+        raise MissingError(f"the CTranslate2 stand-in cannot be built: {reason}")
     return folder / "model"
 
 

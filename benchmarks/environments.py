@@ -1,7 +1,7 @@
-"""Virtual environments below .bench/ for what the project itself does not need.
+"""Virtual environments below .bench/ for packages that the project itself does not need.
 
-Made once with plain pip from the pinned `benchmarks/requirements-NAME.txt`, and again when that
-file has changed. What cannot be made is a reason to leave a peer out, not to stop.
+pip makes each environment once, from the pinned `benchmarks/requirements-NAME.txt`, and again when
+that file has changed. If pip fails, the run goes on without the peer.
 """
 
 import shutil
@@ -17,25 +17,26 @@ SHOWN_LINES = 3
 
 
 class MissingError(Exception):
-    """Something this run can do without is not here; the message says what and why."""
+    """An optional part of the run is missing; the message names it and the reason."""
 
 
 def peer_python(
     name: str,
     interpreter: str | None = None,
     version: str | None = None,
-    is_beside: bool = False,
+    with_project_packages: bool = False,
 ) -> str:
-    """The interpreter of an environment, which is made where it is not there.
+    """Returns the path of an environment's interpreter, and makes a missing environment first.
 
     Args:
-        name: Of the environment and of its requirements.
-        interpreter: What it is made with; this one by default.
-        version: Such as `3.10`, if the packages need just that one.
-        is_beside: Whether this environment's packages, such as torch, are seen behind its own.
+        name: Name of the environment and of its requirements file.
+        interpreter: Python that makes the environment; by default the running one.
+        version: Version of Python that the packages need, such as `3.10`.
+        with_project_packages: Whether the environment also finds the packages of the running
+            environment, such as torch. Its own packages come first.
 
     Raises:
-        MissingError: There is no such interpreter, or pip failed.
+        MissingError: The interpreter is not found, or pip failed.
     """
     requirements = REQUIREMENTS / f"requirements-{name}.txt"
     folder = WORK / name
@@ -46,7 +47,7 @@ def peer_python(
     print(f"making .bench/{name} from {requirements.name} ...", file=sys.stderr)
     shutil.rmtree(folder, ignore_errors=True)
     _call([base, "-m", "venv", str(folder)])
-    if is_beside:
+    if with_project_packages:
         packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
         Path(packages, "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
     _call([str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)])
@@ -55,7 +56,9 @@ def peer_python(
 
 
 def library(name: str) -> str:
-    """A folder for PYTHONPATH with packages beside those of the project, at its own versions.
+    """Returns a folder for PYTHONPATH with packages that work with the project's environment.
+
+    Packages that the project also uses have the versions of `requirements.lock`.
 
     Raises:
         MissingError: pip failed.
@@ -74,19 +77,20 @@ def library(name: str) -> str:
 
 
 def find_interpreter(command: str, version: str | None) -> str:
-    """The full path of a command that really is a Python of that version.
+    """Returns the full path of a Python command after checking its version.
 
     Raises:
-        MissingError: It is not there, does not run (a shim for nothing), or is of another version.
+        MissingError: The command is not on PATH, does not run, or has another version.
     """
     path = shutil.which(command)
     if path is None:
-        raise MissingError(f"{command} is not on PATH; name one with --python{version or ''}")
+        raise MissingError(f"{command} is not on PATH. Give the path with --python{version or ''}")
     script = "import sys; print('%d.%d' % sys.version_info[:2])"
     found = subprocess.run([path, "-c", script], capture_output=True, text=True, check=False)
     if found.returncode or (version and found.stdout.strip() != version):
-        said = (found.stdout + found.stderr).strip().splitlines()
-        raise MissingError(f"{command} is no Python {version}: {said[0] if said else 'it failed'}")
+        lines = (found.stdout + found.stderr).strip().splitlines()
+        reason = lines[0] if lines else "it failed without a message"
+        raise MissingError(f"{command} is no Python {version}: {reason}")
     return path
 
 

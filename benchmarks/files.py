@@ -1,4 +1,4 @@
-"""What peers need of a model's files, made below a working folder."""
+"""Converts a model's files to the forms that the peers read, below a working folder."""
 
 import json
 from pathlib import Path
@@ -27,19 +27,19 @@ BERGAMOT_SETTINGS = {
 
 
 def find_pair(models: str, pair: str) -> ModelFiles:
-    """The model of a pair such as `en-pt`.
+    """Finds the model of a language pair such as `en-pt`.
 
     Raises:
-        SystemExit: There is none.
+        SystemExit: No model has the pair.
     """
     found = {files.name: files for files in find_models(models)}
     if pair not in found:
-        raise SystemExit(f"no model {pair} in {models}; there are: {', '.join(sorted(found))}")
+        raise SystemExit(f"{models} has no model {pair}; it has {', '.join(sorted(found))}")
     return found[pair]
 
 
 def write_bergamot_config(files: ModelFiles, folder: Path) -> Path:
-    """Marian's settings for the native engine, with absolute paths."""
+    """Writes Marian's settings for the native engine, with absolute paths, and returns the file."""
     shortlist = [str(files.shortlist), False] if files.shortlist else []
     settings = {
         "models": [str(files.weights)],
@@ -57,20 +57,24 @@ def write_bergamot_config(files: ModelFiles, folder: Path) -> Path:
 def write_standin_parts(
     files: ModelFiles, source: Path, reference: Path, folder: Path
 ) -> tuple[Path, Path]:
-    """Weights and settings from which `peers.ctranslate2_build` makes its stand-in.
+    """Writes the weights and settings from which `peers.ctranslate2_build` builds its stand-in.
 
     Args:
-        files: The real model.
-        source: A file of sentences.
-        reference: Its translation, which says how many tokens a source leads to.
-        folder: Where they are put.
+        files: Files of the real model.
+        source: File of sentences.
+        reference: File of their translations. It gives the number of target tokens for a source
+            token.
+        folder: Folder for the two files.
+
+    Returns:
+        The paths of the weights and of the settings.
     """
     file = MarianFile(files.weights)
     options = file.options()
     arrays: dict[str, Any] = {
         name: array if is_table(name) or min(array.shape) == 1 else array.T
         for name, array in file.arrays().items()
-        if array.ndim == 2  # Marian's own: everything is a matrix
+        if array.ndim == 2  # Marian's own parameters are all matrices.
     }
     if files.shortlist:
         vocabularies = load_vocabularies(files)
@@ -99,7 +103,7 @@ def write_standin_parts(
 
 
 def tokens_ratio(files: ModelFiles, source: Path, reference: Path) -> float:
-    """Target tokens for one source token, each sentence's EOS included in both."""
+    """Returns the number of target tokens for one source token; both include each EOS."""
     vocabularies = load_vocabularies(files)
     sources, targets = read_lines(str(source)), read_lines(str(reference))
     read = sum(len(vocabularies.source.encode(line)) + 1 for line in sources)

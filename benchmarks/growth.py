@@ -1,7 +1,7 @@
-"""Section "growth": how cost grows with source length, clients, and resident models.
+"""Section "growth": measures how Regard's cost grows with source length, clients, and models.
 
-Ours alone. Windows are at most 3 s, and there are half as many rounds as elsewhere: what is looked
-for is the shape of a curve.
+A window lasts at most 3 s, and there are half as many rounds as in other sections. That is enough
+for the shape of a curve.
 """
 
 import itertools
@@ -34,10 +34,10 @@ SENTENCE_END = re.compile(r"[.!?…:;]+")
 
 
 def measure(options: Options) -> Result:
-    """All three, in turn.
+    """Measures the growth by source length, by clients, and by models.
 
     Raises:
-        MissingError: A server does not start, or there is no load generator.
+        MissingError: A server does not start, or the load generator cannot be compiled.
     """
     load.compile_program()
     options = replace(options, seconds=min(options.seconds, MAX_SECONDS))
@@ -56,7 +56,10 @@ def measure(options: Options) -> Result:
 
 
 def by_length(server: Server, options: Options, turn: int, result: Result) -> None:
-    """One client for latency, many for the rate; sources are single sentences without an end."""
+    """Measures each source length with one client for latency, and with many for the rate.
+
+    Each source is a single sentence without punctuation that ends it.
+    """
     tokenizer = load_vocabularies(find_pair(options.models, options.pair)).source
     words = SENTENCE_END.sub(" ", " ".join(read_lines(str(options.source)))).split()
     for length in LENGTHS:
@@ -77,7 +80,7 @@ def by_length(server: Server, options: Options, turn: int, result: Result) -> No
 
 
 def by_clients(server: Server, options: Options, turn: int, result: Result) -> None:
-    """The file's sentences from ever more clients."""
+    """Measures the file's sentences with each number of clients, smallest first."""
     bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
     for clients in CLIENTS:
         figures = _run(server, bodies, clients, options)
@@ -85,7 +88,7 @@ def by_clients(server: Server, options: Options, turn: int, result: Result) -> N
 
 
 def by_models(options: Options, turn: int, result: Result) -> None:
-    """A new server for each number of models, loaded with requests to all of them."""
+    """Measures a new server for each number of models, with requests to all of its models."""
     lines = read_lines(str(options.source))
     shape = Shape(clients=BUSY_CLIENTS, seconds=options.seconds, warmup=WARMUP_SECONDS)
     for count in MODELS:
@@ -102,23 +105,24 @@ def by_models(options: Options, turn: int, result: Result) -> None:
 
 
 def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[str]:
-    """The same models again and again under invented languages, as links; the pairs they make.
+    """Links the models repeatedly under invented languages, and returns the language pairs.
 
-    Weights of the same file are loaded for each pair anew, so that memory grows as it would.
+    The server loads the weights anew for each pair, even from one file. So memory grows as it does
+    with different models.
     """
     pairs: list[str] = []
     codes = itertools.permutations(LANGUAGES, 2)
     for files, (source, target) in zip(itertools.cycle(models), codes, strict=False):
         if len(pairs) == count:
             break
-        place = folder / f"{source}{target}"
-        place.mkdir()
+        model_folder = folder / f"{source}{target}"
+        model_folder.mkdir()
         suffix = files.weights.name.split(".", 2)[2]
-        (place / f"model.{source}{target}.{suffix}").symlink_to(files.weights)
+        (model_folder / f"model.{source}{target}.{suffix}").symlink_to(files.weights)
         others = [files.shortlist, *files.weights.parent.glob("config*.yml")]
         others += {files.source_vocab, files.target_vocab}
         for path in filter(None, others):
-            (place / path.name).symlink_to(path)
+            (model_folder / path.name).symlink_to(path)
         pairs.append(f"{source}-{target}")
     return pairs
 
@@ -126,22 +130,22 @@ def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[
 def texts_of(
     length: int, words: Sequence[str], count_tokens: Callable[[str], int], num_texts: int
 ) -> list[str]:
-    """Texts of as many whole words as stay within `length` tokens, from random places.
+    """Makes texts of whole words with at most `length` tokens, from random places.
 
     Args:
-        length: In tokens.
-        words: Of running text.
-        count_tokens: Of a text.
-        num_texts: How many.
+        length: Largest number of tokens of a text.
+        words: Words of a running text.
+        count_tokens: Function that counts the tokens of a text.
+        num_texts: Number of texts.
     """
-    chance = random.Random(length)
+    generator = random.Random(length)
     counts = {word: count_tokens(word) for word in set(words)}
-    starts = [chance.randrange(len(words)) for _ in range(num_texts)]
+    starts = [generator.randrange(len(words)) for _ in range(num_texts)]
     return [_cut(length, [*words[start:], *words[:start]], counts) for start in starts]
 
 
 def _cut(length: int, words: Sequence[str], counts: dict[str, int]) -> str:
-    """No more words than fit; one that does not fit is passed over."""
+    """Joins words up to the length, and leaves out each word that does not fit."""
     taken: list[str] = []
     total = misses = 0
     for word in itertools.cycle(words):
@@ -193,7 +197,7 @@ TABLES = {
 
 
 def table(result: Result, _options: Options) -> str:
-    """Three tables of medians."""
+    """Returns three tables of medians: by length, by clients, and by models."""
     return "\n\n".join(_table(result, name, figures) for name, figures in TABLES.items())
 
 

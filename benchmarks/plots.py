@@ -1,7 +1,7 @@
-"""Pictures of results: `python -m benchmarks.plots RESULTS FOLDER [SECTION ...]`.
+"""Plots results: `python -m benchmarks.plots RESULTS FOLDER [SECTION ...]`.
 
-It runs in the environment of matplotlib. Each picture is an SVG of the medians, with the same
-bytes for the same figures.
+It runs in the environment of matplotlib. Each plot is an SVG of the medians; equal results give
+equal bytes.
 """
 
 import sys
@@ -20,7 +20,7 @@ OURS = "regard"
 
 
 def main() -> None:
-    """Draws what there are results of, and prints the name of each picture."""
+    """Plots each section that has results, and prints the name of each plot."""
     results, folder = Path(sys.argv[1]), Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[3:] or DRAWINGS:
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def draw_http(result: Result) -> Any:
-    """Rate against p50 and p99, a line for each server, a point for each number of clients."""
+    """Plots rate against p50 and p99: a line for each server, a point for each client count."""
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     for panel, percentile in zip(panels, ("p50_ms", "p99_ms"), strict=True):
         for name in dict.fromkeys(sample.contestant for sample in result.samples):
@@ -45,7 +45,7 @@ def draw_http(result: Result) -> Any:
         panel.set(xlabel="requests/s", ylabel=percentile.replace("_", " "), yscale="log")
         panel.grid(visible=True, which="both", alpha=0.2)
     panels[0].legend(fontsize=7)
-    figure.suptitle("One sentence a POST, closed loop; points are numbers of clients")
+    figure.suptitle("One sentence a POST, closed loop; each point shows its number of clients")
     return figure
 
 
@@ -60,7 +60,11 @@ def _points(result: Result, name: str, latency: str) -> list[tuple[float, float,
 
 
 def draw_growth(result: Result) -> Any:
-    """By source length, clients and models; latency to the left, rate or memory to the right."""
+    """Plots growth by source length, clients and models.
+
+    The first two plots have latency on the left axis and the rate on the right one. The third has
+    memory on the left axis and the start's seconds on the right one.
+    """
     panels_of = {
         "length": (("alone_p50_ms", "busy_p50_ms"), "tokens_per_second"),
         "clients": (("p50_ms", "p99_ms"), "requests_per_second"),

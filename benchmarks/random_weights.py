@@ -1,7 +1,7 @@
-"""Random weights of a well-known shape in our engine and in transformers' `generate`.
+"""Decodes with random weights of a well-known shape, in Regard's engine and in transformers.
 
-Nothing ever ends early in either: the end-of-sentence token is out of reach, so that every row is
-decoded to just as many tokens.
+Neither engine can choose the end-of-sentence token, so both decode every row to the same number of
+tokens.
 """
 
 import importlib
@@ -19,18 +19,21 @@ from model.device import Precision
 from model.sequence import EngineLimits, Sequence
 
 EOS, UNK = 0, 1
-OUT_OF_REACH = -1e4
-DEVIATION = 0.02
+EOS_BIAS = -1e4
+"""Bias of EOS in the output layer; it is so low that decoding never chooses EOS."""
+STANDARD_DEVIATION = 0.02
 PADDED_TO = 32
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's sizes, and how much is decoded.
+    """A model's sizes, and the number of rows and tokens to decode.
 
     Attributes:
-        is_nllb: Pre-norm with ReLU, as NLLB; else post-norm with swish, as OPUS-MT.
-        tokens: Of each source, EOS included, and of what is made of it.
+        is_nllb: Whether the model has pre-norm and ReLU, as NLLB has; otherwise it has post-norm
+            and swish, as OPUS-MT has.
+        rows: Number of sentences decoded at once.
+        tokens: Number of tokens of each source, EOS included, and of each target.
     """
 
     name: str
@@ -45,15 +48,15 @@ class Shape:
 
     @property
     def case(self) -> str:
-        """In tables."""
+        """Name of the case in tables."""
         return f"{self.name}, {self.rows} rows"
 
     def tiny(self) -> "Shape":
-        """The same kind of model, in no time."""
+        """Returns the shape of the same kind of model with the smallest sizes."""
         return replace(self, layers=1, d_model=16, ffn_dim=32, num_heads=2, vocab_size=64)
 
     def config(self) -> ModelConfig:
-        """In our words."""
+        """Returns the configuration of Regard's model of this shape."""
         return ModelConfig(
             d_model=self.d_model,
             num_heads=self.num_heads,
@@ -81,14 +84,19 @@ CASES = {
 
 @dataclass(frozen=True)
 class Timing:
-    """All rows from ids to ids, and of that, one decode step on average."""
+    """Seconds of one run, from source ids to target ids.
+
+    Attributes:
+        seconds: Seconds for all rows, the encoder included.
+        step_seconds: Mean seconds of a decode step.
+    """
 
     seconds: float
     step_seconds: float
 
 
-class Ours:
-    """The engine on random weights."""
+class RegardContestant:
+    """Regard's engine with random weights."""
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         self.shape, self.device = shape, device
@@ -100,7 +108,7 @@ class Ours:
         self.sources = random_sources(shape).tolist()
 
     def run(self) -> Timing:
-        """All rows at once, to the end."""
+        """Decodes all rows at once, to the end."""
         synchronize(self.device)
         began = time.perf_counter()
         self._admit()
@@ -116,7 +124,7 @@ class Ours:
         return Timing(ended - began, (ended - encoded) / steps)
 
     def count_kernels(self) -> float:
-        """Of one step in the middle."""
+        """Counts the kernels of one decode step in the middle of a run."""
         self._admit()
         for _ in range(self.shape.tokens // 2):
             self.engine.step()
@@ -129,11 +137,11 @@ class Ours:
         self.engine.admit([Sequence(row, source) for row, source in enumerate(self.sources)])
 
 
-class Theirs:
-    """`generate` on random weights of the same shape.
+class TransformersContestant:
+    """`generate` of transformers with random weights of the same shape.
 
     Raises:
-        ImportError: transformers is not here.
+        ImportError: transformers is not installed.
     """
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
@@ -143,12 +151,15 @@ class Theirs:
         self.mask = torch.ones_like(self.ids)
 
     def run(self) -> Timing:
-        """All rows at once; a step is what each token after the first takes."""
+        """Decodes all rows at once.
+
+        The time of a step is the mean time of each token after the first.
+        """
         whole = self._seconds(self.shape.tokens)
         return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
 
     def count_kernels(self) -> float:
-        """Of a step, from the difference between a long and a short run."""
+        """Counts the kernels of a decode step, from the difference of a long and a short run."""
         longer = count_kernels(lambda: self._generate(self.shape.tokens), self.device)
         shorter = count_kernels(lambda: self._generate(1), self.device)
         return (longer - shorter) / (self.shape.tokens - 1)
@@ -166,20 +177,20 @@ class Theirs:
 
 
 def random_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> EncoderDecoder:
-    """Our model, filled by chance, which never says the end-of-sentence token."""
+    """Makes Regard's model with random weights that never choose the end-of-sentence token."""
     model = EncoderDecoder(config)
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.normal_(0.0, DEVIATION)
-        model.decoder.output_bias[config.eos_id] = OUT_OF_REACH
+                parameter.normal_(0.0, STANDARD_DEVIATION)
+        model.decoder.output_bias[config.eos_id] = EOS_BIAS
     model.precision = Precision.BFLOAT16 if dtype is torch.bfloat16 else Precision.FLOAT32
     return model.to(device, dtype).eval()
 
 
 def transformers_model(shape: Shape) -> Any:
-    """Theirs; greedy, and without any token that ends it."""
+    """Makes the model of transformers with random weights; it decodes greedily, without EOS."""
     transformers: Any = importlib.import_module("transformers")
     sizes = {
         "vocab_size": shape.vocab_size,
@@ -214,7 +225,7 @@ def transformers_model(shape: Shape) -> Any:
 
 
 def random_sources(shape: Shape) -> torch.Tensor:
-    """Ids (B, S), each row ending in EOS."""
+    """Draws random source ids (B, S); each row ends in EOS."""
     generator = torch.Generator().manual_seed(0)
     size = (shape.rows, shape.tokens)
     ids = torch.randint(2, shape.vocab_size - 1, size, generator=generator)
@@ -223,15 +234,16 @@ def random_sources(shape: Shape) -> torch.Tensor:
 
 
 def step_bytes(shape: Shape, element_bytes: int) -> float:
-    """Bytes that a decode step must move, on average over all steps.
+    """Returns the bytes that a decode step must move, on average over all steps.
 
-    Every weight of the decoder and of the output layer is read once; for each row and layer, keys
-    and values of the source and of the target so far are read, and one new position is written.
-    Left out are activations and logits, which a fused step need not write to memory, biases, and
-    the rows of the embedding that are looked up.
+    A step reads every weight of the decoder and of the output layer once. For each row and layer it
+    reads the keys and values of the source and of the target so far, and writes one new position.
+
+    Activations and logits do not count, because a fused step need not write them to memory. Biases
+    and the embeddings of the input tokens do not count either.
     """
     width = shape.d_model
-    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # cross-attention: query and output alone
+    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # cross-attention: only query and output
     weights = shape.layers * layer + shape.vocab_size * width
     mean_target = (shape.tokens - 1) / 2
     positions = shape.tokens + mean_target + 1
@@ -240,13 +252,13 @@ def step_bytes(shape: Shape, element_bytes: int) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has done all that it was given."""
+    """Waits until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def count_kernels(call: Callable[[], object], device: torch.device) -> float:
-    """Kernels that a call runs on a GPU, copies not counted; on a CPU, operators."""
+    """Counts the kernels that a call runs on a GPU, without copies; on a CPU, its operators."""
     on_gpu = device.type == "cuda"
     kinds = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[kinds.CUDA if on_gpu else kinds.CPU]) as profile:

@@ -1,4 +1,4 @@
-"""Samples to figures that can be compared: medians, ranges, ratios; tables and files of them."""
+"""Computes medians, ranges and ratios of samples, and writes them as tables and files."""
 
 import json
 import platform
@@ -13,13 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """One contestant's turn in one round.
+    """Figures of one contestant's turn in one round.
 
     Attributes:
-        contestant: Who.
-        case: Under what, such as `64 clients`.
-        round: Counted from 1.
-        figures: What was measured, each name with its unit.
+        contestant: Name of the engine or server.
+        case: Name of the condition, such as `64 clients`.
+        round: Number of the round, counted from 1.
+        figures: Measured figures; each name has its unit.
     """
 
     contestant: str
@@ -30,14 +30,14 @@ class Sample:
 
 @dataclass
 class Result:
-    """All that one section measured.
+    """Results of one section.
 
     Attributes:
-        section: Its name.
-        samples: One for each contestant, case and round.
-        facts: Conditions, such as versions and options.
-        scores: BLEU of a contestant's output, where it has one.
-        notes: What was left out, and why.
+        section: Name of the section.
+        samples: Samples, one for each contestant, case and round.
+        facts: Conditions of the run, such as versions and options.
+        scores: BLEU or Spearman's correlation of a contestant's output, by contestant.
+        notes: Notes on the parts that were left out, with the reasons.
     """
 
     section: str
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over all rounds."""
+    """Median, lowest and highest value of a figure over all rounds."""
 
     median: float
     low: float
@@ -57,13 +57,13 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Of at least one value."""
+        """Computes the spread of at least one value."""
         ordered = sorted(values)
         return cls(statistics.median(ordered), ordered[0], ordered[-1])
 
 
 def spread(result: Result, contestant: str, case: str, figure: str) -> Spread | None:
-    """A figure over the rounds that have it; None where none has."""
+    """Returns a figure's spread over the rounds that have it; None without any such round."""
     values = [
         sample.figures[figure]
         for sample in result.samples
@@ -73,9 +73,9 @@ def spread(result: Result, contestant: str, case: str, figure: str) -> Spread | 
 
 
 def ratio(result: Result, contestant: str, case: str, figure: str, against: str) -> float | None:
-    """The median over the rounds of one contestant's figure divided by another's.
+    """Returns the median over the rounds of one contestant's figure divided by another's.
 
-    Divided round by round, so that a machine that slows down in the middle slows both.
+    It divides round by round, so that a change of the machine's speed affects both figures.
     """
     by_round: dict[int, dict[str, float]] = {}
     for sample in result.samples:
@@ -90,14 +90,14 @@ def ratio(result: Result, contestant: str, case: str, figure: str, against: str)
 
 
 def cases(result: Result) -> list[tuple[str, str]]:
-    """Every (case, contestant) in the order of their first turn, all of a case together."""
+    """Lists every (case, contestant), grouped by case, in the order of their first turns."""
     found = dict.fromkeys((sample.case, sample.contestant) for sample in result.samples)
     order = list(dict.fromkeys(case for case, _ in found))
     return sorted(found, key=lambda pair: order.index(pair[0]))
 
 
 def number(value: float | None) -> str:
-    """Three or four digits that count; `–` for none."""
+    """Formats a value with three or more significant digits; None gives `–`."""
     if value is None:
         return "–"
     if abs(value) >= 100:
@@ -106,34 +106,34 @@ def number(value: float | None) -> str:
 
 
 def ranged(value: Spread | None) -> str:
-    """`447 (435–457)`."""
+    """Formats a spread as `447 (435–457)`: the median, then the range."""
     if value is None:
         return "–"
     return f"{number(value.median)} ({number(value.low)}–{number(value.high)})"
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the first column to the left, the others to the right."""
+    """Formats a Markdown table. The first column is left-aligned, the others right-aligned."""
     lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def replace_marked(text: str, name: str, block: str) -> str:
-    """Puts a block between the two markers of that name.
+    """Replaces the text between the two markers of that name by a block.
 
     Raises:
-        ValueError: The markers are not there once each, in order.
+        ValueError: The text does not have each marker once, in order.
     """
     start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     before, found, rest = text.partition(start)
     _, closed, after = rest.partition(end)
     if not (found and closed) or start in rest or end in before + after:
-        raise ValueError(f"needed once each, in this order: {start} and {end}")
+        raise ValueError(f"the text must have {start} and {end} once each, in this order")
     return f"{before}{start}\n\n{block.strip()}\n\n{end}{after}"
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Returns the facts of this machine on which the figures depend."""
     info = _fields(Path("/proc/cpuinfo"))
     flags = set(info.get("flags", "").split())
     units = [f for f in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8") if f in flags]
@@ -150,7 +150,7 @@ def machine() -> dict[str, str]:
 
 
 def _fields(path: Path) -> dict[str, str]:
-    """The first value of each `name: value` line."""
+    """Returns the first value of each name in a file of `name: value` lines."""
     found: dict[str, str] = {}
     for line in path.read_text("utf-8", errors="replace").splitlines():
         name, _, value = line.partition(":")
@@ -159,12 +159,12 @@ def _fields(path: Path) -> dict[str, str]:
 
 
 def conditions(facts: Mapping[str, Any]) -> str:
-    """The conditions of a run as one line."""
+    """Formats the conditions of a run as one line."""
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
 
 
 def save(result: Result, folder: Path) -> Path:
-    """Writes all samples as JSON."""
+    """Writes a result as JSON and returns the file's path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.section}.json"
     path.write_text(json.dumps(asdict(result), indent=1), "utf-8")
@@ -172,14 +172,14 @@ def save(result: Result, folder: Path) -> Path:
 
 
 def load(path: Path) -> Result:
-    """Reads what `save` wrote."""
+    """Reads a result that `save` wrote."""
     fields = json.loads(path.read_text("utf-8"))
     fields["samples"] = [Sample(**sample) for sample in fields["samples"]]
     return Result(**fields)
 
 
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
-    """Corpus BLEU (13a) by sacreBLEU."""
+    """Computes corpus BLEU (13a) with sacreBLEU."""
     from sacrebleu import BLEU
 
     return float(BLEU(tokenize="13a").corpus_score(outputs, [references]).score)

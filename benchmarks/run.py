@@ -1,4 +1,7 @@
-"""The command: `python -m benchmarks.run --source en.txt --reference pt.txt`, or `make bench`."""
+"""Runs the benchmarks: `python -m benchmarks.run --source en.txt --reference pt.txt`.
+
+`make bench` runs this command.
+"""
 
 import subprocess
 import sys
@@ -27,7 +30,13 @@ RESULTS = WORK / "results"
 
 @dataclass(frozen=True)
 class Section:
-    """How a section is measured and shown."""
+    """Functions that measure a section and make its table.
+
+    Attributes:
+        measure: Function that measures the section.
+        table: Function that formats its result.
+        has_picture: Whether `benchmarks.plots` has a plot of it.
+    """
 
     measure: Callable[[Options], Result]
     table: Callable[[Result, Options], str]
@@ -46,7 +55,7 @@ SECTIONS = {
 
 
 def main() -> None:
-    """Runs the sections, prints their tables, and writes them where they are wanted."""
+    """Runs the sections, prints their tables, and writes them to the file of `--write`."""
     options = command_line.parse()
     if options.write:
         check_markers(options.write, options.only)
@@ -65,7 +74,7 @@ def main() -> None:
 
 
 def finish(name: str, result: Result, options: Options) -> None:
-    """Saves a section's samples, prints its table, and writes it where it is wanted."""
+    """Saves a section's samples, prints its table, and writes it to the file of `--write`."""
     result.facts = {**report.machine(), **result.facts, "rounds": options.rounds}
     saved = report.save(result, RESULTS)
     block = show(result, SECTIONS[name].table(result, options))
@@ -79,32 +88,32 @@ def finish(name: str, result: Result, options: Options) -> None:
 
 
 def show(result: Result, table: str) -> str:
-    """A table, the conditions below it, and what was left out."""
+    """Joins a table, the conditions of the run, and the notes."""
     notes = "".join(f"\n\nNote: {note}." for note in result.notes)
     return f"{table}\n\n{report.conditions(result.facts)}.{notes}"
 
 
 def draw(name: str, folder: Path) -> bool:
-    """Draws a section's picture into a folder; False, and a word, where that cannot be."""
+    """Plots a section into a folder; returns False and prints the reason if that fails."""
     try:
         python = environments.peer_python("plots")
     except MissingError as error:
-        print(f"no picture of {name}: {error}", file=sys.stderr)
+        print(f"{name} has no plot: {error}", file=sys.stderr)
         return False
     command = [python, "-m", "benchmarks.plots", str(RESULTS), str(folder.resolve()), name]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(f"no picture of {name}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        print(f"{name} has no plot: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
     else:
-        print(f"(picture: {folder / name}.svg)")
+        print(f"(plot: {folder / name}.svg)")
     return done.returncode == 0
 
 
 def check_markers(path: Path, names: tuple[str, ...]) -> None:
-    """Sees to it that what is measured for minutes can be written.
+    """Checks before the measurement that its tables can be written.
 
     Raises:
-        SystemExit: The file, or a marker in it, is not there.
+        SystemExit: The file is not found, or a marker in it is missing.
     """
     try:
         text = path.read_text("utf-8")

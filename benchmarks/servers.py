@@ -1,4 +1,4 @@
-"""Servers under measurement: ours as it comes, and each peer naive and behind a batcher."""
+"""Servers under measurement: Regard with its defaults, and each peer naive and with a batcher."""
 
 import http.client
 import os
@@ -16,7 +16,7 @@ from benchmarks.engines import (
     bergamot_python,
     build_standin,
     ctranslate2_python,
-    last_words,
+    log_tail,
 )
 from benchmarks.environments import ROOT, WORK, MissingError
 from benchmarks.files import find_pair, write_bergamot_config
@@ -31,7 +31,7 @@ class Server:
     """A running server on a free port of the loopback, with its models loaded.
 
     Raises:
-        MissingError: It ended, or was not ready in time.
+        MissingError: The server ended, or was not ready in time.
     """
 
     def __init__(self, contestant: Contestant) -> None:
@@ -59,20 +59,20 @@ class Server:
 
     @property
     def name(self) -> str:
-        """The contestant's."""
+        """Name of the contestant."""
         return self.contestant.name
 
     @property
     def pid(self) -> int:
-        """The root of its process tree."""
+        """Id of the root of the server's process tree."""
         return self.process.pid
 
     def memory(self) -> tree.Memory:
-        """What its tree holds now."""
+        """Measures the memory of the server's process tree."""
         return tree.memory(self.pid)
 
     def stop(self) -> None:
-        """SIGTERM, and what does not end by that is killed."""
+        """Sends SIGTERM; kills a server that does not end within STOP_LIMIT_SECONDS."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_LIMIT_SECONDS)
@@ -83,7 +83,7 @@ class Server:
     def _wait_until_ready(self, deadline: float) -> None:
         while not self._is_ready():
             if self.process.poll() is not None:
-                raise MissingError(f"{self.name} ended: {last_words(self.log)}")
+                raise MissingError(f"{self.name} ended: {log_tail(self.log)}")
             if time.perf_counter() > deadline:
                 raise MissingError(f"{self.name} was not ready in {READY_LIMIT_SECONDS:.0f} s")
             time.sleep(POLL_SECONDS)
@@ -93,14 +93,14 @@ class Server:
         try:
             connection.request("GET", self.contestant.ready_path)
             return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):  # it does not listen yet
+        except (OSError, http.client.HTTPException):  # The server does not listen yet.
             return False
         finally:
             connection.close()
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:
-    """`regard serve` with the settings of this environment, its defaults where there are none."""
+    """Describes `regard serve` with this environment's settings, and defaults for the others."""
     command = [sys.executable, "-m", "service", "serve", "--port", "{port}"]
     settings = {"REGARD_MODELS": options.models}
     if options.dtype != "auto":

@@ -1,6 +1,6 @@
-"""Section "start": how soon our server is ready, and what its processes hold before and after load.
+"""Section "start": time until Regard is ready, and its memory before and after a load.
 
-The first start fills the file cache and does not count.
+The first start fills the file cache and is not measured.
 """
 
 from benchmarks import load, report
@@ -21,10 +21,10 @@ FIGURES = {
 
 
 def measure(options: Options) -> Result:
-    """So many starts, each with some seconds of load.
+    """Measures one start in each round, followed by a load.
 
     Raises:
-        MissingError: It does not start, or there is no load generator.
+        MissingError: The server does not start, or the load generator cannot be compiled.
     """
     load.compile_program()
     result = Result("start", facts={"clients of the load": CLIENTS})
@@ -42,7 +42,7 @@ def measure(options: Options) -> Result:
 
 
 def loaded(server: Server, bodies: list[str], shape: Shape) -> dict[str, float]:
-    """What a server that has just started takes, then and after a load."""
+    """Loads a server that has just started, and returns its figures before and after."""
     idle = server.memory()
     done = load.run(server.port, bodies, shape, server.pid)
     after = server.memory()
@@ -57,7 +57,7 @@ def loaded(server: Server, bodies: list[str], shape: Shape) -> dict[str, float]:
 
 
 def table(result: Result, _options: Options) -> str:
-    """One row."""
+    """Returns a table with one row."""
     cells = [
         report.ranged(report.spread(result, name, case, figure))
         for case, name in report.cases(result)

@@ -1,4 +1,4 @@
-"""Section "offline": a file of sentences through each engine on all cores, without HTTP."""
+"""Section "offline": translates a file of sentences with each engine on all cores, without HTTP."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ CASE = "offline"
 
 
 def measure(options: Options) -> Result:
-    """Everyone in turn, for so many rounds, after one turn each that does not count."""
+    """Measures all engines in turn, round by round, after a warm-up of one turn each."""
     result = Result("offline")
     engines = start_all(options, result)
     lines = read_lines(str(options.source))
@@ -49,7 +49,7 @@ def _turn(engine: Engine, turn: int, num_sentences: int) -> Sample:
 
 
 def start_all(options: Options, result: Result) -> list[Engine]:
-    """Ours, and those of the peers that are wanted and can be had; a note for each other."""
+    """Starts Regard and the chosen peers; adds a note for each peer that cannot start."""
     engines = [Engine(ours(options))]
     for name, prepare in chosen(PEERS, options).items():
         try:
@@ -62,7 +62,7 @@ def start_all(options: Options, result: Result) -> list[Engine]:
 def chosen(
     peers: Mapping[str, Callable[[Options], Contestant]], options: Options
 ) -> dict[str, Callable[[Options], Contestant]]:
-    """The peers that `--peers` names; `bergamot` names every peer that begins so."""
+    """Returns the peers chosen by `--peers`: `bergamot` chooses every name that starts with it."""
     return {
         name: prepare
         for name, prepare in peers.items()
@@ -71,7 +71,7 @@ def chosen(
 
 
 def table(result: Result, options: Options) -> str:
-    """One row a contestant."""
+    """Returns a table with a row for each contestant."""
     against = options.against or "bergamot"
     headings = ["engine", "sentences/s", f"× {against}", "CPU s per 1,000", "PSS MiB", "BLEU"]
     rows = []

@@ -1,4 +1,4 @@
-"""What a process and all its descendants use: CPU seconds and memory, from /proc."""
+"""Measures the CPU seconds and memory of a process and all its descendants, from /proc."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Stat:
-    """What is read of /proc/PID/stat; `ticks` includes children that have ended."""
+    """Fields of /proc/PID/stat.
+
+    Attributes:
+        parent: Id of the parent process.
+        ticks: CPU time in clock ticks, with that of children that have ended.
+    """
 
     parent: int
     ticks: int
@@ -18,11 +23,11 @@ class Stat:
 
 @dataclass(frozen=True)
 class Memory:
-    """MiB of a tree.
+    """Memory of a process tree, in MiB.
 
     Attributes:
-        rss: Resident; what processes share is counted once for each.
-        pss: Proportional; what n processes share is counted as one nth for each.
+        rss: Resident memory; each process counts the whole of a page that it shares.
+        pss: Proportional memory; each of n processes counts 1/n of a page that they share.
     """
 
     rss: float
@@ -30,13 +35,18 @@ class Memory:
 
 
 def parse_stat(text: str) -> Stat:
-    """Reads /proc/PID/stat. The name in it may hold spaces and brackets: see proc_pid_stat(5)."""
+    """Reads the text of /proc/PID/stat.
+
+    The process name in it may have spaces and brackets.
+
+    Source: proc_pid_stat(5)
+    """
     fields = text.rpartition(")")[2].split()
     return Stat(int(fields[1]), sum(map(int, fields[11:15])))
 
 
 def parse_rollup(text: str) -> tuple[int, int]:
-    """KiB of RSS and PSS in /proc/PID/smaps_rollup."""
+    """Reads RSS and PSS in KiB from the text of /proc/PID/smaps_rollup."""
     sizes = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -46,36 +56,36 @@ def parse_rollup(text: str) -> tuple[int, int]:
 
 
 def members(root: int) -> dict[int, Stat]:
-    """The process and its descendants, as they are now."""
-    everyone = {}
+    """Finds the process and its current descendants, by process id."""
+    stats = {}
     for folder in PROC.iterdir():
         if folder.name.isdecimal():
             text = _read(folder / "stat")
             if text:
-                everyone[int(folder.name)] = parse_stat(text)
-    tree = {root: everyone[root]} if root in everyone else {}
+                stats[int(folder.name)] = parse_stat(text)
+    tree = {root: stats[root]} if root in stats else {}
     grew = bool(tree)
     while grew:
-        grown = {p: s for p, s in everyone.items() if s.parent in tree and p not in tree}
+        grown = {p: s for p, s in stats.items() if s.parent in tree and p not in tree}
         tree.update(grown)
         grew = bool(grown)
     return tree
 
 
 def cpu_seconds(root: int) -> float:
-    """CPU time of the tree since it started, children that have ended included."""
+    """Returns the tree's CPU seconds since its start, with those of children that have ended."""
     return sum(stat.ticks for stat in members(root).values()) / TICKS
 
 
 def memory(root: int) -> Memory:
-    """Memory of the tree, as it is now."""
+    """Measures the current memory of the tree."""
     texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in members(root)]
     sizes = [parse_rollup(text) for text in texts if text]
     return Memory(sum(rss for rss, _ in sizes) / 1024, sum(pss for _, pss in sizes) / 1024)
 
 
 def _read(path: Path) -> str:
-    """Empty for a process that has just ended, or is another user's."""
+    """Reads a file; returns "" if the process has ended or belongs to another user."""
     try:
         return path.read_text("utf-8", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
 """Finds the prose of a source tree: docstrings and comments of Python files, text of Markdown.
 
-A passage is one paragraph, list item, table cell or entry of a docstring section. Code, tables of
-figures, drawings and citations are left out.
+A passage is one paragraph, list item, table cell or entry of a docstring section. Code, drawings,
+citations and the measurements that `make bench` writes into a page are left out.
 """
 
 import ast
@@ -16,6 +16,7 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Source|Example|Exa
 ENTRY = re.compile(r"\s{4,}\*{0,2}[\w.]+: (.*)")
 ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+(.*)")
 DRAWING = re.compile(r"[│├└─═┌┐▶]|^\s*=+[= ]*$|\S {3,}\S")
+MEASUREMENT = re.compile(r"<!-- (/?)bench:[\w-]+ -->")
 DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|fmt:|pragma|ruff:|mypy:|!).*")
 ENTRY_SECTIONS = ("Args", "Attributes", "Raises")
 CODE_SECTIONS = ("Source", "Example", "Examples")
@@ -129,16 +130,19 @@ def _comments(path: Path, text: str) -> Iterator[Passage]:
 
 def _markdown(path: Path, text: str) -> Iterator[Passage]:
     passage = Passage(path, "text")
-    is_code = False
+    is_code = is_measurement = False
     for number, line in enumerate(text.splitlines(), 1):
         is_fence = line.lstrip().startswith("```")
         is_code ^= is_fence
+        if marker := MEASUREMENT.fullmatch(line.strip()):
+            is_measurement = not marker[1]
         item = ITEM.fullmatch(line)
         is_cut = is_fence or not line.strip() or line.lstrip().startswith(("<", "#", "|"))
+        is_cut |= is_measurement
         if is_cut or is_code or item is not None:
             yield passage
             passage = Passage(path, "text")
-        if line.startswith("|"):
+        if line.startswith("|") and not is_measurement:
             cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
             yield from (Passage(path, "text", [(number, cell.strip())]) for cell in cells)
         elif not (is_cut or is_code):

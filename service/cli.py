@@ -17,6 +17,7 @@ from service.console import console, read_settings, stop
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
+from service.models.catalog import Catalog
 from service.models.registry.cache import ModelCache
 from service.models.registry.commands import app as models_app
 from service.models.registry.commands import pull_models
@@ -26,6 +27,9 @@ from service.models.registry.locate import locate, missing_files
 from service.models.registry.manifest import read_entries
 from service.server import create_app
 from service.settings import Settings
+
+EXAMPLE = ("en", "pt")
+"""The pair of languages to try where it is served."""
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
@@ -39,7 +43,9 @@ class Server(uvicorn.Server):
         """Starts to listen, then prints the address."""
         await super().startup(sockets)
         freeze_heap()
-        greet(self.config.host, self.servers[0].sockets[0].getsockname()[1])
+        application: Any = self.config.app
+        catalog = application.state.services.catalog
+        greet(self.config.host, self.servers[0].sockets[0].getsockname()[1], catalog)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain on SIGTERM and SIGINT; a second SIGINT ends without draining.
@@ -120,7 +126,11 @@ def serve_apart(settings: Settings, count: int) -> str | None:
             f"cannot listen on {address}: {reason}; set REGARD_PORT to another port"
         ) from error
     port = listeners[0].getsockname()[1]
-    main_process = MainProcess(settings, listeners, on_listening=lambda: greet(settings.host, port))
+
+    def announce() -> None:
+        greet(settings.host, port, main_process.catalog)
+
+    main_process = MainProcess(settings, listeners, on_listening=announce)
 
     async def run() -> None:
         freeze_heap()
@@ -151,11 +161,10 @@ def take_models(settings: Settings) -> Settings:
     return settings.with_models([model.place for model in located], placements_of(located))
 
 
-def greet(host: str, port: int) -> None:
-    """Says where the server is and how to try it."""
+def greet(host: str, port: int, catalog: Catalog) -> None:
+    """Prints the address of the server, and a command that tries one of its models."""
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    body = '{"q":"The cat sat on the mat.","source":"en","target":"pt"}'
     console.print(
         f"Regard listens on {address} (models load in the background). Try:\n",
         soft_wrap=True,
@@ -163,11 +172,30 @@ def greet(host: str, port: int) -> None:
         markup=False,
     )
     console.print(
-        f"  curl {address}/translate -H 'Content-Type: application/json' -d '{body}'\n",
+        f"  curl {address}{trial(catalog)}\n",
         soft_wrap=True,
         highlight=False,
         markup=False,
     )
+
+
+def trial(catalog: Catalog) -> str:
+    """Returns the path and the arguments of a curl that a served model answers."""
+    pairs = [
+        (source, target)
+        for source, targets in catalog.offers().items()
+        for target in targets
+        if source != target
+    ]
+    if pairs:
+        source, target = EXAMPLE if EXAMPLE in pairs else pairs[0]
+        path = "/translate"
+        body = f'{{"q":"The cat sat on the mat.","source":"{source}","target":"{target}"}}'
+    elif catalog.embedders:
+        path, body = "/embed", '{"inputs":"The cat sat on the mat."}'
+    else:
+        return "/v1/models"
+    return f"{path} -H 'Content-Type: application/json' -d '{body}'"
 
 
 def main() -> None:

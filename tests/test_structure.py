@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.metrics.definitions import TASKS
+from service.tasks.table import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("model", "service")

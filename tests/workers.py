@@ -1,9 +1,7 @@
-"""Device workers in threads of the test, with an engine that echoes.
+"""Device workers in threads of the test, with models that echo their input.
 
-The threads run the real `Worker` over the real socket pair: messages, reports, isolation and the
-end of a worker are the product's own. Only the engine is a fake, which is enough because the server
-knows an engine by the sequences that it takes, gives back and counts; which tokens a Transformer
-chooses is proved elsewhere.
+The threads run the real `Worker` and the real executors over a real socket pair. Only the engines
+and the batches of texts are fakes. The tests of the engine prove which tokens a model chooses.
 """
 
 import asyncio
@@ -32,31 +30,37 @@ from model.inspection.query import AttentionJob
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel
-from service.workers.executors.embedding import Pass
-from service.workers.loading import LoadedEmbedder, LoadEmbedder, LoadEngine, load_embedder
-from service.workers.messages import EmbedTask, WorkerConfig
+from service.items.attention import ATTENTION
+from service.items.embedding import EMBED, EmbeddingItem
+from service.workers.executors.embedding import Batch
+from service.workers.loaders import LOADERS
+from service.workers.loading import LoadedModel, Loaders, load_embedder, loaded_engine
+from service.workers.messages import WorkerConfig
 from service.workers.worker import Worker
 
 LIMIT_SECONDS = 60.0
 PULSE_SECONDS = 0.002
 DEFAULT_ROWS = 8
 
+LoadTranslationModel = Callable[[ModelFiles, WorkerConfig], LoadedModel]
+LoadEmbedder = Callable[[EmbeddingFiles, WorkerConfig], LoadedModel]
+
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits for what another thread does; the limit only ends a test that has failed."""
+    """Waits until another thread makes a condition true; the limit ends a test that failed."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError("it did not come about")
+            raise AssertionError(f"the condition is not true after {LIMIT_SECONDS:.0f} s")
         time.sleep(PULSE_SECONDS)
 
 
 class Died(BaseException):
-    """What a worker's thread ends by, as a process would by a signal."""
+    """Ends a worker's thread, as a signal ends a process."""
 
 
 def opened() -> threading.Event:
-    """An event that is set."""
+    """Returns an event that is set."""
     event = threading.Event()
     event.set()
     return event
@@ -64,24 +68,24 @@ def opened() -> threading.Event:
 
 @dataclass
 class Script:
-    """What the engines of a test do, and what they have been given.
+    """Controls the fake models of a test, and records the input that they received.
 
     Attributes:
-        may_load: Until it is set, no engine loads.
-        may_finish: Until it is set, sequences stay in the batch; aborts are still taken.
+        may_load: Until it is set, no model loads.
+        may_finish: Until it is set, items stay in their batch; aborts are still taken.
         stuck: Tokens whose sequences never finish.
-        num_steps: After how many steps a sequence is finished.
-        poison: Tokens that make a step fail in whose batch they are.
-        no_memory: Tokens for which a batch of more than one is too large.
-        fatal: Tokens at which the worker dies, as often as they stand here.
-        hanging: Tokens at which the worker hangs, likewise, until `may_go_on`.
-        may_go_on: Until it is set, a worker that hangs does; then it dies.
-        load_error: Raised in place of loading.
-        load_errors: What the next loads raise, in order; None where one succeeds.
-        failing: What loading a model of that name raises.
+        num_steps: Number of steps after which an item is finished.
+        poison: Tokens that make each step of their batch fail.
+        no_memory: Tokens for which a batch of more than one sequence is too large.
+        fatal: Tokens at which the worker dies; each entry is used once.
+        hanging: Tokens at which the worker hangs until `may_go_on`; each entry is used once.
+        may_go_on: Until it is set, a worker at a hanging token waits; then it dies.
+        load_error: Error of every load that has no entry in `load_errors` or `failing`.
+        load_errors: Errors of the next loads, in order; None for a load that succeeds.
+        failing: Errors of loads by name of the model.
         admitted: Every sequence that an engine took, in order.
         embedded: Batches of texts that were begun, in order.
-        aborted: Ids of every sequence that was taken out.
+        aborted: Ids of every sequence that was taken out of an engine.
     """
 
     may_load: threading.Event = field(default_factory=opened)
@@ -98,33 +102,40 @@ class Script:
     failing: dict[str, Exception] = field(default_factory=dict)
     admitted: list[SourceSequence] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
-    embedded: list[list[EmbedTask]] = field(default_factory=list)
+    embedded: list[list[EmbeddingItem]] = field(default_factory=list)
 
-    def load(self, files: ModelFiles, config: WorkerConfig) -> Engine:
-        """A LoadEngine."""
+    @property
+    def loaders(self) -> Loaders:
+        """Loaders of fake models for both types of files."""
+        return {ModelFiles: self.load, EmbeddingFiles: self.load_embedder}
+
+    def load(self, files: ModelFiles, config: WorkerConfig) -> LoadedModel:
+        """Loads a fake translation model."""
         assert self.may_load.wait(LIMIT_SECONDS)
         error = self.load_errors.pop(0) if self.load_errors else self.load_error
         error = self.failing.get(files.name, error)
         if error is not None:
             raise error
         rows = config.limits.max_rows or DEFAULT_ROWS
-        return cast("Engine", EchoEngine(replace(config.limits, max_rows=rows), self))
+        engine = EchoEngine(replace(config.limits, max_rows=rows), self)
+        return loaded_engine(cast("Engine", engine))
 
-    def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedEmbedder:
-        """A LoadEmbedder."""
+    def load_embedder(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
+        """Loads a fake embedding model."""
         assert self.may_load.wait(LIMIT_SECONDS)
 
-        def new_pass(tasks: Sequence[EmbedTask]) -> Pass:
-            self.embedded.append([*tasks])
-            return EchoPass([task.ids for task in tasks], self)
+        def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:
+            self.embedded.append([*items])
+            return EchoBatch([item.ids for item in items], self)
 
-        def new_inspection(_jobs: Sequence[AttentionJob]) -> CapturePass:
-            raise AssertionError("nobody asks an echo where it looks")
+        def begin_capture(_jobs: Sequence[AttentionJob]) -> CapturePass:
+            raise AssertionError("the fake embedding model has no attention")
 
-        return LoadedEmbedder(new_pass, new_inspection, torch.device("cpu"), "float32")
+        executables = {EMBED: begin_embedding, ATTENTION: begin_capture}
+        return LoadedModel(executables, torch.device("cpu"), "float32")
 
     def fail_at(self, tokens: set[int]) -> None:
-        """Does what is to happen at these."""
+        """Fails, hangs or dies if one of the tokens of a batch is scripted to."""
         for token in tokens.intersection(self.fatal):
             self.fatal.remove(token)
             raise Died
@@ -145,11 +156,11 @@ ECHO_CONFIG = ModelConfig(
     source_vocab_size=32000,
     target_vocab_size=32000,
 )
-"""The sizes of the built-in models: what an engine says of itself beside its rows."""
+"""Sizes of the built-in models, which the fake engine reports."""
 
 
 class EchoEngine:
-    """Translates every sequence to itself, less its first tokens in the alternatives."""
+    """Translates each sequence to itself; alternative n leaves the first n tokens out."""
 
     tokens_per_step = 1
 
@@ -197,7 +208,7 @@ class EchoEngine:
         if not self.running:
             return []
         self._fail_if_scripted()
-        # Not longer, so that the worker goes on to hear of aborts.
+        # A short wait only, so that the worker continues to receive aborts.
         may_finish = self.script.may_finish.wait(PULSE_SECONDS)
         self.stats.append(BatchStats("decode", self.num_rows, self.num_rows, 0))
         if not may_finish:
@@ -218,8 +229,8 @@ class EchoEngine:
 
 
 @dataclass
-class EchoPass:
-    """Embeds every text as three numbers: how many ids it has, the first and the last."""
+class EchoBatch:
+    """Embeds each text as three numbers: the number of its ids, the first and the last id."""
 
     texts: list[list[int]]
     script: Script
@@ -227,17 +238,17 @@ class EchoPass:
 
     def advance(self) -> bool:
         self.script.fail_at({token for ids in self.texts for token in ids})
-        # Not longer, so that the worker goes on to hear of aborts.
+        # A short wait only, so that the worker continues to receive aborts.
         self.steps += self.script.may_finish.wait(PULSE_SECONDS)
         return self.steps < self.script.num_steps
 
     def take_finished(self) -> dict[int, NDArray[np.float32]]:
         rows = [[len(ids), ids[0], ids[-1]] for ids in self.texts]
-        return {place: np.array(row, dtype=np.float32) for place, row in enumerate(rows)}
+        return {index: np.array(row, dtype=np.float32) for index, row in enumerate(rows)}
 
 
 def hypotheses(sequence: SourceSequence) -> list[Hypothesis]:
-    """As many as are asked for, of -0.5 a token where scores are."""
+    """Returns the requested number of hypotheses; each token scores -0.5 where scores are on."""
     options = sequence.options
     versions = [sequence.source[rank:] or sequence.source for rank in range(options.num_hypotheses)]
     if options.beam_size == 1 and not options.return_scores:
@@ -250,14 +261,9 @@ class ThreadWorker:
 
     pid = os.getpid()
 
-    def __init__(
-        self,
-        connection: socket.socket,
-        load: LoadEngine,
-        load_embedder: LoadEmbedder = load_embedder,
-    ) -> None:
+    def __init__(self, connection: socket.socket, loaders: Loaders) -> None:
         self.connection = connection.dup()
-        self.worker = Worker(Channel(self.connection), load, load_embedder)
+        self.worker = Worker(Channel(self.connection), loaders)
         self.thread = threading.Thread(target=self._work)
         self.thread.start()
 
@@ -275,13 +281,18 @@ class ThreadWorker:
 
 
 class Threads:
-    """A StartWorker; it remembers what it has started."""
+    """A StartWorker that starts threads and records them."""
 
-    def __init__(self, load: LoadEngine, load_embedder: LoadEmbedder = load_embedder) -> None:
-        self.load = load
-        self.load_embedder = load_embedder
+    def __init__(
+        self, load: LoadTranslationModel, load_embedder: LoadEmbedder = load_embedder
+    ) -> None:
+        self.loaders: Loaders = {
+            **LOADERS,
+            ModelFiles: load,
+            EmbeddingFiles: load_embedder,
+        }
         self.started: list[ThreadWorker] = []
 
     async def __call__(self, connection: socket.socket, _threads: int) -> ThreadWorker:
-        self.started.append(ThreadWorker(connection, self.load, self.load_embedder))
+        self.started.append(ThreadWorker(connection, self.loaders))
         return self.started[-1]

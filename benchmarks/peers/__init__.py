@@ -1,10 +1,13 @@
-"""What runs in the environment of a peer. Nothing here imports torch, `model` or `service`.
+"""Modules that run in the environment of a peer. They do not import `model` or `service`.
 
-    protocol        JSON lines between the harness and an engine
-    batcher         sentences of many requests to a few worker processes
-    server          one sentence a POST, naive or through the batcher
-    bergamot        the native Bergamot engine
-    ctranslate2     CTranslate2 on a stand-in of the same shape
+    protocol               JSON lines between the harness and an engine
+    vectors                vectors as text, for the protocol
+    batcher                batches the sentences of many requests for a few worker processes
+    server                 answers one sentence a POST, naive or through the batcher
+    bergamot               the native Bergamot engine
+    ctranslate2            CTranslate2 with a stand-in model of the same shape
+    ctranslate2_build      builds the stand-in model
+    sentence_transformers  the embedding models of sentence-transformers
 
-Python 3.10 is enough: there is no later wheel of Bergamot.
+The modules run on Python 3.10, because Bergamot has no wheel for a later Python.
 """

@@ -1,7 +1,7 @@
-"""The batcher that a careful user would write in a day around an engine that takes lists.
+"""A batcher as a careful user would write it in a day, around an engine that takes lists.
 
-One worker process a core. A free worker takes up to 32 of the waiting sentences at once; it never
-waits for more, and no batch waits for another's end.
+It has one worker process a core. A free worker takes up to 32 of the waiting sentences at once. It
+does not wait for more sentences or for the batches of other workers.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Waiting = asyncio.Queue[tuple[str, "asyncio.Future[str]"]]
 
 
 class Batcher:
-    """Sentences of many requests to worker processes."""
+    """Batches the sentences of many requests for worker processes."""
 
     def __init__(self, load: Load, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -29,17 +29,17 @@ class Batcher:
             context.Process(target=work, args=(there, load), daemon=True).start()
             self.connections.append(here)
         for connection in self.connections:
-            connection.recv()  # its model is loaded
+            connection.recv()  # The worker has loaded its model.
         self.pool = ThreadPoolExecutor(workers)
         self.waiting: Waiting = asyncio.Queue()
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to serve, within a running loop."""
+        """Starts to serve; the event loop must be running."""
         self.tasks = [asyncio.create_task(self._serve(c)) for c in self.connections]
 
     async def translate(self, text: str) -> str:
-        """Waits for its translation."""
+        """Queues a text, waits for its translation, and returns it."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.waiting.put_nowait((text, future))
         return await future
@@ -51,21 +51,21 @@ class Batcher:
             while len(batch) < MAX_BATCH and not self.waiting.empty():
                 batch.append(self.waiting.get_nowait())
             texts = [text for text, _ in batch]
-            outputs = await loop.run_in_executor(self.pool, ask, connection, texts)
-            for (_, future), output in zip(batch, outputs):  # noqa: B905 - Python 3.10 will do
+            outputs = await loop.run_in_executor(self.pool, exchange, connection, texts)
+            for (_, future), output in zip(batch, outputs):  # noqa: B905 - equal lengths
                 if not future.done():
                     future.set_result(output)
 
 
-def ask(connection: Connection, texts: list[str]) -> list[str]:
-    """One batch to a worker and back."""
+def exchange(connection: Connection, texts: list[str]) -> list[str]:
+    """Sends one batch to a worker and receives its translations."""
     connection.send(texts)
     outputs: list[str] = connection.recv()
     return outputs
 
 
 def work(connection: Connection, load: Load) -> None:
-    """A worker process: it ends with its server."""
+    """Runs a worker process, which ends with its server."""
     translate = load()
     connection.send([])
     while True:

@@ -1,7 +1,7 @@
 """The native Bergamot engine: `python -m benchmarks.peers.bergamot CONFIG SOURCE WORKERS`.
 
-Only one `Service` with a model can live in a process, and batches are filled in one call: so the
-whole file is given at once, which is the engine's best case.
+A process can hold only one `Service` with a model, and the engine fills batches within one call. So
+the whole file goes into one call, which is the engine's best case.
 """
 
 import sys
@@ -11,11 +11,11 @@ from benchmarks.peers import protocol
 
 
 def load(config: str, workers: int) -> protocol.Translate:
-    """A function from texts to translations.
+    """Loads the engine and returns a function from texts to translations.
 
     Args:
-        config: Marian's settings, with absolute paths.
-        workers: Threads, each with a model of its own.
+        config: Path of Marian's settings, which have absolute paths.
+        workers: Number of threads; each has its own copy of the model.
     """
     _stub_model_list()
     from bergamot import ResponseOptions, Service, ServiceConfig, VectorString
@@ -31,7 +31,7 @@ def load(config: str, workers: int) -> protocol.Translate:
 
 
 def _stub_model_list() -> None:
-    """Importing the package asks the network for a list of models, which nobody needs here."""
+    """Replaces `requests.get`, because the import of `bergamot` downloads a list of models."""
     import requests
 
     class Empty:

@@ -1,9 +1,13 @@
-"""CTranslate2 on a stand-in: `python -m benchmarks.peers.ctranslate2 FOLDER SOURCE WORKERS`.
+"""CTranslate2 with a stand-in model, behind the peers' protocol.
 
-It has no SSRU, so it cannot load the built-in weights. The stand-in has their shape and most of
-their weights, with self-attention in the place of the SSRU; its words mean nothing. So that it does
-the work of the real model, every batch is decoded to exactly as many tokens as its sources lead
-to (`tokens_ratio` in the folder's settings). Its figures are speed alone.
+    python -m benchmarks.peers.ctranslate2 FOLDER SOURCE WORKERS full|vmap
+
+CTranslate2 has no SSRU, so it cannot load the built-in weights. The stand-in has their shape and
+most of their weights, with self-attention in place of the SSRU. Its output has no meaning, so only
+its speed is measured.
+
+The stand-in must do as much work as the real model. So every batch is decoded to a fixed length:
+its mean source length times `tokens_ratio` of the folder's settings.
 """
 
 import json
@@ -14,17 +18,17 @@ from typing import Any
 from benchmarks.peers import protocol
 
 BATCH_SIZE = 16
-"""The best of 8 to 128 on two cores, in int8 with two streams of one thread each."""
+"""Fastest batch size from 8 to 128 on two cores, in int8 with two streams of one thread each."""
 
 
 def load(folder: str, workers: int, is_restricted: bool) -> protocol.Translate:
-    """A function from texts to translations.
+    """Loads the stand-in and returns a function from texts to translations.
 
     Args:
-        folder: From `ctranslate2_build`.
-        workers: Streams of one thread each.
-        is_restricted: Whether the output is restricted by the vocabulary map that was made of the
-            lexical shortlist.
+        folder: Model folder that `ctranslate2_build` wrote.
+        workers: Number of streams with one thread each.
+        is_restricted: Whether the vocabulary map, made from the lexical shortlist, restricts the
+            output.
     """
     import ctranslate2
     import sentencepiece
@@ -54,7 +58,7 @@ def load(folder: str, workers: int, is_restricted: bool) -> protocol.Translate:
         batches = [order[i : i + BATCH_SIZE] for i in range(0, len(order), BATCH_SIZE)]
         results = [start([pieces[i] for i in batch]) for batch in batches]
         outputs = [""] * len(texts)
-        for batch, translated in zip(batches, results):  # noqa: B905 - of one length
+        for batch, translated in zip(batches, results):  # noqa: B905 - equal lengths
             for i, result in zip(batch, translated):  # noqa: B905
                 outputs[i] = target.decode(result.result().hypotheses[0])
         return outputs

@@ -1,7 +1,8 @@
 """Builds the stand-in: `python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER`.
 
-WEIGHTS is what `benchmarks.files` wrote: the built-in weights in Marian's names, and the shortlist.
-Each decoder layer's self-attention is a copy of one of the last encoder layers', for want of any.
+`benchmarks.files` writes WEIGHTS: the built-in weights by Marian's names, and the shortlist. The
+built-in decoder has no self-attention. So each decoder layer gets a copy of the self-attention of
+one of the last encoder layers.
 """
 
 import json
@@ -19,7 +20,7 @@ ATTENTION = ("Wq", "Wk", "Wv", "Wo", "bq", "bk", "bv", "bo", "Wo_ln_scale", "Wo_
 
 
 def main() -> None:
-    """Writes the folder."""
+    """Reads the arguments and writes the model folder."""
     weights, settings, folder = sys.argv[1:]
     arrays = dict(np.load(weights))
     facts = json.loads(Path(settings).read_text("utf-8"))
@@ -27,9 +28,9 @@ def main() -> None:
 
 
 def build(arrays: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:
-    """One model folder, int8, with vocabulary map and settings."""
+    """Writes a model folder in int8, with the vocabulary map and the settings."""
     layers = (facts["encoder_layers"], facts["decoder_layers"])
-    invent_self_attention(arrays, *layers)
+    add_self_attention(arrays, *layers)
     spec = ctranslate2.specs.TransformerSpec.from_config(layers, facts["num_heads"], pre_norm=False)
     marian.set_transformer_spec(spec, arrays)
     source, target = pieces(facts["source_vocab"]), pieces(facts["target_vocab"])
@@ -46,22 +47,22 @@ def build(arrays: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:
     (folder / "standin.json").write_text(json.dumps(facts), "utf-8")
 
 
-def invent_self_attention(arrays: dict[str, Any], encoder: int, decoder: int) -> None:
-    """Adds what a self-attention decoder needs and an SSRU decoder has not."""
+def add_self_attention(arrays: dict[str, Any], encoder: int, decoder: int) -> None:
+    """Copies the self-attention of the last encoder layers to the decoder layers."""
     for layer in range(decoder):
-        model = encoder - decoder + layer + 1
+        copied = encoder - decoder + layer + 1
         for name in ATTENTION:
-            arrays[f"decoder_l{layer + 1}_self_{name}"] = arrays[f"encoder_l{model}_self_{name}"]
+            arrays[f"decoder_l{layer + 1}_self_{name}"] = arrays[f"encoder_l{copied}_self_{name}"]
 
 
 def pieces(path: str) -> list[str]:
-    """A vocabulary's pieces in the order of their ids."""
+    """Reads a vocabulary's pieces in the order of their ids."""
     processor = sentencepiece.SentencePieceProcessor(model_file=path)
     return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
 
 
 def write_map(path: Path, arrays: dict[str, Any], source: list[str], target: list[str]) -> None:
-    """The shortlist in CTranslate2's form: a source piece, a tab, the target pieces it allows."""
+    """Writes the shortlist as CTranslate2 reads it: source piece, tab, allowed target pieces."""
     if "shortlist_offsets" not in arrays:
         return
     offsets, ids = arrays["shortlist_offsets"], arrays["shortlist_ids"]

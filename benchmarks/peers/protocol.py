@@ -1,8 +1,11 @@
 """JSON lines between the harness and an engine in a subprocess, so that rounds can interleave.
 
-The engine says `{"ready": true}` once. Then each `{"run": n}` on stdin is answered by
-`{"seconds": s}` when the whole file has been translated, and `{"outputs": true}` by
-`{"outputs": [...]}`, what the last run gave. The end of stdin ends the engine.
+The engine writes `{"ready": true}` once. Then it answers each line on stdin:
+
+- `{"run": n}`: it runs over the whole file and writes `{"seconds": s}`.
+- `{"outputs": true}`: it writes `{"outputs": [...]}`, the output of the last run.
+
+The engine ends with stdin.
 """
 
 import json
@@ -16,32 +19,32 @@ Translate = Callable[[list[str]], list[str]]
 
 
 def serve(sentences: list[str], translate: Translate) -> None:
-    """Answers until stdin ends."""
+    """Answers the harness until stdin ends."""
     replies = claim_stdout()
     outputs: list[str] = []
 
-    def say(**message: Any) -> None:
+    def write(**message: Any) -> None:
         replies.write(json.dumps(message) + "\n")
         replies.flush()
 
-    say(ready=True)
+    write(ready=True)
     for line in sys.stdin:
         if "run" in json.loads(line):
             start = time.perf_counter()
             outputs = translate(sentences)
-            say(seconds=time.perf_counter() - start)
+            write(seconds=time.perf_counter() - start)
         else:
-            say(outputs=outputs)
+            write(outputs=outputs)
 
 
 def claim_stdout() -> Any:
-    """Stdout for the protocol alone: native libraries that print find stderr in its place."""
+    """Returns stdout for the protocol alone; what native libraries print goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return replies
 
 
 def read_lines(path: str) -> list[str]:
-    """One sentence a line."""
+    """Reads a file with one sentence a line."""
     with open(path, encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]

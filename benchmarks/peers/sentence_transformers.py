@@ -1,8 +1,8 @@
-"""sentence-transformers, in one process with all cores.
+"""sentence-transformers in one process with all cores, behind the peers' protocol.
 
     python -m benchmarks.peers.sentence_transformers SOURCE FOLDER DTYPE BATCH WORKERS
 
-It sorts what it gets by length itself. A batch of 1 is one call a text.
+The library sorts the texts of a call by length. With BATCH 1 each text is a call of its own.
 """
 
 import sys
@@ -11,7 +11,7 @@ from benchmarks.peers import protocol, vectors
 
 
 def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translate:
-    """A function from texts to vectors."""
+    """Loads the model and returns a function from texts to packed vectors."""
     import torch
     from sentence_transformers import SentenceTransformer
 

@@ -1,10 +1,10 @@
-"""A peer behind HTTP, as a user without Regard would do it: FastAPI, one sentence a POST.
+"""A peer behind HTTP as a user would serve it without Regard: FastAPI, one sentence a POST.
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
     python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]
 
-`naive` makes one call of the engine for each request, from a pool of threads; `batched` puts the
-batcher in between. Request and reply are LibreTranslate's, so that one load fits all.
+`naive` calls the engine once for each request, from a pool of threads; `batched` uses the batcher.
+Requests and replies are LibreTranslate's, so that all servers get the same load.
 """
 
 import argparse
@@ -22,24 +22,28 @@ from benchmarks.peers.batcher import Batcher, Load
 from benchmarks.peers.protocol import Translate
 
 NAIVE_THREADS = 40
-"""What Starlette gives to handlers that block."""
+"""Number of threads that Starlette has for blocking handlers."""
 
 
 class Request(BaseModel):
-    """What is read of a request."""
+    """Body of a translation request; other fields are ignored.
+
+    Attributes:
+        q: Sentence to translate.
+    """
 
     q: str
 
 
 def load_engine(engine: str, words: list[str], workers: int) -> Translate:
-    """The engine, in this process."""
+    """Loads the engine into this process."""
     if engine == "bergamot":
         return bergamot.load(words[0], workers)
     return ctranslate2.load(words[0], workers, "vmap" in words)
 
 
 def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[str]]) -> FastAPI:
-    """Two routes: a translation, and whether the models are loaded (they are)."""
+    """Creates an app with two routes: translation, and readiness, which always answers 200."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -60,7 +64,7 @@ def create_app(start: Callable[[], None], translate: Callable[[str], Awaitable[s
 
 
 def naive(load: Load) -> FastAPI:
-    """One native call a request."""
+    """Creates an app that calls the engine once for each request."""
     import asyncio
 
     engine = load()
@@ -74,19 +78,20 @@ def naive(load: Load) -> FastAPI:
 
 
 def batched(load: Load, workers: int) -> FastAPI:
-    """Up to 32 requests a call."""
+    """Creates an app that gives the engine up to 32 requests a call."""
     batcher = Batcher(load, workers)
     return create_app(batcher.start, batcher.translate)
 
 
 def main() -> None:
-    """Loads, then serves until SIGTERM."""
+    """Loads the engine, then serves until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--mode", choices=("naive", "batched"), required=True)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--engine", choices=("bergamot", "ctranslate2"), required=True)
-    parser.add_argument("words", nargs="+")
+    add = parser.add_argument
+    add("--port", type=int, required=True, help="port on the loopback")
+    add("--mode", choices=("naive", "batched"), required=True, help="one request a call, or many")
+    add("--workers", type=int, default=2, help="number of threads (naive) or processes (batched)")
+    add("--engine", choices=("bergamot", "ctranslate2"), required=True, help="engine to serve")
+    add("words", nargs="+", help="arguments of the engine, as shown above")
     args = parser.parse_args()
     inside = args.workers if args.mode == "naive" else 1
     load = functools.partial(load_engine, args.engine, args.words, inside)

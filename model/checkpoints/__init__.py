@@ -1,1 +1,1 @@
-"""Files on disk to configs, filled models and tokenizers."""
+"""Reads files on disk into configs, filled models and tokenizers."""

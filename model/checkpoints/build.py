@@ -1,4 +1,4 @@
-"""A filled model and its engine, from the files of a model."""
+"""Builds a filled translation model and its engine from the files of a model."""
 
 from dataclasses import replace
 
@@ -30,15 +30,15 @@ CPU_ROWS = 64
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
-    """The model, filled, on its device and in its precision.
+    """Returns the filled model on its device and in its precision.
 
     Args:
-        files: Where the model lies.
-        device: Where it computes.
+        files: The files of the model.
+        device: The device of the model.
         dtype: A precision, or `auto`.
 
     Raises:
-        CheckpointError: The files are damaged, unsupported, or do not fit each other.
+        CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The device does not compute in that precision.
     """
     load = _load_marian if files.is_marian else _load_hugging_face
@@ -69,7 +69,7 @@ def _load_hugging_face(
             files.weights.parent, files.num_bytes, vocabularies.target.unk_id
         )
     except UnsupportedModelError:
-        read_tensors(files.weights)  # cut short, it is too small for its config, and says why
+        read_tensors(files.weights)  # raises for a file that is cut short, and so is too small
         raise
     check_vocabularies(config, vocabularies, files)
     if files.tokens is not None:
@@ -87,17 +87,17 @@ def load_engine(
     limits: EngineLimits,
     use_shortlist: bool,
 ) -> Engine:
-    """An engine around the model.
+    """Returns an engine of the model.
 
     Args:
-        files: Where the model lies.
-        device: Where it computes.
+        files: The files of the model.
+        device: The device of the model.
         dtype: A precision, or `auto`.
-        limits: Of the batch; with 0 rows, as many as suit the device.
-        use_shortlist: Whether output is restricted to the lexical shortlist that came along.
+        limits: Limits of the batch. With 0 rows, the number of rows depends on the device.
+        use_shortlist: Whether output is restricted to the model's lexical shortlist, if any.
 
     Raises:
-        CheckpointError: The files are damaged, unsupported, or do not fit each other.
+        CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The device does not compute in that precision.
     """
     model = load_model(files, device, dtype)
@@ -116,7 +116,7 @@ def load_engine(
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Rows of a batch where nobody said how many."""
+    """Returns the number of rows of a batch where the settings give none."""
     if model.device.type == "cpu":
         return CPU_ROWS
     free_bytes, _ = torch.cuda.mem_get_info(model.device)
@@ -126,7 +126,7 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """Returns an engine with the fastest runner for the model, ready to compute."""
+    """Returns an engine with the fastest runner that serves the model, ready to compute."""
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRunner(model, limits, shortlist), limits)
     if model.device.type == "cuda" and shortlist is None:

@@ -1,4 +1,4 @@
-"""A filled embedding model, from its files."""
+"""Builds a filled embedding model from its files."""
 
 import re
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from model.quantization.asymmetric import quantize, restore
 NOTHING = re.compile(r"(?!)")
 
 MIN_COSINE = 0.998
-"""Where `auto` leaves int8 alone: the mean cosine of int8 vectors and float32 ones of a sample.
+"""Least mean cosine between int8 and float32 vectors of a sample with which `auto` takes int8.
 
-Of all-MiniLM-L6-v2 the sample gives 0.9990, and 2,000 real sentences 0.9992; the correlation with
-human judgements of similarity is the same within 0.05 points of 100.
+The sample gives 0.9990 for all-MiniLM-L6-v2, and 2,000 real sentences give 0.9992. The correlation
+with human judgements of similarity is the same within 0.05 points of 100.
 """
 
 SAMPLE_TEXTS = 16
@@ -39,16 +39,16 @@ SAMPLE_TOKENS = 16
 
 
 def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str) -> EmbeddingModel:
-    """The model, filled, on its device; its encoder in that precision, the rest in float32.
+    """Returns the filled model on its device, with its encoder in a precision, else in float32.
 
     Args:
-        files: Where the model lies.
-        device: Where it computes.
-        dtype: float32, bfloat16, int8 or `auto`. That is int8 on a CPU where native code serves
-            the encoder and its vectors stay what they are; see `MIN_COSINE`.
+        files: The files of the model.
+        device: The device of the model.
+        dtype: float32, bfloat16, int8 or `auto`. On a CPU `auto` is int8 where native code serves
+            the encoder and the vectors hardly change; see `MIN_COSINE`.
 
     Raises:
-        CheckpointError: The files are damaged, unsupported, or do not fit each other.
+        CheckpointError: The files are damaged, unsupported, or do not match each other.
         DeviceError: The device does not compute in that precision.
     """
     config = read_config(files)
@@ -67,14 +67,14 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         precision = select_precision(dtype, device)
     if precision is Precision.INT8:
         for path in weight_files(find_weights(files.encoder)):
-            forget_pages(path)  # the floats of its matrices are not read any more
+            forget_pages(path)  # the float matrices are not read again
     model.precision = precision
     model.encoder.to(precision.dtype)
     return model.to(device)
 
 
 def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
-    """Quantises the encoder; leaves it as it was, and says False, if that is checked and fails."""
+    """Quantises the encoder and returns whether it stays so; a failed check restores it."""
     jobs = sample_jobs(model.config)
     exact = embed(model, jobs) if is_checked else []
     replaced = quantize(model.encoder.layers)
@@ -88,7 +88,7 @@ def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
 
 
 def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
-    """Texts of any tokens, always the same ones, which need no language."""
+    """Returns texts of random tokens, the same in every call, which suit any language."""
     ids = np.random.default_rng(0).integers(
         config.encoder.vocab_size, size=(SAMPLE_TEXTS, min(SAMPLE_TOKENS, config.max_tokens))
     )
@@ -96,7 +96,7 @@ def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
 
 
 def mean_cosine(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> float:
-    """Of each with its other."""
+    """Returns the mean cosine between the vectors of two lists, pair by pair."""
     a, b = np.stack(vectors), np.stack(others)  # (B, E)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return float(((a * b).sum(axis=1) / norms).mean())

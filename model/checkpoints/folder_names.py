@@ -1,4 +1,4 @@
-"""What the model in a folder is called. Without torch."""
+"""Names of models from the names of their folders. Without torch."""
 
 import re
 from pathlib import Path
@@ -7,10 +7,10 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def title_of(folder: Path) -> str:
-    """The folder's name, or the one that a hub's cache has for it.
+    """Returns the folder's name, or the name of the model in a hub's cache.
 
-    There it is NAME in models--OWNER--NAME/snapshots/REVISION. It becomes part of addresses: what
-    these have other uses for becomes a hyphen.
+    In a cache it is NAME of models--OWNER--NAME/snapshots/REVISION. Names are part of addresses, so
+    characters with a meaning there become hyphens.
     """
     path = folder.absolute()
     is_cached = path.parent.name == "snapshots"
@@ -19,5 +19,5 @@ def title_of(folder: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """Its own, also where it is named relative to itself."""
+    """Returns the folder's own name, also for `.` and `..`."""
     return folder.resolve().name if folder.name in ("", "..") else folder.name

@@ -1,4 +1,4 @@
-"""Language codes of checkpoints as BCP 47 tags. Without torch."""
+"""Converts language codes of checkpoints to BCP 47 tags. Without torch."""
 
 import re
 from collections import defaultdict
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from babel.core import get_global
 
-# Families of languages (ISO 639-5), as models of many languages name their sides.
+# Families of languages (ISO 639-5) in the names of multilingual models.
 GROUPS = frozenset(
     (
         "aav afa alg alv apa aqa aql art ath auf aus awd azc bad bai bat ber bih bnt btk cai cau "
@@ -26,20 +26,20 @@ PAIR = re.compile(
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 LONG_CODE = re.compile(r"[a-z]{3}")
 FAMILY = re.compile(r"[A-Z_]{2,}")  # ROMANCE, NORTH_EU
-# Scripts that CLDR counts in with others: Hangul with or without Han characters is Korean's.
+# Scripts that are part of another in CLDR: Hangul is part of Korean (Hangul and Han).
 INCLUDED = {"Hang": "Kore"}
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageTokens:
-    """How a model of several languages is told which of them are wanted.
+    """The tokens that name languages to a model of several languages.
 
     Attributes:
-        sources: The token of each language that it reads, by tag; empty where it needs none.
-        targets: The same for those that it writes.
-        begins_target: Whether the source's token stands before the source and the target begins
-            with its own (M2M100, NLLB-200). Otherwise the target's stands before the source, and
-            nothing names the source (OPUS-MT, SMaLL-100).
+        sources: Token of each source language, by tag; empty where the model needs none.
+        targets: Token of each target language, by tag; empty where the model needs none.
+        begins_target: Whether the source's token is in front of the source, and the target's in
+            front of the target (M2M100, NLLB-200). Otherwise the target's token is in front of the
+            source, and no token names the source (OPUS-MT, SMaLL-100).
     """
 
     sources: Mapping[str, str]
@@ -48,32 +48,32 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """What a source may begin with, by the language that it names."""
+        """Returns the tokens that a source may begin with, by the tag of the named language."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
-        """The token before every source; empty for none."""
+        """Returns the token in front of every source; empty for none."""
         return self.openings[source if self.begins_target else target]
 
     def before_target(self, target: str) -> str:
-        """The token that every target begins with; empty for none."""
+        """Returns the token that every target begins with; empty for none."""
         return self.targets[target] if self.begins_target else ""
 
     def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
-        """For one pair, under other names (`zh` for `zh-Hans`) than those of the model."""
+        """Returns the tokens of one pair, under given tags (`zh` for `zh-Hans`)."""
         sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
         return LanguageTokens(sources, targets, self.begins_target)
 
 
 def is_code(text: object) -> bool:
-    """Whether something is spelled as a language's code (`en`, `zh_Hans`), and not a family's."""
+    """Returns whether a text is spelled like a language's code (`en`), and not a family's."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
 def to_tag(code: str) -> str:
-    """The BCP 47 tag of a code: `fra` is `fr`, `cmn_Hans` is `zh-Hans`, `pt_br` is `pt-BR`.
+    """Returns the BCP 47 tag of a code: `fr` for `fra`, `zh-Hans` for `cmn_Hans`.
 
-    Codes of three letters give way to those of two where CLDR has one.
+    A code of three letters becomes the code of two letters where CLDR has one.
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
@@ -82,10 +82,10 @@ def to_tag(code: str) -> str:
 
 
 def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
-    """The tag of each code of one model, no two alike, with no script that goes without saying.
+    """Returns a different tag for each code of one model, without unneeded scripts.
 
-    `eng_Latn` is `en`; `zho_Hans` and `zho_Hant` are `zh-Hans` and `zh-Hant`, as both are there.
-    Of codes with one tag (`ajp`, `apc`) all but one keep their own spelling.
+    `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because both
+    are there. If several codes have one tag (`ajp`, `apc`), all but one keep their spelling.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:
@@ -104,7 +104,7 @@ def _own_spelling(code: str) -> str:
 
 
 def _script(code: str) -> str:
-    """The script that a code or tag names; empty without."""
+    """Returns the script in a code or tag; empty without one."""
     parts = code.replace("-", "_").split("_")[1:]
     return next((part for part in parts if len(part) == 4 and part.isalpha()), "")
 
@@ -115,7 +115,7 @@ def _without_script(tag: str) -> str:
 
 
 def _is_likely(tag: str) -> bool:
-    """Whether a tag names the script that its language is mostly written in, or none."""
+    """Returns whether a tag has no script, or the one that its language is mostly written in."""
     language, script = tag.partition("-")[0], _script(tag)
     full = get_global("likely_subtags").get(language, "").split("_")
     likely = full[1] if len(full) == 3 else script
@@ -129,10 +129,10 @@ def _cased(subtag: str) -> str:
 
 
 def target_languages(pieces: Iterable[str]) -> dict[str, str]:
-    """The tag of each target token (`>>fra<<`) of a vocabulary, by the token.
+    """Returns the tag of each target token (`>>fra<<`) of a vocabulary, by the token.
 
-    Tokens that are spelled otherwise, and tags that a shorter token has already
-    are left out: `>>fr<<` goes before `>>fra<<`.
+    Tokens of another spelling are left out. If two tokens have one tag, the shorter one is kept:
+    `>>fr<<` and not `>>fra<<`.
     """
     found: dict[str, str] = {}
     for piece in sorted(pieces, key=lambda piece: (len(piece), piece)):
@@ -143,18 +143,18 @@ def target_languages(pieces: Iterable[str]) -> dict[str, str]:
 
 
 def pair_in(name: object) -> tuple[str, str] | None:
-    """The tags of source and target at the end of a name (`opus-mt-en-de`); None without."""
+    """Returns the tags of source and target at the end of a name (`opus-mt-en-de`), or None."""
     found = PAIR.fullmatch(name) if isinstance(name, str) else None
     return pair_of(found["source"], found["target"]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a model of more than one pair reads and writes.
+    """The languages of a model of more than one pair.
 
     Attributes:
-        sources: Tags.
-        target: The one tag; empty where a vocabulary says which there are.
+        sources: Tags of the source languages.
+        target: Tag of the one target language; empty where the vocabulary lists several.
     """
 
     sources: list[str]
@@ -162,17 +162,18 @@ class Sides:
 
 
 def sides_in(name: object) -> Sides | None:
-    """The sides of a model of more than one pair, at the end of its name.
+    """Returns the sides of a model of more than one pair, from the end of its name.
 
-    `opus-mt-en-ROMANCE` reads English; `opus-mt-tc-bible-big-deu_eng-roa` German and English. Both
-    write a family. None where the name says one pair or nothing, or a family is what is read.
+    `opus-mt-en-ROMANCE` reads English; `opus-mt-tc-bible-big-deu_eng-roa` reads German and English.
+    Both write a family of languages. None if the name has one pair or none, or the source is a
+    family.
     """
     *_, source, target = ["", "", *name.split("-")] if isinstance(name, str) else ["", ""]
     return sides_of(source, target)
 
 
 def sides_of(source: object, target: object) -> Sides | None:
-    """The same for what stands before and behind the hyphen."""
+    """Returns the sides of a model from the parts of its name around the hyphen."""
     sources, targets = _codes(source), _codes(target)
     is_family = target in GROUPS or (isinstance(target, str) and FAMILY.fullmatch(target))
     if not sources or not (targets or is_family) or len(sources) == len(targets) == 1:
@@ -183,7 +184,7 @@ def sides_of(source: object, target: object) -> Sides | None:
 
 
 def _codes(text: object) -> list[str]:
-    """The codes in `deu_eng_fra` or `de+en`; one alone in `pt_br`; none in anything else."""
+    """Returns the codes in `deu_eng_fra` or `de+en`, or the one of `pt_br`; else none."""
     if not isinstance(text, str):
         return []
     parts = text.split("+") if "+" in text else [text]
@@ -193,14 +194,14 @@ def _codes(text: object) -> list[str]:
 
 
 def pair_of(source: object, target: object) -> tuple[str, str] | None:
-    """The tags of two codes; None where one of them is none."""
+    """Returns the tags of two codes; None if one of them is not a code."""
     if not (is_code(source) and is_code(target)):
         return None
     return to_tag(str(source)), to_tag(str(target))
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """The token for a target tag: its own, or the first of its variants (`zh-Hans` for `zh`)."""
+    """Returns the token of a target tag or of its first variant (`zh-Hans` for `zh`), or None."""
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]
     return next(iter([*own, *variants]), None)

@@ -1,11 +1,9 @@
-"""From a folder or an installed package to the files of a model, and from those to the model."""
+"""Finds translation models in folders and packages, and loads their vocabularies."""
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -20,44 +18,46 @@ from model.checkpoints.families.hf_config import (
 from model.checkpoints.families.multilingual_folder import is_multilingual_folder, read_multilingual
 from model.checkpoints.families.opus_folder import (
     SOURCE_PIECES,
+    is_trained_npz,
     is_translation_model,
     read_opus,
     read_parts,
     read_tokenizer,
+    trained_npz,
 )
+from model.checkpoints.families.unserved import translator_advice
+from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import revision_of, weight_files
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization.tokenizer import Tokenizer
 
-PACKAGE = "package:"
 # model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 MARIAN_WEIGHTS = "model.*.bin"
 NPZ = ".npz"
-PATTERNS = (MARIAN_WEIGHTS, f"*{NPZ}", CONFIG)
-"""Files that tell where models lie."""
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where the parts of one translation model lie.
+    """The files of one translation model.
 
     Attributes:
-        source: Language code of what it reads; empty where that is not one pair.
-        target: Language code of what it writes; likewise.
+        source: Code of the source language; empty for a model of more than one pair.
+        target: Code of the target language; empty for a model of more than one pair.
         weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
-        target_vocab: The same file where the vocabulary is shared.
+        target_vocab: A `.spm` file; the same file if the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
-        max_length_factor: From the settings beside the weights.
-        source_ids: The file that numbers the pieces of the source; None where the `.spm` file does
-            that too.
-        target_ids: The same for the target.
-        tokens: What tells a model of several languages which are wanted; None where nothing does.
-        title: What a model of more than one pair is called.
+        max_length_factor: Largest target length for each source token, from the settings beside
+            the weights.
+        source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
+        target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
+        tokens: Tokens that name languages to the model; None for a model without them.
+        title: Name of a model of more than one pair.
         is_marian: Whether tensors have Marian's names, and not Hugging Face's.
         is_multilingual: Whether there is one vocabulary, with a token for each language.
     """
@@ -78,7 +78,7 @@ class ModelFiles:
 
     @property
     def name(self) -> str:
-        """What the model is called: `en-pt`, or `m2m100_418M`."""
+        """Returns the name of the model: `en-pt`, or `m2m100_418M`."""
         return f"{self.source}-{self.target}" if self.source else self.title
 
     @property
@@ -88,57 +88,58 @@ class ModelFiles:
 
     @property
     def sources(self) -> list[str]:
-        """The languages that it reads."""
+        """Returns the source languages."""
         return [self.source] if self.source or self.tokens is None else [*self.tokens.sources]
 
     @property
     def targets(self) -> list[str]:
-        """The languages that it writes."""
+        """Returns the target languages."""
         return [self.target] if self.target or self.tokens is None else [*self.tokens.targets]
 
     @property
     def has_shared_vocab(self) -> bool:
-        """Whether source and target have one vocabulary."""
+        """Returns whether source and target have one vocabulary."""
         return self.source_vocab == self.target_vocab
 
     @cached_property
     def revision(self) -> str:
-        """Which version of the weights."""
+        """Returns the first digits of the sha256 sum of the weights."""
         return revision_of(self.weights)
 
     @property
     def num_bytes(self) -> int:
-        """Of the weights."""
+        """Returns the size of the weights."""
         return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
 def find_models(reference: str) -> list[ModelFiles]:
-    """The models behind a reference.
+    """Returns the translation models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package that carries models
-            (it is not imported). Either may hold several.
+        reference: A folder, or `package:NAME` for an installed package with models, which is not
+            imported. Either may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
-        CheckpointFormatError: A model lacks a part.
+        CheckpointFormatError: A part of a model is missing.
     """
-    folders = (
-        _package_folders(reference.removeprefix(PACKAGE))
-        if reference.startswith(PACKAGE)
-        else _folders(Path(reference))
-    )
+    folders = sorted({path.parent for path in files_of(reference) if _tells_of_a_model(path)})
     if not folders:
-        raise CheckpointNotFoundError(
+        reason = (
             f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
             f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
-    return [read_folder(folder) for folder in folders]
+        raise CheckpointNotFoundError(reason + translator_advice(Path(reference)))
+    found = [read_folder(folder) for folder in folders]
+    if not reference.startswith(PACKAGE):
+        return found
+    titles = package_titles(reference, folders)
+    return [replace(files, title=title) for files, title in zip(found, titles, strict=True)]
 
 
 def _other_type(config: Path) -> str:
-    """What a config is of in place of a model that is served."""
+    """Returns the end of a message that names the type of an unserved model."""
     if not config.is_file():
         return ""
     try:
@@ -148,49 +149,32 @@ def _other_type(config: Path) -> str:
     return f"; {CONFIG} is of a {str(kind)!r} model"
 
 
-def _package_folders(name: str) -> list[Path]:
-    return _model_folders(path for path in installed_files(name) if any(map(path.match, PATTERNS)))
-
-
-def installed_files(name: str) -> list[Path]:
-    """The files of an installed package, which is not imported.
-
-    Raises:
-        CheckpointNotFoundError: There is no such package.
-    """
-    try:
-        return [Path(str(file.locate())) for file in metadata.files(name) or []]
-    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
-        raise CheckpointNotFoundError(
-            f"the package {name} is not installed; install it, or name a folder"
-        ) from error
-
-
-def _folders(root: Path) -> list[Path]:
-    if not root.is_dir():
-        raise CheckpointNotFoundError(f"{root} is not a folder")
-    return _model_folders(path for pattern in PATTERNS for path in root.rglob(pattern))
-
-
-def _model_folders(paths: Iterable[Path]) -> list[Path]:
-    return sorted({path.parent for path in paths if _tells_of_a_model(path)})
-
-
 def _tells_of_a_model(path: Path) -> bool:
-    """Whether a file of these patterns, which others use too, is of a model that is served."""
+    """Returns whether a file belongs to a served model. Other software uses the same names."""
     if path.name == CONFIG:
         return is_translation_model(path.parent)
-    return path.suffix != NPZ or any(path.parent.glob("*.spm"))
+    if path.suffix == NPZ:
+        return is_trained_npz(path) and any(path.parent.glob("*.spm"))
+    return path.match(MARIAN_WEIGHTS)
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """The one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay them out.
+    """Returns the one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay it out.
 
     Raises:
-        CheckpointFormatError: With every part that is missing or there twice.
+        CheckpointFormatError: With every part that is missing, is there twice, or is a pointer of
+            Git LFS.
         UnsupportedModelError: Its languages are not said.
     """
-    is_npz = any(folder.glob(f"*{NPZ}"))
+    files = _read_folder(folder)
+    vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
+    parts = files.weights, *vocabularies, files.shortlist
+    check_pointers(path for path in parts if path is not None)
+    return files
+
+
+def _read_folder(folder: Path) -> ModelFiles:
+    is_npz = bool(trained_npz(folder))
     is_opus = is_npz and (folder / SOURCE_PIECES).is_file()
     is_hugging_face = not is_npz and (folder / CONFIG).is_file()
     if any(folder.glob(MARIAN_WEIGHTS)) or not (is_opus or is_hugging_face):
@@ -218,18 +202,18 @@ def read_folder(folder: Path) -> ModelFiles:
 
 def _read_bergamot(folder: Path) -> ModelFiles:
     reasons = []
-    is_npz = any(folder.glob(f"*{NPZ}")) and not any(folder.glob(MARIAN_WEIGHTS))
+    is_npz = bool(trained_npz(folder)) and not any(folder.glob(MARIAN_WEIGHTS))
     pattern = f"*{NPZ}" if is_npz else MARIAN_WEIGHTS
 
     def one(pattern: str, is_needed: bool = True) -> Path | None:
-        found = sorted(folder.glob(pattern))
+        found = [path for path in sorted(folder.glob(pattern)) if is_trained_npz(path)]
         if len(found) > 1 or (is_needed and not found):
             reasons.append(f"{len(found)} files {pattern}")
         return found[0] if found else None
 
     weights = one(pattern)
     is_split = any(folder.glob("srcvocab.*.spm"))
-    source_vocab = one("srcvocab.*.spm" if is_split else "vocab.*.spm")
+    source_vocab = one("srcvocab.*.spm" if is_split else "vocab*.spm")
     target_vocab = one("trgvocab.*.spm") if is_split else source_vocab
     shortlist = one("lex.*.bin", is_needed=False)
     languages = _languages(weights) if weights else None
@@ -239,14 +223,15 @@ def _read_bergamot(folder: Path) -> ModelFiles:
             "folder as en-de"
         )
     if reasons or not (weights and source_vocab and target_vocab and languages):
-        raise CheckpointFormatError(f"{folder} is not one model: " + "; ".join(reasons))
+        reason = f"{folder} is not one model: " + "; ".join(reasons)
+        raise CheckpointFormatError(reason + translator_advice(folder))
     return ModelFiles(
         *languages, weights, source_vocab, target_vocab, shortlist, _length_factor(folder)
     )
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Of the file's name; where that has none (`model.npz`, `model.enzh_hant.bin`) the folder's."""
+    """Returns the languages in the file's name or, for `model.npz` and the like, the folder's."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
@@ -269,13 +254,13 @@ def _length_factor(folder: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Vocabularies:
-    """The two tokenizers of a model; one object where the vocabulary is shared."""
+    """The two tokenizers of a model; one object if the vocabulary is shared."""
 
     source: Tokenizer
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """The same for one pair of a model's languages, whose tokens they put before texts."""
+        """Returns the vocabularies of one pair, which put its tokens in front of texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -283,12 +268,12 @@ class Vocabularies:
 
     @property
     def first_id(self) -> int | None:
-        """What every target begins with; None where that is free."""
+        """Returns the id that every target begins with; None if there is none."""
         return self.target.prefix[0] if self.target.prefix else None
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Both tokenizers; of a model of more than one pair, those of no pair yet.
+    """Returns both tokenizers. Those of a model of several pairs belong to no pair yet.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -314,7 +299,7 @@ def _read_vocabularies(files: ModelFiles) -> Vocabularies:
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Compares the sizes in the weights, and the end of a text, with those of the tokenizers.
+    """Compares the vocabulary sizes and the end of a text in the config with the tokenizers.
 
     Raises:
         CheckpointError: They differ.
@@ -329,13 +314,13 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: M
     ends = vocabularies.source.eos_id, vocabularies.target.eos_id
     if set(ends) != {config.eos_id}:
         raise CheckpointError(
-            f"{files.name}: texts end in {ends[0]} and {ends[1]} by the vocabularies; "
-            f"in {config.eos_id} by the config ({', '.join(_vocabulary_names(files))})"
+            f"{files.name}: texts end in {ends[0]} and {ends[1]} in the vocabularies; "
+            f"in {config.eos_id} in the config ({', '.join(_vocabulary_names(files))})"
         )
 
 
 def _vocabulary_names(files: ModelFiles) -> list[str]:
-    """The files that say how many ids there are."""
+    """Returns the names of the files that hold the vocabulary sizes."""
     sides = (files.source_ids, files.source_vocab), (files.target_ids, files.target_vocab)
     paths = (ids if ids and ids.is_file() else vocab for ids, vocab in sides)
     return list(dict.fromkeys(path.name for path in paths))

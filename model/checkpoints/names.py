@@ -1,4 +1,4 @@
-"""One loop for every family: a name table turns a file's tensors into a model's parameters."""
+"""Name tables: the one loop that fills a model's parameters with a file's tensors."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ class Name:
     """One row of a name table.
 
     Attributes:
-        parameter: The model's name, with `{i}` for a layer counted from 0.
-        tensor: The file's name, with `{i}` for the same layer.
+        parameter: Name in the model, with `{i}` for a layer counted from 0.
+        tensor: Name in the file, with `{i}` for the same layer.
     """
 
     parameter: str
     tensor: str
 
     def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
-        """(parameter, tensor) for each layer, or once where there is no `{i}`.
+        """Returns (parameter, tensor) for each layer; one pair if there is no `{i}`.
 
         Args:
-            layers: How many there are.
-            first: What the file calls the first of them.
+            layers: Number of layers.
+            first: Number of the first layer in the file.
         """
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
@@ -46,17 +46,17 @@ def fill(
     ignored: re.Pattern[str],
     name: str = "",
 ) -> None:
-    """Makes every array its parameter, each used once and each filled once.
+    """Fills every parameter from its array. Each array is used once.
 
     Args:
-        module: What is filled; it may lie on the meta device.
+        module: The module to fill; it may be on the meta device.
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
-        ignored: Tensors that have no place in this model, by name, for a stated reason.
+        ignored: Names of tensors that this model does not need, for a stated reason.
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: Something is missing, left over or of another shape.
+        WeightMismatchError: A tensor is missing, is left over or has another shape.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)

@@ -1,4 +1,4 @@
-"""SentencePiece's pieces under the ids of another vocabulary, as Hugging Face's folders have it."""
+"""SentencePiece pieces under the ids of another vocabulary, as Hugging Face folders have them."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -8,14 +8,14 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 
 
 class MappedTokenizer(Tokenizer):
-    """A SentencePiece file that cuts text up, and a vocabulary that numbers the pieces.
+    """A SentencePiece file that splits text into pieces, and a vocabulary that numbers them.
 
     Args:
         path: A `.spm` file.
         ids: The id of each piece: whole numbers from 0, each once.
-        special: The ids of pieces that are signs to the model and not text, EOS among them.
-        eos_id: Ends every text.
-        unk_id: Stands for every piece that is not in `ids`.
+        special: Ids of the special tokens, which are no text. EOS is one of them.
+        eos_id: Id at the end of every text.
+        unk_id: Id of every piece that is not in `ids`.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -38,16 +38,16 @@ class MappedTokenizer(Tokenizer):
         self.hidden_ids = self.special_ids | {unk_id}
 
     def id_of(self, piece: str) -> int:
-        """The id of a piece of the vocabulary."""
+        """Returns the id of a piece of the vocabulary."""
         return self.ids[piece]
 
     def encode(self, text: str) -> list[int]:
-        """The prefix and the ids of a text without EOS; none for white space alone."""
+        """Returns the prefix and the ids of a text without EOS; no ids for white space alone."""
         ids = self._number(self.processor.encode(text, out_type=str))
         return [*self.prefix, *ids] if ids else []
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """The same ids, with pieces and code point offsets; the prefix has an empty place."""
+        """Returns the ids of `encode` with pieces and offsets. The prefix has an empty span."""
         found = self._segment(text)
         if not found.ids:
             return found
@@ -58,22 +58,22 @@ class MappedTokenizer(Tokenizer):
         )
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids; special and unknown tokens leave no trace."""
+        """Returns the text of ids without special and unknown tokens."""
         shown = [i for i in ids if i not in self.hidden_ids]
         text: str = self.processor.decode(self._spelled(shown))
         return _spaced(text)
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """The vocabulary's own spelling of ids."""
+        """Returns the vocabulary's spelling of ids."""
         return [self.names[i] for i in ids]
 
     def _number(self, pieces: list[str]) -> list[int]:
         return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
     def _spelled(self, ids: list[int]) -> list[str]:
-        """Pieces for SentencePiece to join, without a space at the front of the text.
+        """Returns the pieces that SentencePiece joins, without a space before the first word.
 
-        It takes that away itself, but not from a piece that it does not have.
+        SentencePiece removes that space, except from a piece that its file does not have.
         """
         pieces = self.pieces(ids)
         if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():
@@ -95,9 +95,9 @@ class MappedTokenizer(Tokenizer):
 
 
 def _spaced(text: str) -> str:
-    """A text with spaces where SentencePiece left its sign for them.
+    """Returns a text with a space for each WORD_START that SentencePiece left in it.
 
-    It does so in pieces that its own file does not have: a vocabulary of two languages has those
-    of both, and each of the two files only those of one.
+    It leaves them in pieces that its file does not have. A vocabulary of two languages has the
+    pieces of both, and each of the two files has those of one.
     """
     return text.replace(WORD_START, " ")

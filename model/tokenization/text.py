@@ -1,7 +1,8 @@
 """Text to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
 
-Of a text much longer than a model takes only a beginning (or an end) is tokenised, with so much
-more behind it that the tokens in front cannot depend on what is left out (`stable_prefix.py`).
+Only the beginning (or the end) of a text much longer than the model's limit is tokenised. The part
+is longer than the model's limit, so that the kept tokens do not depend on the rest of the text
+(`stable_prefix.py`).
 """
 
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from model.tokenization.stable_prefix import is_open_edge, num_before, num_stabl
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
 FIRST_CHARS = 8192
-"""A text up to twice as long is always tokenised whole."""
+"""Length of the first part; a text up to twice as long is always tokenised whole."""
 
 CHARS_PER_TOKEN = 8
-"""Tokenised first for each token that is wanted."""
+"""Length of the first part for each wanted token."""
 
 GROWTH = 4
 """Factor to the next part, where a part has too few stable tokens."""
@@ -31,14 +32,14 @@ SPARE_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class TextTokens:
-    """A text as an embedding model gets it, special tokens among them.
+    """A text with the ids that an embedding model reads, special tokens included.
 
     Attributes:
-        tokenized: The tokens that are left after cutting; places are those in the text as it was
-            given, less white space around them. Special tokens and those of a prompt have an empty
-            place: before the text, or where what is left of it ends.
-        num_tokens: How many there were before cutting; at least so many where not all were counted.
-        is_exact: Whether all were.
+        tokenized: The tokens after cutting. Spans are in the given text, without white space
+            around them. Special tokens and tokens of a prompt have an empty span: before the text,
+            or at the end of the kept text.
+        num_tokens: Number of tokens before cutting; a lower bound if `is_exact` is false.
+        is_exact: Whether all tokens were counted.
     """
 
     tokenized: TokenizedText
@@ -47,20 +48,21 @@ class TextTokens:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether tokens were cut off."""
+        """Returns whether tokens were cut off."""
         return self.num_tokens > len(self.tokenized.ids)
 
 
 class TextTokenizer:
-    """One vocabulary, with its normaliser and its special tokens.
+    """One vocabulary with its normaliser and its special tokens.
 
-    White space around a text, prompt included, is no part of it, as sentence-transformers has it.
-    A text may be tokenised in several threads at once.
+    White space around a text and its prompt is removed, as in sentence-transformers. Several
+    threads may tokenise at once.
 
     Args:
         path: A `tokenizer.json`.
-        max_tokens: Of a text, special tokens included; what is more is cut off at its end.
-        is_lowercase: Whether texts are made lower case, whatever the file says.
+        max_tokens: Largest number of tokens of a text, special ones included. Further tokens are
+            cut off at its end.
+        is_lowercase: Whether texts are lowercased, whatever the file says.
 
     Attributes:
         special_ids: Ids in front of every text, and ids behind it.
@@ -92,17 +94,17 @@ class TextTokenizer:
         self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
     def _lower(self) -> None:
-        """Before the file's own normaliser; places remain those in the text as given."""
+        """Lowercases before the file's own normaliser. Offsets stay those in the given text."""
         own = self.tokenizer.normalizer
         steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
         self.tokenizer.normalizer = normalizers.Sequence(steps)
 
     def tokenize(self, text: str, prompt: str = "") -> TextTokens:
-        """The tokens of a prompt and a text.
+        """Returns the tokens of a prompt and a text.
 
         Args:
             text: Without lone surrogates.
-            prompt: What to put before it.
+            prompt: Text in front of it.
         """
         whole = prompt + text
         stripped = whole.strip()
@@ -121,14 +123,14 @@ class TextTokenizer:
     def encode(
         self, prompt: str, text: str, wanted: int | None = None, end: End = "right"
     ) -> tuple[list[int], bool]:
-        """The ids of a prompt and a text without special tokens, and whether they are all.
+        """Returns the ids of a prompt and a text without special tokens, and whether these are all.
 
         Args:
-            prompt: What is put before it.
+            prompt: Text in front of the text.
             text: Without lone surrogates.
-            wanted: More than so many need not be given; None for all.
-            end: Where ids may be missing if they are not all: behind more than `wanted`
-                (`right`), or in front of them (`left`).
+            wanted: Number of ids that the caller needs; None for all. More of them are returned.
+            end: Where ids may be missing: behind the returned ones (`right`), or in front of them
+                (`left`).
         """
         stripped = (prompt + text).strip()
         if wanted is not None:
@@ -181,22 +183,22 @@ class TextTokenizer:
         return ids[:stable][::step]
 
     def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """By the call that lets other threads run meanwhile; `Tokenizer.encode` does not."""
+        """Tokenises with the call that lets other threads run; `Tokenizer.encode` does not."""
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
 
     def count(self, text: str, prompt: str = "") -> int:
-        """How many tokens a text has before cutting, special ones included."""
+        """Returns the number of tokens of a text before cutting, special ones included."""
         return self.tokenize(text, prompt).num_tokens
 
 
 def parted(encoding: Encoding) -> list[Encoding]:
-    """What was cut off of a text is the rest of it."""
+    """Returns the kept tokens of a text and the ones that were cut off, in their order."""
     return [encoding, *encoding.overflowing]
 
 
 def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:
-    """Shifted into the text, with an empty place for what is not in it."""
+    """Returns spans shifted into the text; tokens that are not in the text get an empty span."""
     shifted = []
     end = 0
     for (first, last), is_special in zip(offsets, special, strict=True):

@@ -1,4 +1,4 @@
-"""Which ids a model takes. Without torch."""
+"""Checks of token ids that reach a model. Without torch."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,18 @@ from model.errors import EmptySourceError, SourceTooLongError, UnknownTokenError
 def check_ids(
     name: str, ids: Sequence[int], vocab_size: int, max_tokens: int | None = None
 ) -> None:
-    """Refuses what a model cannot read.
+    """Refuses token ids that a model cannot read.
 
     Args:
-        name: What the ids are of, for the message.
-        ids: Special ones included.
-        vocab_size: They are below this.
-        max_tokens: No more than that; None for any number.
+        name: Name of the ids in messages, such as "source".
+        ids: Token ids, special ones included.
+        vocab_size: Size of the vocabulary; every id is below it.
+        max_tokens: Largest number of ids; None for no limit.
 
     Raises:
-        EmptySourceError: No tokens.
-        SourceTooLongError: More tokens than the limit.
-        UnknownTokenError: An id outside the vocabulary.
+        EmptySourceError: There are no ids.
+        SourceTooLongError: There are more ids than the limit.
+        UnknownTokenError: An id is outside the vocabulary.
     """
     if not ids:
         raise EmptySourceError(f"the {name} has no tokens")

@@ -1,4 +1,4 @@
-"""Text to token ids and back, with the place of every token in the text."""
+"""SentencePiece tokenizers: text to token ids and back, with the span of each token in the text."""
 
 from collections.abc import Callable
 from copy import copy
@@ -14,17 +14,17 @@ from model.errors import CheckpointFormatError
 WORD_START = "\u2581"
 
 Span = tuple[int, int]
-"""[start, end)."""
+"""Half-open range of code points: [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """A text as tokens, EOS not among them.
+    """The tokens of a text without EOS.
 
     Attributes:
         ids: Vocabulary ids.
-        pieces: Their surface in the vocabulary; WORD_START stands for the space before a word.
-        offsets: Where each lies in the text, in code points, the space before it included.
+        pieces: Spelling of each id; WORD_START stands for the space before a word.
+        offsets: Span of each token in the text, with the space before it.
     """
 
     ids: list[int]
@@ -34,17 +34,17 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text beside its tokens, EOS among them, for people to read.
+    """A text beside its tokens, with EOS, for display.
 
     Attributes:
-        text: As it was given or, where ids were decoded, as it is shown.
+        text: The text that was tokenised, or the text that the ids decode to.
         ids: Vocabulary ids.
-        pieces: The vocabulary's own spelling of the ids.
-        offsets: Where each lies in the text, in code points, without the white space around it.
-            Neither starts nor ends ever fall. Tokens that share a character (the pieces of a
-            fraction sign, the bytes of an emoji) have the same place. A token that stands for
-            white space, or for nothing, has an empty place; EOS that of the text's end.
-        special: Whether a token is a sign to the model (EOS) and not text.
+        pieces: Spelling of each id in the vocabulary.
+        offsets: Span of each token in the text, without white space around it. Starts never
+            decrease, nor do ends. Tokens that share a character (the pieces of a fraction sign,
+            the bytes of an emoji) have the same span. A token of white space or of no text has an
+            empty span; that of EOS is at the end of the text.
+        special: Whether each token is a special one (EOS) and not text.
     """
 
     text: str
@@ -62,10 +62,10 @@ class Tokenizer:
 
     Attributes:
         vocab_size: Number of ids.
-        eos_id: Ends every text.
-        unk_id: Stands for what the vocabulary has no piece for.
-        hidden_ids: Those that leave no trace in a text.
-        prefix: What stands before the tokens of every text, to tell the model its language.
+        eos_id: Id at the end of every text.
+        unk_id: Id of text that the vocabulary has no piece for.
+        hidden_ids: Ids that are left out of decoded text.
+        prefix: Ids in front of every text: the token of a language.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -85,18 +85,18 @@ class Tokenizer:
         self.prefix: list[int] = []
 
     def id_of(self, piece: str) -> int:
-        """The id of a piece of the vocabulary."""
+        """Returns the id of a piece of the vocabulary."""
         number: int = self.processor.piece_to_id(piece)
         return number
 
     def before(self, token: str) -> Self:
-        """The same vocabulary, with a token of a language put before every text; or with none."""
+        """Returns a copy that puts a token before every text; none for an empty token."""
         other = copy(self)
         other.prefix = [self.id_of(token)] if token else []
         return other
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text without EOS; none for white space alone.
+        """Returns the ids of a text without EOS; none for white space alone.
 
         Args:
             text: Without lone surrogates.
@@ -105,16 +105,16 @@ class Tokenizer:
         return ids
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """The same ids, with pieces and code point offsets."""
+        """Returns the ids of `encode` with pieces and offsets."""
         return self._segment(text)
 
     def decode(self, ids: list[int]) -> str:
-        """The text of ids; EOS and unknown tokens leave no trace."""
+        """Returns the text of ids without EOS and unknown tokens."""
         text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
-        """A text as a model gets it: the ids of `encode`, and EOS.
+        """Returns a text with the ids that the model reads: those of `encode`, and EOS.
 
         Args:
             text: Without lone surrogates.
@@ -126,7 +126,7 @@ class Tokenizer:
         return self._beside(text, ids, [*[None] * len(self.prefix), *shared, None])
 
     def detokenize(self, ids: list[int]) -> TokenizedText:
-        """Ids that a model gave, beside the text of `decode`."""
+        """Returns ids that the model wrote, with the text of `decode`."""
         is_shown = [i not in self.hidden_ids for i in ids]
         mapping = self._join(list(compress(ids, is_shown)))
         text: str = mapping["text"]
@@ -135,16 +135,16 @@ class Tokenizer:
         return self._beside(text, ids, [next(shared) if known else None for known in is_shown])
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """The vocabulary's own spelling of ids."""
+        """Returns the vocabulary's spelling of ids."""
         return [self.processor.id_to_piece(i) for i in ids]
 
     def _segment(self, text: str) -> Encoding:
-        """A text's own tokens, without the prefix."""
+        """Returns the tokens of a text without the prefix."""
         mapping = self.processor.encode_as_offset_mapping(text)
         return Encoding(mapping["ids"], mapping["pieces"], mapping["offsets"])
 
     def _join(self, ids: list[int]) -> dict[str, Any]:
-        """The `text` of ids that show, with their `pieces` and their `offsets` in it."""
+        """Returns the `text` of visible ids, with their `pieces` and `offsets`."""
         mapping: dict[str, Any] = self.processor.decode(ids, return_type="offset_mapping")
         return mapping
 
@@ -153,14 +153,14 @@ class Tokenizer:
         return special
 
     def _is_blank(self, char: str) -> bool:
-        """Whether the normaliser makes a space of a character, or nothing."""
+        """Returns whether the normaliser turns a character into a space, or removes it."""
         if char.isalnum():
             return False
         normal: str = self.processor.normalize(char)
         return char.isspace() or not normal.strip(f" {WORD_START}")
 
     def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
-        """With an empty place before what follows for tokens that the text does not show."""
+        """Returns the tokens. A token without a span gets an empty one before the next."""
         places = []
         start = len(text)
         for span in reversed(spans):
@@ -174,7 +174,7 @@ class Tokenizer:
 
 
 def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
-    """A span without the blanks at its ends; of blanks alone, the empty one behind them."""
+    """Returns a span without the blanks at its ends; for blanks alone, the span's empty end."""
     start, end = span
     while start < end and is_blank(text[start]):
         start += 1
@@ -184,9 +184,9 @@ def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
 
 
 def share(pieces: list[str], spans: list[Span]) -> list[Span]:
-    """Gives a character that is several tokens to each of them.
+    """Returns the spans of tokens, where tokens of one character all have its span.
 
-    SentencePiece gives it to the last, and an empty span before it to the others.
+    SentencePiece gives the character to the last token, and an empty span before it to the others.
     """
     shared = list(spans)
     following = (-1, -1)

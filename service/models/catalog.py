@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TypeVar
 
+from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
@@ -270,9 +271,7 @@ def find_all(reference: str) -> list[AnyFiles]:
     except CheckpointNotFoundError as error:
         reasons.append(str(error))
     try:
-        # Beside translation models only folders with `modules.json` count as embedding models: a
-        # translation model's folder may hold everything that an encoder needs.
-        found = [each for each in find_embedding_models(reference) if each.head or not models]
+        found = find_embedding_models(reference)
     except CheckpointNotFoundError as error:
         if not models:
             raise CheckpointNotFoundError(
@@ -280,4 +279,4 @@ def find_all(reference: str) -> list[AnyFiles]:
             ) from None
         found = []
     renamed = [replace(files, name=NAMES.get(files.name, files.name)) for files in found]
-    return [*models, *renamed]
+    return [*models, *map(by_architecture, renamed)]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import (
     EmbeddingFiles,
     load_tokenizer,
@@ -16,6 +17,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.errors import UnsupportedLanguageError
 from service.items.embedding import EMBED
 from service.items.translation import TRANSLATE
+from service.models.served_reranker import ServedReranker
 from service.models.text_reader import TextReader
 from service.workers.model_set import AnyFiles
 
@@ -182,5 +184,6 @@ class ServedEmbedder:
 LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {
     ModelFiles: ServedModel.load,
     EmbeddingFiles: ServedEmbedder.load,
+    CrossEncoderFiles: ServedReranker.load,
 }
 """Loads a served model, by type of its files."""

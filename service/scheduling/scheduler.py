@@ -192,8 +192,7 @@ class Scheduler:
         for (kind, model), found in lengths.items():
             self.metrics.observe_lengths(kind, model, found)
             self.admission.throughput.add(sum(each[0] for each in found))
-        for failed in report.failed:
-            self._fail(worker, failed)
+        self._fail(worker, report.failed)
         self.metrics.observe_report(link.name, report)
         self._dispatch()
 
@@ -206,13 +205,14 @@ class Scheduler:
         job.receiver.finish(job.index, result)
         return job
 
-    def _fail(self, worker: WorkerState, failed: Failed) -> None:
-        job = worker.held.get(failed.id)
-        if job is None:
-            return
-        worker.take_back(job)
-        reason = "the device ran out of memory" if failed.is_out_of_memory else failed.error
-        job.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
+    def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
+        """Fails jobs; takes all of them back first, so that none of them counts as cancelled."""
+        jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
+        for job, _ in jobs:
+            worker.take_back(job)
+        for job, each in jobs:
+            reason = "the device ran out of memory" if each.is_out_of_memory else each.error
+            job.receiver.fail(InternalError(f"a sentence could not be computed: {reason}"))
 
     def _used_rows(self, kind: str, model: str) -> int:
         return sum(worker.used[kind, model, 0] for worker in self.workers.values())

@@ -4,10 +4,12 @@ A new kind adds a row here, a class of work items, and an executor. Nothing else
 names a kind.
 """
 
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from service.items.attention import ATTENTION, AttentionItem
 from service.items.embedding import EMBED, EmbeddingItem
+from service.items.rerank import RERANK, RerankItem
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import TaskSeries
 from service.scheduling.policies import RowPolicy, SlotPolicy, TokenPolicy
@@ -40,6 +42,15 @@ ROWS = [
         lengths=lambda item, _: (len(item.ids),),
     ),
     TaskKind(
+        name=RERANK,
+        item=RerankItem,
+        policy=TokenPolicy(TRANSLATE),
+        executor="service.workers.executors.rerank:RerankExecutor",
+        share=lambda _: EMBEDDING_SHARE,
+        series=TaskSeries(phases=("rerank",), sides=("source",)),
+        lengths=lambda item, _: (len(item.ids),),
+    ),
+    TaskKind(
         name=ATTENTION,
         item=AttentionItem,
         policy=SlotPolicy(TRANSLATE),
@@ -56,6 +67,7 @@ TASKS = {row.name: row for row in ROWS}
 KINDS: dict[type, tuple[str, ...]] = {
     ModelFiles: (TRANSLATE, EMBED, ATTENTION),
     EmbeddingFiles: (EMBED, ATTENTION),
+    CrossEncoderFiles: (RERANK,),
 }
 """The task kinds of a model, by type of its files."""
 

@@ -10,8 +10,9 @@ import torch
 
 from model.checkpoints.load import ModelFiles
 from model.engine.engine import Engine
+from service.items.translation import TRANSLATE
 from service.server import create_app
-from service.workers.loading import LoadEngine, load_from_files
+from service.workers.loading import LoadedModel, load_translation_model, loaded_engine
 from service.workers.messages import WorkerConfig
 from tests.api.loading import folder_of
 from tests.api.servers import (
@@ -23,7 +24,7 @@ from tests.api.servers import (
     make_settings,
 )
 from tests.tiny_text import write_model
-from tests.workers import Script, Threads
+from tests.workers import LoadTranslationModel, Script, Threads
 
 Serve = Callable[..., Server]
 ServeLive = Callable[..., LiveServer]
@@ -90,7 +91,7 @@ def serve(script: Script) -> Iterator[Serve]:
 
 @pytest.fixture
 def serve_apart(script: Script) -> Iterator[ServeApart]:
-    """The same behind two front ends."""
+    """Starts the same behind two HTTP workers."""
     with ExitStack() as opened:
 
         def start(http_workers: int = 2, **settings: Any) -> ApartServer:
@@ -145,15 +146,16 @@ def steady_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def load_real() -> LoadEngine:
-    """The built-in models, loaded once for all servers, of which one works at a time."""
+def load_real() -> LoadTranslationModel:
+    """Loads the built-in models once for all servers; one server works at a time."""
     engines: dict[str, Engine] = {}
 
-    def load(files: ModelFiles, config: WorkerConfig) -> Engine:
-        torch.set_num_threads(1)  # more would fight with the other threads of the test
+    def load(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
+        torch.set_num_threads(1)  # more would compete with the other threads of the test
         if files.name not in engines:
-            engines[files.name] = load_from_files(files, config)
-        return engines[files.name]
+            loaded = load_translation_model(files, config)
+            engines[files.name] = loaded.executables[TRANSLATE]
+        return loaded_engine(engines[files.name])
 
     return load
 
@@ -162,15 +164,15 @@ REAL = {"device": "cpu", "dtype": "float32", "max_rows": 8, "max_batch_tokens": 
 
 
 @pytest.fixture(scope="session")
-def real_server(load_real: LoadEngine) -> Iterator[Server]:
+def real_server(load_real: LoadTranslationModel) -> Iterator[Server]:
     """The built-in models, in one worker in a thread; small, so that they load soon."""
     with Server(create_app(make_settings(**REAL), Threads(load_real))) as server:
         yield server.until_ready()
 
 
 @pytest.fixture
-def serve_real(load_real: LoadEngine) -> Iterator[ServeApart]:
-    """Starts the same behind two front ends; settings by name."""
+def serve_real(load_real: LoadTranslationModel) -> Iterator[ServeApart]:
+    """Starts the same behind two HTTP workers; settings by name."""
     with ExitStack() as opened:
 
         def start(**settings: Any) -> ApartServer:

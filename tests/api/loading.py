@@ -55,6 +55,14 @@ def assert_refused(response: httpx.Response, kind: type[ServiceError], *words: s
         assert word in error["message"]
 
 
+def loaded_models(server: AnyServer, first: int = 0) -> list[set[str]]:
+    """Returns the names of the models of each worker, from the one started at that place."""
+    return [
+        {name for share in [*each.worker.shares.values()] for name in [*share.executors]}
+        for each in starter(server).started[first:]
+    ]
+
+
 def starter(server: AnyServer) -> Threads:
     found = server.core.supervisor.start_worker
     assert isinstance(found, Threads)

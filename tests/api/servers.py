@@ -1,4 +1,4 @@
-"""The server as tests reach it: within the process, behind uvicorn, or behind front ends."""
+"""The server as tests reach it: in the process, behind uvicorn, or behind HTTP workers."""
 
 import asyncio
 import socket
@@ -105,11 +105,16 @@ class AnyServer:
         return self
 
     def until_admitted(self, num_requests: int) -> None:
-        """Waits until so many requests wait for their answer."""
+        """Waits until so many requests are admitted."""
         until(lambda: self.core.admission.requests == num_requests)
 
+    def until_released(self) -> None:
+        """Waits until no request is admitted; HTTP workers report the end of one later."""
+        until(lambda: not self.core.admission.requests)
+        assert not self.core.admission.tokens
+
     def until_answered(self) -> None:
-        """Waits until what was answered is counted: front ends tell of it a little later."""
+        """Waits until all answered requests are counted; HTTP workers report them later."""
         until(lambda: not self.sample("regard_inflight_requests", task="translate"))
 
     def token(self, word: str) -> int:
@@ -137,7 +142,7 @@ class Server(AnyServer):
 
 
 class ApartServer(AnyServer):
-    """A main process in this one, with front ends that are processes, reached over sockets.
+    """A main process in this one, with HTTP workers that are processes, reached over sockets.
 
     The engines may be a script's, as the device workers belong to the main process.
     """
@@ -172,8 +177,8 @@ class ApartServer(AnyServer):
         self.loop.call_soon_threadsafe(self.main.stop)
 
     def until_listening(self) -> Self:
-        """The server, once all of its front ends take connections."""
-        links = self.main.frontends.links
+        """Returns the server once all of its HTTP workers accept connections."""
+        links = self.main.http_workers.links
         until(lambda: sum(link.is_listening for link in [*links]) == self.count)
         return self
 

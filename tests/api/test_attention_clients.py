@@ -1,6 +1,6 @@
-"""Clients of attention beside others: those that translate, and those that go.
+"""Clients of attention beside clients that translate and clients that disconnect.
 
-A worker's slices wait for the test, so that what runs is known.
+The slices of a worker wait for the test, so that the running items are known.
 """
 
 import json
@@ -12,10 +12,9 @@ import pytest
 
 from model.encoding.teacher_forced import TeacherForcedPass
 from service.errors import DeadlineExceededError, OverloadedError
-from service.scheduling.scheduler import MAX_TASKS
+from service.scheduling.policies import MAX_SLOTS
 from service.server import create_app
 from service.workers import loading
-from service.workers.loading import LoadEngine
 from tests.api.conftest import REAL, ServeApart
 from tests.api.servers import (
     LiveServer,
@@ -25,7 +24,7 @@ from tests.api.servers import (
     make_settings,
 )
 from tests.api.test_attention import CAT, asking
-from tests.workers import PULSE_SECONDS, Threads, opened, until
+from tests.workers import PULSE_SECONDS, LoadTranslationModel, Threads, opened, until
 
 pytestmark = pytest.mark.checkpoint
 
@@ -77,7 +76,7 @@ def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socke
 
 @pytest.fixture(params=["live", "apart"])
 def server(
-    request: pytest.FixtureRequest, load_real: LoadEngine, gate: Gate
+    request: pytest.FixtureRequest, load_real: LoadTranslationModel, gate: Gate
 ) -> Iterator[SocketServer]:
     """The built-in models where there are connections, with one HTTP process and with two."""
     if request.param == "apart":
@@ -93,7 +92,7 @@ def cancelled(server: SocketServer, where: str) -> float:
 
 
 @pytest.mark.parametrize("path", ["/attention", "/attention/steps", "/translate"])
-def test_client_that_goes_frees_its_task(server: SocketServer, gate: Gate, path: str) -> None:
+def test_client_that_leaves_frees_its_slot(server: SocketServer, gate: Gate, path: str) -> None:
     gate.may_advance.clear()
     with send(server, path, CAT):
         until(lambda: gate.begun)
@@ -108,16 +107,16 @@ def test_client_that_goes_frees_its_task(server: SocketServer, gate: Gate, path:
     assert gate.begun == [1, 1]
 
 
-def test_client_that_goes_leaves_the_lane(server: SocketServer, gate: Gate) -> None:
-    """Those that wait are dropped, and those that run aborted; who stays is answered."""
+def test_client_that_leaves_has_no_waiting_items(server: SocketServer, gate: Gate) -> None:
+    """Its waiting items are dropped and its running items aborted; another client is answered."""
     gate.may_advance.clear()
-    labels = {"task": "attention", "model": "en-pt", "lane": "attention"}
-    with send(server, "/attention", [f"Cat {n}." for n in range(MAX_TASKS + 3)]):
+    labels = {"task": "attention", "model": "en-pt", "lane": "interactive"}
+    with send(server, "/attention", [f"Cat {n}." for n in range(MAX_SLOTS + 3)]):
         until(lambda: server.sample("regard_queue_depth", **labels) == 3)
         staying = send(server, "/attention", CAT)
         until(lambda: server.sample("regard_queue_depth", **labels) == 4)
     until(lambda: cancelled(server, "queued") == 3)
-    assert cancelled(server, "running") == MAX_TASKS
+    assert cancelled(server, "running") == MAX_SLOTS
     gate.may_advance.set()
     with staying:
         assert staying.recv(12) == b"HTTP/1.1 200"

@@ -9,9 +9,8 @@ import pytest
 
 from service.server import create_app
 from service.settings import DEFAULT_MODELS
-from service.workers.loading import LoadEngine
 from tests.documents import PAGES, Command, commands
-from tests.workers import Threads
+from tests.workers import LoadTranslationModel, Threads
 
 from .servers import Server, make_settings
 
@@ -22,7 +21,9 @@ pytestmark = pytest.mark.checkpoint
 
 
 @pytest.fixture(scope="module")
-def server(load_real: LoadEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(
+    load_real: LoadTranslationModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """The built-in models in float32, as the tests have them loaded already."""
     settings = make_settings(
         models=DEFAULT_MODELS,

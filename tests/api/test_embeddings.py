@@ -21,7 +21,7 @@ from service.errors import (
     UnavailableError,
 )
 from service.server import create_app
-from service.workers.loading import load_from_files
+from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference
@@ -222,7 +222,7 @@ def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> N
     """By the field that other models have for prompts; the token of a language is not guessed."""
     write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
     settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
-    with Server(create_app(settings, Threads(load_from_files))) as server:
+    with Server(create_app(settings, Threads(load_translation_model))) as server:
         server.until_ready()
         german, english = (
             vectors_of(embed_at(server, SENTENCE, model="m2m100", prompt_name=name))[0]
@@ -316,7 +316,7 @@ def test_text_of_a_worker_that_died_is_tried_once_more(
     assert_error(embed_at(server, "c"), UnavailableError, "died twice")
     server.until_ready()
     assert embed_at(server, "c").status_code == 200
-    assert server.core.admission.requests == 0
+    server.until_released()
 
 
 def test_request_that_is_late_gets_504(

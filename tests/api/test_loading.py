@@ -23,7 +23,7 @@ from tests.api.loading import (
     assert_refused,
     begin,
     load,
-    starter,
+    loaded_models,
     states,
     to_english,
     unload,
@@ -46,7 +46,7 @@ def test_model_is_loaded_and_translates_and_is_unloaded(server: AnyServer, portu
         body = response.json()
         assert (body["id"], body["state"], body["source"]) == ("pt-en", "ready", "pt")
         assert states(server) == {"en-pt": "ready", "pt-en": "ready"}
-        for _ in range(4):  # whichever front end it is
+        for _ in range(4):  # whichever HTTP worker answers
             assert to_english(server).json() == {"translatedText": "Olá."}
         assert server.translate("Hello.").json() == {"translatedText": "Hello."}
         languages = {each["code"]: each["targets"] for each in server.get("/languages").json()}
@@ -199,7 +199,7 @@ def test_requests_in_flight_end_before_their_model_goes(
     script.may_finish.set()
     assert held.result(LIMIT_SECONDS).json() == {"translatedText": ["Olá.", "Adeus."]}
     assert begun.result(LIMIT_SECONDS).json()["deleted"]
-    assert not any("pt-en" in each.worker.engines for each in starter(server).started)
+    assert not any("pt-en" in names for names in loaded_models(server))
 
 
 def test_what_does_not_go_together_is_refused(server: AnyServer, english: str) -> None:

@@ -23,6 +23,7 @@ from tests.api.loading import (
     assert_refused,
     begin,
     load,
+    loaded_models,
     starter,
     states,
     to_english,
@@ -59,8 +60,7 @@ def test_failure_in_the_second_worker_takes_it_out_of_the_first(
 ) -> None:
     script.load_errors = [None, CheckpointFormatError("it is gone")]
     assert_refused(load(server, "pt-en", portuguese), InvalidRequestError, "it is gone")
-    for worker in starter(server).started:
-        assert "pt-en" not in worker.worker.engines
+    assert loaded_models(server) == [{"en-pt"}, {"en-pt"}]
     with pytest.raises(KeyError):
         server.sample("regard_model_memory_bytes", model="pt-en", worker="worker-0")
     assert server.translate("Hello.").status_code == 200
@@ -132,7 +132,7 @@ def test_model_that_cannot_be_announced_is_taken_back(
     assert_refused(response, kind, word)
     assert "secret" not in response.text
     assert states(server) == {"en-pt": "ready", "pt-en": "failed"}
-    assert not any("pt-en" in each.worker.engines for each in starter(server).started)
+    assert loaded_models(server) == [{"en-pt"}, {"en-pt"}]
     assert load(server, "pt-en", portuguese).json()["state"] == "ready"
     assert to_english(server).status_code == 200
 
@@ -148,8 +148,7 @@ def test_worker_that_dies_comes_back_with_the_models_of_then(
     server.until_ready()
     assert to_english(server).json() == {"translatedText": "Olá."}
     assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
-    for worker in starter(server).started[2:]:
-        assert worker.worker.engines.keys() == {"pt-en"}
+    assert loaded_models(server, first=2) == [{"pt-en"}, {"pt-en"}]
 
 
 def test_worker_that_dies_while_it_loads(
@@ -199,12 +198,12 @@ def test_added_model_that_cannot_be_loaded_any_more_is_unloaded(
     assert to_english(server).status_code == 400
 
 
-def test_front_end_that_starts_later_knows_the_models(
+def test_http_worker_that_starts_later_knows_the_models(
     serve_apart: ServeApart, english: str, portuguese: str
 ) -> None:
     server = serve_apart(models=(english,), admin_key=KEY)
     load(server, "pt-en", portuguese)
-    for started in [*server.main.frontends.links.values()]:
+    for started in [*server.main.http_workers.links.values()]:
         started.process.kill()
     until(lambda: len(server.pids) == 4)
     server.until_listening()

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.metrics.definitions import OUTCOMES, STAGES
+from service.scheduling.lanes import LANES
 from tests.api.conftest import Serve
 from tests.api.servers import Server
 from tests.workers import Script, until
@@ -72,14 +73,15 @@ def test_every_outcome_has_its_series(
 
 @pytest.mark.parametrize("model", ["en-pt", "pt-en"])
 def test_attention_has_its_series_from_the_start(steady_server: Server, model: str) -> None:
-    """And none of what it has not: tokens that it writes, or lanes of translations."""
+    """It has the lanes of every task kind, and no series of tokens, which are not counted."""
     kind = {"task": "attention", "model": model}
     for name in ("batches_total", "batch_rows_count", "batch_tokens_count"):
         assert steady_server.sample(f"regard_{name}", **kind, phase="attention") == 0
     for name in ("depth", "tokens", "oldest_age_seconds"):
-        assert steady_server.sample(f"regard_queue_{name}", **kind, lane="attention") == 0
+        for lane in LANES:
+            assert steady_server.sample(f"regard_queue_{name}", **kind, lane=lane) == 0
         with pytest.raises(KeyError):
-            steady_server.sample(f"regard_queue_{name}", **kind, lane="bulk")
+            steady_server.sample(f"regard_queue_{name}", **kind, lane="attention")
     for where in ("queued", "running"):
         assert steady_server.sample("regard_cancelled_total", **kind, where=where) == 0
     for stage in STAGES:
@@ -157,12 +159,7 @@ def test_workers_tell_of_their_models_and_memory(serve: Serve) -> None:
     }
     assert server.sample("regard_model_info", model="en-pt", **info) == 1
     assert server.sample("regard_decode_slots", model="pt-en", state="free") == 16
-    slowest = max(
-        model.load_seconds
-        for ready in server.core.supervisor.ready.values()
-        for model in ready.models
-        if model.name == "en-pt"
-    )
+    slowest = max(models["en-pt"].load_seconds for models in server.core.supervisor.ready.values())
     assert server.sample("regard_model_load_seconds", model="en-pt") == slowest
     for process in ("main", "worker-0", "worker-1"):
         assert server.sample("regard_process_cpu_seconds_total", process=process) > 0

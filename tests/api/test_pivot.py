@@ -91,7 +91,7 @@ def test_second_leg_begins_when_its_own_first_has_ended(
     assert not waiting.done()
     script.stuck.clear()
     assert waiting.result(60).json()["translatedText"] == [OTHER, SENTENCE]
-    assert server.core.admission.tokens == 0
+    server.until_released()
 
 
 def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script: Script) -> None:
@@ -102,7 +102,7 @@ def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script:
     assert_error(response, DeadlineExceededError, "0 of 2 sentences or texts were done")
     until(lambda: len(script.aborted) == 2)
     assert {s.source[0] for s in script.admitted if s.id in script.aborted} == {token}
-    assert server.core.admission.tokens == 0
+    server.until_released()
     assert server.sample("regard_decode_slots", model="en-fr", state="used") == 0
 
 
@@ -134,7 +134,7 @@ def test_words_are_not_aligned_through_two_models(
     q = "Das ist ein kleines Haus, und hier steht ein großer Baum."
     response = translate(server, q, source=source, return_alignment=True)
     assert_error(response, InvalidRequestError, "from de to fr", "leave return_alignment out")
-    assert server.core.admission.tokens == 0
+    server.until_released()
 
 
 def test_attention_is_asked_of_one_model_after_the_other(serve: Serve, models: str) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model.inspection.query import AttentionKind, AttentionNorm, Reduction, resolve_query
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.server import create_app
-from service.workers.loading import load_from_files
+from service.workers.loading import load_translation_model
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, ApartServer, Server, assert_error, make_settings
 from tests.embedding_reference import Reference
@@ -201,7 +201,7 @@ def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> N
     """As /embed is: it was shown without the token of a language, which it never is given."""
     write_multilingual(tmp_path / "m2m100", "m2m", ["__de__", "__en__", "__pt__"])
     settings = make_settings(models=str(tmp_path), max_rows=8, max_batch_tokens=1024)
-    with Server(create_app(settings, Threads(load_from_files))) as server:
+    with Server(create_app(settings, Threads(load_translation_model))) as server:
         asked: dict[str, Any] = {"text": SENTENCE, "model": "m2m100"}
         (item,) = items(ask(server.until_ready(), **asked, prompt_name="en-GB"))
         vocabularies = server.catalog.route("en", "pt")[0].vocabularies

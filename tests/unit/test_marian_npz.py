@@ -19,6 +19,7 @@ from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies, read_folder
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
 from model.sequence import EngineLimits
+from tests import checkpoint_folders as folders
 from tests.hf_files import SENTENCE, write_pieces
 from tests.marian_writer import (
     PRE_NORM,
@@ -158,7 +159,7 @@ def pickled(path: Path) -> None:
         (broken_zip, "cut short or damaged"),
         (flipped_byte, "cut short or damaged"),
         (one_array, "one array, not an archive"),
-        (no_array, r"notes\.txt, which is no array"),
+        (no_array, r"notes\.txt, which is not an array"),
         (pickled, "cut short or damaged: Object arrays cannot be loaded"),
         (lambda path: path.write_bytes(b""), "cut short or damaged"),
         (lambda path: path.write_bytes(pickle.dumps([1])), "cut short or damaged"),
@@ -183,7 +184,7 @@ def test_tensor_of_another_type_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: (f / "source.spm").unlink(), r"0 files vocab\.\*\.spm"),
+        (lambda f: (f / "source.spm").unlink(), r"0 files vocab\*\.spm"),
         (lambda f: (f / "target.spm").unlink(), r"0 files target\.spm"),
         (lambda f: (f / "b.vocab.yml").write_text("a: 0"), r"2 files \*vocab\.yml"),
         (lambda f: (f / "opus.spm32k-spm32k.vocab.yml").write_text("- a"), "not a vocabulary"),
@@ -199,3 +200,17 @@ def test_folder_of_opus_mt_with_a_fault_is_refused(
     damage(folder)
     with pytest.raises(CheckpointFormatError, match=message):
         find_models(str(tmp_path))
+
+
+@pytest.mark.parametrize("vocabulary", ["vocab.ende.spm", "vocab.spm"])
+def test_folder_of_a_training_is_read(tmp_path: Path, vocabulary: str) -> None:
+    """Marian writes the state of its optimizer beside the model: two files were refused."""
+    folder = tmp_path / "en-de"
+    folder.mkdir()
+    folders.write_teacher(folder)
+    (folder / "vocab.ende.spm").rename(folder / vocabulary)
+    np.savez(folder / "model.npz.optimizer.npz", adam_mt=np.zeros(3))
+    (folder / "model.npz.progress.yml").write_text("epochs: 1", encoding="utf-8")
+    (files,) = find_models(str(tmp_path))
+    assert (files.name, files.weights.name) == ("en-de", "model.npz")
+    load_model(files, torch.device("cpu"), "float32")

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.app import DIALECTS
@@ -15,7 +15,9 @@ from service.api.middleware import RequestMiddleware
 from service.api.served_models import OpenRequests
 from service.api.tei.formats import TRUNCATED_HEADER
 from service.metrics.definitions import Metrics
+from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.table import task_series
 
 
 def call(
@@ -52,7 +54,7 @@ def test_fault_after_the_answer_has_begun_sends_no_second_one(
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError
 
-    metrics = Metrics()
+    metrics = Metrics(series=task_series())
     sent = call(app, metrics)
     assert [message["type"] for message in sent] == ["http.response.start"]
     assert (count(metrics, "error"), count(metrics, "ok")) == (1, 0)
@@ -75,7 +77,7 @@ def test_cancelled_request_is_answered_and_the_cancellation_goes_on() -> None:
     async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise asyncio.CancelledError
 
-    metrics = Metrics()
+    metrics = Metrics(series=task_series())
     with pytest.raises(asyncio.CancelledError):
         call(app, metrics)
     assert (count(metrics, "unavailable"), count(metrics, "ok")) == (1, 0)
@@ -148,3 +150,113 @@ def test_head_is_a_get_without_its_body() -> None:
     start, body = call(app, Metrics(), path="/health", method="HEAD")
     assert (start["status"], dict(start["headers"])[b"content-length"]) == (200, b"4")
     assert body["body"] == b""
+
+
+class FakeBackend:
+    """A backend that admits every request, with leases that record their release.
+
+    The middleware and the context use nothing else of a backend and of a lease.
+    """
+
+    def __init__(self) -> None:
+        self.admitted: list[tuple[int, bool]] = []
+        self.num_released = 0
+
+    async def admit(self, tokens: int, at_once: bool) -> "FakeBackend":
+        self.admitted.append((tokens, at_once))
+        return self
+
+    def release(self) -> None:
+        self.num_released += 1
+
+
+def call_admitted(app: ASGIApp, backend: FakeBackend) -> list[tuple[str, int]]:
+    """Calls an app; returns each message that is sent, with the number of leases released then."""
+    sent: list[tuple[str, int]] = []
+
+    async def run() -> None:
+        async def receive() -> Message:
+            return {"type": "http.request"}
+
+        async def send(message: Message) -> None:
+            await asyncio.sleep(0)  # another task could run here
+            sent.append((message["type"], backend.num_released))
+
+        scope = {"type": "http", "path": "/translate", "method": "POST", "headers": []}
+        recorder = Metrics(series=task_series())
+        middleware = RequestMiddleware(app, recorder, OpenRequests(), DIALECTS)
+        await middleware(scope, receive, send)
+
+    asyncio.run(run())
+    return sent
+
+
+async def admit(scope: Scope, backend: FakeBackend, tokens: int = 5) -> None:
+    context: RequestContext = scope["state"]["context"]
+    lease = await context.admit(cast("Backend", backend), tokens, at_once=False)
+    assert cast("object", lease) is backend
+
+
+def test_lease_is_held_until_the_reply_has_been_written() -> None:
+    """A request that waits for a slow client to read its reply counts in the admission."""
+    backend = FakeBackend()
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        await admit(scope, backend)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        await send({"type": "http.response.body", "body": b"b"})
+
+    start, body = ("http.response.start", 0), ("http.response.body", 0)
+    assert call_admitted(app, backend) == [start, body, body]
+    assert backend.num_released == 1
+
+
+def test_lease_is_held_until_the_reply_of_a_fault_has_been_written() -> None:
+    backend = FakeBackend()
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        await admit(scope, backend)
+        raise RuntimeError
+
+    assert call_admitted(app, backend) == [("http.response.start", 0), ("http.response.body", 0)]
+    assert backend.num_released == 1
+
+
+@pytest.mark.parametrize("error", [ClientDisconnect, asyncio.CancelledError])
+def test_lease_of_an_aborted_request_is_released(error: type[BaseException]) -> None:
+    backend = FakeBackend()
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        await admit(scope, backend)
+        raise error
+
+    try:
+        call_admitted(app, backend)
+    except asyncio.CancelledError:
+        assert error is asyncio.CancelledError
+    assert backend.num_released == 1
+
+
+def test_request_is_admitted_once() -> None:
+    """A task that submits items several times has one lease."""
+    backend = FakeBackend()
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        await admit(scope, backend, tokens=5)
+        await admit(scope, backend, tokens=7)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    call_admitted(app, backend)
+    assert backend.admitted == [(5, False)]
+    assert backend.num_released == 1
+
+
+def test_request_without_an_admission_has_nothing_to_release() -> None:
+    backend = FakeBackend()
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+
+    call_admitted(app, backend)
+    assert backend.num_released == 0

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
+from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
 from model.checkpoints.build import load_engine
+from model.checkpoints.families import multilingual_folder as codes
 from model.checkpoints.languages import LanguageTokens
 from model.checkpoints.load import find_models, load_vocabularies, read_folder
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
@@ -133,6 +135,32 @@ def test_language_tokens_may_stand_beside_the_tokenizers_options(tmp_path: Path)
     content = {"extra_special_tokens": LANGUAGES["m2m"]}
     (folder / "tokenizer_config.json").write_text(json.dumps(content), encoding="utf-8")
     assert read_folder(folder).targets == ["af", "en", "pt"]
+
+
+def test_list_of_languages_may_be_named_alone(tmp_path: Path) -> None:
+    """As transformers 5 saves M2M100's tokenizer: it was refused."""
+    folder = tmp_path / "m2m100"
+    languages = [f"__{code}__" for code in codes.LANGUAGE_CODES["m2m100"]]
+    first = write_multilingual(folder, "m2m", languages)
+    make: Any = M2M100Tokenizer
+    files = str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model")
+    theirs = make(*files, src_lang="en")
+    (folder / "special_tokens_map.json").unlink()
+    theirs.save_pretrained(folder)
+    assert "__en__" not in (folder / "tokenizer_config.json").read_text("utf-8")
+    found = read_folder(folder)
+    assert len(found.targets) == 100
+    vocabularies = load_vocabularies(found)
+    assert found.tokens is not None
+    english = vocabularies.between(found.tokens, "en", "pt").source.prefix
+    assert english == [theirs.convert_tokens_to_ids("__en__")]
+    assert english[0] - first == theirs.convert_tokens_to_ids("__en__") - theirs.encoder_size
+
+
+def test_lists_of_languages_are_those_of_transformers() -> None:
+    assert codes.LANGUAGE_CODES == {
+        name: list(listed) for name, listed in FAIRSEQ_LANGUAGE_CODES.items()
+    }
 
 
 @pytest.mark.parametrize("name", ["en-ja", "ja-en"])

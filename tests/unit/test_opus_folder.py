@@ -220,7 +220,7 @@ def test_target_that_the_model_has_no_token_for_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["opus-mt-ROMANCE-en", "roa-en", "mul-en", "any", "my-model"])
 def test_folder_that_does_not_say_what_it_reads_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnsupportedModelError, match="as en-de, or as en-mul .* fr, pt"):
+    with pytest.raises(UnsupportedModelError, match="en-de, or en-mul .* fr, pt"):
         named(tmp_path / "x", name)
 
 
@@ -280,6 +280,26 @@ def test_languages_are_read_from_the_files_too(
     old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     path.write_text(json.dumps({**old, **content}), encoding="utf-8")
     assert read_folder(folder).name == "en-de"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "pair"),
+    [
+        ("opus-mt-en-de-hf", ("eng", "deu"), ("en", "de")),  # `de-hf` looks like a pair
+        ("de-fr", ("en", "de"), ("en", "de")),
+        ("en-fr", ("eng", "roa"), ("en", "fr")),
+        ("en-zh_hant", ("eng", "zho"), ("en", "zh-Hant")),
+    ],
+)
+def test_pair_of_the_tokenizer_wins_over_the_folders_name(
+    tmp_path: Path, name: str, config: tuple[str, str], pair: tuple[str, str]
+) -> None:
+    folder = tmp_path / name
+    write_marian(folder, tokens=(*TOKENS, ">>deu<<"))
+    languages = dict(zip(("source_lang", "target_lang"), config, strict=True))
+    (folder / "tokenizer_config.json").write_text(json.dumps(languages), encoding="utf-8")
+    files = read_folder(folder)
+    assert (files.source, files.target) == pair
 
 
 def test_languages_are_read_from_the_name_in_a_hub_cache(tmp_path: Path) -> None:
@@ -352,7 +372,7 @@ def other_end(folder: Path) -> None:
         (shorten, CheckpointError, r"en-de: the vocabularies have"),
         (without_signs, CheckpointFormatError, r"vocab\.json has no </s>, <unk>"),
         (swap_weights, WeightMismatchError, r"model\.safetensors does not fit .*missing: .*shapes"),
-        (other_end, CheckpointError, "texts end in 0 and 0 by the vocabularies; in 5 by"),
+        (other_end, CheckpointError, "texts end in 0 and 0 in the vocabularies; in 5 in"),
     ],
 )
 def test_damaged_folder_is_refused(

@@ -167,6 +167,13 @@ def test_summary_counts_by_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.split() == ["4", str(tmp_path), "4", "total"]
 
 
+def test_generated_measurements_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    block = "\n\n| engine |\n| --- |\n| nobody |\n\ndate 1; likewise.\nnobody\n\n"
+    path.write_text(f"<!-- bench:a-b -->{block}<!-- /bench:a-b -->\nPlain text.\n", "utf-8")
+    assert [passage.lines for passage in passages_of(path)] == [[(11, "Plain text.")]]
+
+
 def test_exception_is_let_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

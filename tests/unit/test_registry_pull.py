@@ -15,7 +15,6 @@ from huggingface_hub import HfApi, constants, hf_hub_download
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import find_models
 from service.models.registry.cache import ModelCache, Record
-from service.models.registry.download import Report
 from service.models.registry.errors import (
     AccessRefusedError,
     CacheError,
@@ -26,10 +25,11 @@ from service.models.registry.errors import (
     OfflineError,
 )
 from service.models.registry.files import PART, choose_files
-from service.models.registry.http_client import HttpClient
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.pull import Puller, Registries
 from service.models.registry.references import parse_reference
+from service.models.registry.sources.download import Report
+from service.models.registry.sources.http_client import HttpClient
 from tests.hf_files import write_marian
 from tests.registry import (
     COMMIT,

@@ -1,24 +1,28 @@
-"""Attention tasks in the scheduler: beside the rows, a few at a worker, settled once."""
+"""Attention items in the scheduler: they take slots beside the rows, and are settled once."""
 
 import asyncio
+import time
 
 import pytest
 
 from service.errors import DeadlineExceededError, InternalError, UnavailableError
-from service.scheduling.scheduler import MAX_TASKS, Scheduler
-from service.workers.messages import Inspected, Report
+from service.items.attention import ATTENTION
+from service.items.result import Done
+from service.items.translation import TRANSLATE
+from service.scheduling.lanes import BULK_SHARE, LANES
+from service.scheduling.policies import MAX_SLOTS
+from service.scheduling.scheduler import Scheduler
+from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,
     assert_idle,
     begin,
-    begin_inquiry,
-    first_tokens,
-    inquiries,
+    numbers,
+    pairs,
     run,
     sentences,
     settle,
-    shown_tokens,
 )
 
 
@@ -27,228 +31,266 @@ def cancelled(scheduler: Scheduler, where: str) -> float | None:
     return scheduler.metrics.registry.get_sample_value("regard_cancelled_total", labels)
 
 
-def waiting(scheduler: Scheduler, name: str) -> float | None:
-    labels = {"task": "attention", "model": "en-pt", "lane": "attention"}
+def waiting(scheduler: Scheduler, name: str, lane: str = "interactive") -> float | None:
+    labels = {"task": "attention", "model": "en-pt", "lane": lane}
     return scheduler.metrics.registry.get_sample_value(f"regard_queue_{name}", labels)
 
 
-def test_results_come_in_the_order_of_the_inquiries() -> None:
+def test_results_are_returned_in_the_order_of_the_items() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        task = begin_inquiry(scheduler, inquiries(3))
+        request = begin(scheduler, pairs(3))
         await settle()
-        worker.show(*reversed(worker.given))
-        results = await task
-        assert shown_tokens(results) == [2, 3, 4]
+        worker.finish(*reversed(worker.given))
+        results = await request
+        assert numbers(results) == [2, 3, 4]
         assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_nothing_is_asked_of_nobody() -> None:
+def test_submission_without_items_has_no_results() -> None:
     async def test(scheduler: Scheduler) -> None:
         FakeWorker(scheduler)
-        assert await scheduler.inspect([], FOREVER) == []
+        submission = scheduler.submit([], time.perf_counter() + FOREVER)
+        assert await submission.in_order(0) == []
+        assert [each async for each in submission] == []
+        submission.close()
 
     run(test)
 
 
-def test_worker_has_few_tasks_at_once() -> None:
+def test_worker_holds_few_items_at_once() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        task = begin_inquiry(scheduler, inquiries(MAX_TASKS + 3))
+        request = begin(scheduler, pairs(MAX_SLOTS + 3))
         await settle()
-        assert len(worker.tasks) == MAX_TASKS
+        assert len(worker.held) == MAX_SLOTS
         assert (waiting(scheduler, "depth"), waiting(scheduler, "tokens")) == (3, 9)
-        worker.show(2)
-        assert worker.given[-1] == MAX_TASKS + 1  # the oldest that waits
-        while worker.tasks:
-            worker.show(*worker.tasks)
-        assert shown_tokens(await task) == list(range(2, MAX_TASKS + 5))
+        worker.finish(2)
+        assert worker.given[-1] == MAX_SLOTS + 1  # the oldest waiting item
+        worker.finish_all()
+        assert numbers(await request) == list(range(2, MAX_SLOTS + 5))
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_tasks_of_all_models_count_together() -> None:
+def test_items_of_all_models_share_the_slots() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        wanted = [*inquiries(MAX_TASKS), *inquiries(2, "pt-en", first=50)]
-        task = begin_inquiry(scheduler, wanted)
+        request = begin(scheduler, [*pairs(MAX_SLOTS), *pairs(2, "pt-en", first=50)])
         await settle()
-        assert len(worker.tasks) == MAX_TASKS
-        while worker.tasks:
-            worker.show(*worker.tasks)
-        assert shown_tokens(await task)[-2:] == [50, 51]
-        assert worker.models[MAX_TASKS + 1] == "pt-en"
+        assert len(worker.held) == MAX_SLOTS
+        worker.finish_all()
+        assert numbers(await request)[-2:] == [50, 51]
+        assert worker.received[MAX_SLOTS + 1].model == "pt-en"
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_oldest_task_is_given_next_whatever_its_model() -> None:
-    """The model named first had every place that became free, as long as it was asked."""
+def test_oldest_item_is_dispatched_next_whatever_its_model() -> None:
+    """Guards a fault: the model named first got every slot while any item of it waited."""
 
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        tasks = [begin_inquiry(scheduler, inquiries(MAX_TASKS))]
+        requests = [begin(scheduler, pairs(MAX_SLOTS))]
         await settle()
-        tasks.append(begin_inquiry(scheduler, inquiries(1, "pt-en")))
+        requests.append(begin(scheduler, pairs(1, "pt-en")))
         await settle()
-        tasks.append(begin_inquiry(scheduler, inquiries(1)))
+        requests.append(begin(scheduler, pairs(1)))
         await settle()
-        worker.show(worker.given[0])
-        assert worker.models[worker.given[-1]] == "pt-en"
-        while worker.tasks:
-            worker.show(*worker.tasks)
-        await asyncio.gather(*tasks)
+        worker.finish(worker.given[0])
+        assert worker.received[worker.given[-1]].model == "pt-en"
+        worker.finish_all()
+        await asyncio.gather(*requests)
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_task_goes_to_the_worker_with_fewest() -> None:
+def test_item_is_given_to_the_worker_that_holds_fewest() -> None:
     async def test(scheduler: Scheduler) -> None:
         first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))
-        tasks = [begin_inquiry(scheduler, inquiries(3))]
+        requests = [begin(scheduler, pairs(3))]
         await settle()
-        assert (len(first.tasks), len(second.tasks)) == (2, 1)
-        first.show(*first.tasks)
-        tasks.append(begin_inquiry(scheduler, inquiries(1)))
+        assert (len(first.held), len(second.held)) == (2, 1)
+        first.finish(*first.held)
+        requests.append(begin(scheduler, pairs(1)))
         await settle()
-        assert (len(first.tasks), len(second.tasks)) == (1, 1)
+        assert (len(first.held), len(second.held)) == (1, 1)
         for worker in (first, second):
-            worker.show(*worker.tasks)
-        await asyncio.gather(*tasks)
+            worker.finish_all()
+        await asyncio.gather(*requests)
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_tasks_take_no_rows_and_wait_for_none() -> None:
+def test_item_is_given_to_the_worker_that_translates_least_where_both_hold_as_many() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        first, second = (FakeWorker(scheduler, name) for name in ("a", "b"))
+        requests = [begin(scheduler, sentences(1))]
+        await settle()
+        assert first.held
+        requests.append(begin(scheduler, pairs(1)))
+        await settle()
+        assert second.ids(ATTENTION) == [2]
+        for worker in (first, second):
+            worker.finish_all()
+        await asyncio.gather(*requests)
+        assert_idle(scheduler)
+
+    run(test)
+
+
+def test_items_take_no_rows_and_wait_for_none() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler, rows=2)
         translations = begin(scheduler, sentences(4))
-        shown = begin_inquiry(scheduler, inquiries(2, first=40))
+        attention = begin(scheduler, pairs(2, first=40))
         await settle()
-        assert (len(worker.held), len(worker.tasks)) == (2, 2)
-        worker.show(*worker.tasks)
-        assert shown_tokens(await shown) == [40, 41]
-        while worker.held:
-            worker.finish(*worker.held)
-        assert first_tokens(await translations) == [2, 3, 4, 5]
+        assert (len(worker.ids(TRANSLATE)), len(worker.ids(ATTENTION))) == (2, 2)
+        worker.finish(*worker.ids(ATTENTION))
+        assert numbers(await attention) == [40, 41]
+        worker.finish_all()
+        assert numbers(await translations) == [2, 3, 4, 5]
         assert scheduler.admission.throughput.tokens == 8  # of translations alone
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_tasks_of_a_dead_worker_go_to_another_before_all_others() -> None:
+def test_bulk_items_wait_beyond_their_share() -> None:
+    """Attention has the two lanes of every task kind."""
+
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler)
+        requests = [begin(scheduler, pairs(MAX_SLOTS))]
+        await settle()
+        requests.append(begin(scheduler, pairs(10, first=50, is_bulk=True)))
+        requests.append(begin(scheduler, pairs(8, first=100)))
+        await settle()
+        assert [waiting(scheduler, "depth", lane) for lane in LANES] == [8, 10]
+        for _ in range(2 * BULK_SHARE):
+            worker.finish(next(iter(worker.held)))
+        later = worker.given[MAX_SLOTS:]
+        assert [worker.received[i].is_bulk for i in later] == 2 * (
+            [False] * (BULK_SHARE - 1) + [True]
+        )
+        worker.finish_all()
+        assert numbers(await requests[1]) == list(range(50, 60))
+        assert numbers(await requests[2]) == list(range(100, 108))
+        assert_idle(scheduler)
+
+    run(test)
+
+
+def test_items_of_a_dead_worker_are_first_again() -> None:
     async def test(scheduler: Scheduler) -> None:
         doomed = FakeWorker(scheduler, "doomed")
-        task = begin_inquiry(scheduler, inquiries(MAX_TASKS + 2))
+        request = begin(scheduler, pairs(MAX_SLOTS + 2))
         await settle()
         doomed.die()
         heir = FakeWorker(scheduler, "heir")
         assert heir.given == doomed.given
-        while heir.tasks:
-            heir.show(*heir.tasks)
-        assert shown_tokens(await task) == list(range(2, MAX_TASKS + 4))
+        heir.finish_all()
+        assert numbers(await request) == list(range(2, MAX_SLOTS + 4))
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_second_death_over_a_task_fails_its_request() -> None:
+def test_second_death_over_an_item_fails_its_request() -> None:
     async def test(scheduler: Scheduler) -> None:
-        task = begin_inquiry(scheduler, inquiries(1))
         with pytest.raises(UnavailableError, match="loading"):
-            await task
+            await begin(scheduler, pairs(1))
         workers = [FakeWorker(scheduler, name) for name in ("a", "b")]
-        task = begin_inquiry(scheduler, inquiries(1))
+        request = begin(scheduler, pairs(1))
         await settle()
         for worker in workers:
             worker.die()
         with pytest.raises(UnavailableError, match="twice"):
-            await task
+            await request
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_failure_of_one_task_ends_its_request_alone() -> None:
+def test_failure_of_one_item_ends_its_request_alone() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        bad, good = begin_inquiry(scheduler, inquiries(2)), begin_inquiry(scheduler, inquiries(1))
+        bad, good = begin(scheduler, pairs(2)), begin(scheduler, pairs(1))
         await settle()
         worker.fail(1)
         with pytest.raises(InternalError, match="RuntimeError"):
             await bad
         assert cancelled(scheduler, "running") == 1
-        worker.show(3)
-        assert shown_tokens(await good) == [2]
+        worker.finish(3)
+        assert numbers(await good) == [2]
         assert_idle(scheduler)
 
     run(test)
 
 
 @pytest.mark.parametrize("seconds", [0.0, FOREVER])
-def test_tasks_nobody_waits_for_leave_queue_and_worker(seconds: float) -> None:
+def test_items_of_an_ended_request_leave_queue_and_worker(seconds: float) -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        task = begin_inquiry(scheduler, inquiries(MAX_TASKS + 2), seconds)
+        request = begin(scheduler, pairs(MAX_SLOTS + 2), seconds)
         await asyncio.sleep(0)  # once: the deadline may be now
-        if seconds:
-            task.cancel()
-        with pytest.raises(asyncio.CancelledError if seconds else DeadlineExceededError):
-            await task
-        assert len(worker.given) == MAX_TASKS
-        assert not worker.tasks
-        assert (cancelled(scheduler, "running"), cancelled(scheduler, "queued")) == (MAX_TASKS, 2)
+        if seconds == FOREVER:
+            request.cancel()
+        with pytest.raises(asyncio.CancelledError if seconds == FOREVER else DeadlineExceededError):
+            await request
+        assert len(worker.given) == MAX_SLOTS
+        assert not worker.held
+        assert (cancelled(scheduler, "running"), cancelled(scheduler, "queued")) == (MAX_SLOTS, 2)
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_places_of_the_cancelled_go_to_who_waits() -> None:
+def test_slots_of_a_cancelled_request_are_given_to_the_waiting_items() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        leaving = begin_inquiry(scheduler, inquiries(MAX_TASKS))
-        staying = begin_inquiry(scheduler, inquiries(1, first=90))
+        leaving = begin(scheduler, pairs(MAX_SLOTS))
+        staying = begin(scheduler, pairs(1, first=90))
         await settle()
-        assert MAX_TASKS + 1 not in worker.tasks
+        assert MAX_SLOTS + 1 not in worker.held
         leaving.cancel()
         await settle()
-        assert [*worker.tasks] == [MAX_TASKS + 1]
-        worker.show(MAX_TASKS + 1)
-        assert shown_tokens(await staying) == [90]
+        assert [*worker.held] == [MAX_SLOTS + 1]
+        worker.finish(MAX_SLOTS + 1)
+        assert numbers(await staying) == [90]
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_result_that_was_on_its_way_is_ignored() -> None:
+def test_report_about_a_cancelled_item_is_ignored() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
-        task = begin_inquiry(scheduler, inquiries(1))
+        request = begin(scheduler, pairs(1))
         await settle()
-        task.cancel()
+        request.cancel()
         await settle()
-        scheduler.report(worker, Report(inspected=[Inspected(1, [])]))
+        scheduler.report(worker, Report(done=[Done(1, [])]))
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_end_of_the_server_ends_tasks_that_wait_and_that_run() -> None:
+def test_closing_fails_waiting_running_and_later_items() -> None:
     async def test(scheduler: Scheduler) -> None:
         FakeWorker(scheduler)
-        tasks = [begin_inquiry(scheduler, inquiries(count)) for count in (MAX_TASKS, 2)]
+        requests = [begin(scheduler, pairs(count)) for count in (MAX_SLOTS, 2)]
         await settle()
         scheduler.close()
-        for task in [*tasks, begin_inquiry(scheduler, inquiries(1))]:
+        for request in [*requests, begin(scheduler, pairs(1))]:
             with pytest.raises(UnavailableError, match="stopping"):
-                await task
+                await request
 
     run(test)

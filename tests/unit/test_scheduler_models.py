@@ -1,17 +1,18 @@
-"""The scheduler when models come and go."""
+"""The scheduler while models are added and removed."""
 
 import pytest
 
 from service.errors import NotFoundError
+from service.items.attention import ATTENTION
+from service.items.embedding import EMBED
+from service.items.translation import TRANSLATE
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FakeWorker,
     assert_idle,
     begin,
-    begin_embedding,
-    begin_inquiry,
-    first_tokens,
-    inquiries,
+    numbers,
+    pairs,
     run,
     sentences,
     settle,
@@ -21,33 +22,45 @@ from tests.unit.scheduling import (
 NEW = "pt-de"
 
 
-def test_new_model_is_translated_by_who_has_loaded_it() -> None:
+def test_new_model_is_computed_by_the_worker_that_has_loaded_it() -> None:
     async def test(scheduler: Scheduler) -> None:
         first, second = (FakeWorker(scheduler, name, rows=8) for name in ("a", "b"))
         with pytest.raises(NotFoundError, match=NEW):
             await begin(scheduler, sentences(1, model=NEW))
-        scheduler.add_model(NEW, translates=True)
-        task = begin(scheduler, sentences(2, model=NEW))
+        scheduler.metrics.add_model(NEW, (TRANSLATE, EMBED, ATTENTION))
+        scheduler.add_model(NEW, (TRANSLATE, EMBED, ATTENTION))
+        request = begin(scheduler, sentences(2, model=NEW))
         await settle()
         assert not first.given
         assert not second.given
         scheduler.worker_loaded(second, NEW, 4)
         assert len(second.given) == 2
         second.finish(*second.given)
-        assert first_tokens(await task) == [2, 3]
+        assert numbers(await request) == [2, 3]
         assert_idle(scheduler)
 
     run(test)
 
 
-def test_worker_gets_nothing_of_a_model_that_it_still_lacks() -> None:
+def test_item_of_a_kind_that_its_model_does_not_serve_is_refused() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler)
+        with pytest.raises(NotFoundError, match="tiny"):
+            await begin(scheduler, [*texts(1), *sentences(1, model="tiny")])
+        assert not worker.given  # no item of a refused submission is queued
+        assert_idle(scheduler)
+
+    run(test)
+
+
+def test_worker_receives_no_item_of_a_model_that_it_has_yet_to_load() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler)
         scheduler.worker_ready(worker, {"pt-en": 4}, ["en-pt", "tiny"])
-        tasks = [
+        requests = [
             begin(scheduler, sentences(1)),
-            begin_inquiry(scheduler, inquiries(1)),
-            begin_embedding(scheduler, texts(1)),
+            begin(scheduler, pairs(1)),
+            begin(scheduler, texts(1)),
         ]
         await settle()
         assert not worker.given
@@ -55,38 +68,34 @@ def test_worker_gets_nothing_of_a_model_that_it_still_lacks() -> None:
         assert len(worker.given) == 2
         scheduler.worker_loaded(worker, "tiny", 0)
         assert len(worker.given) == 3
-        assert "tiny" not in scheduler.seats[worker].free
-        for task in tasks:
-            task.cancel()
+        assert "tiny" not in scheduler.workers[worker].max_rows
+        for request in requests:
+            request.cancel()
         await settle()
+        assert_idle(scheduler)
 
     run(test)
 
 
-def test_what_is_left_of_a_model_fails_and_the_others_go_on() -> None:
+def test_items_of_a_removed_model_fail_and_the_others_go_on() -> None:
     async def test(scheduler: Scheduler) -> None:
         worker = FakeWorker(scheduler, rows=2)
         others = begin(scheduler, sentences(2, model="pt-en"))
         left = [
             begin(scheduler, sentences(5)),
-            begin_inquiry(scheduler, inquiries(9)),
-            begin_embedding(scheduler, texts(3, model="en-pt")),
+            begin(scheduler, pairs(9)),
+            begin(scheduler, texts(3, model="en-pt")),
         ]
         await settle()
         scheduler.remove_model("en-pt")
-        for task in left:
+        for request in left:
             with pytest.raises(NotFoundError, match="en-pt has been unloaded"):
-                await task
-        for again in (
-            begin(scheduler, sentences(1)),
-            begin_inquiry(scheduler, inquiries(1)),
-            begin_embedding(scheduler, texts(1, model="en-pt")),
-        ):
+                await request
+        for items in (sentences(1), pairs(1), texts(1, model="en-pt")):
             with pytest.raises(NotFoundError):
-                await again
-        assert len(worker.held) == 2  # it was told to drop the others
-        assert not worker.tasks
-        assert not worker.texts
+                await begin(scheduler, items)
+        assert {item.model for item in worker.held.values()} == {"pt-en"}  # it aborted the others
+        assert len(worker.held) == 2
         worker.finish(*worker.held)
         assert len(await others) == 2
         assert_idle(scheduler)
@@ -94,16 +103,33 @@ def test_what_is_left_of_a_model_fails_and_the_others_go_on() -> None:
     run(test)
 
 
-def test_request_that_is_cancelled_when_its_model_goes() -> None:
-    """Its future is done, and it has not yet heard of it."""
+def test_removed_model_takes_the_other_items_of_its_requests_along() -> None:
+    """A request whose pivot has been unloaded fails as a whole, and leaves nothing behind."""
+
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, rows=2)
+        request = begin(scheduler, [*sentences(3), *sentences(3, model="pt-en")])
+        await settle()
+        scheduler.remove_model("en-pt")
+        assert not worker.held
+        with pytest.raises(NotFoundError, match="en-pt has been unloaded"):
+            await request
+        assert_idle(scheduler)
+
+    run(test)
+
+
+def test_request_that_is_cancelled_when_its_model_is_removed() -> None:
+    """Its task is cancelled, and has not run since to close its submission."""
 
     async def test(scheduler: Scheduler) -> None:
         FakeWorker(scheduler, rows=1)
-        task = begin(scheduler, sentences(3))
+        request = begin(scheduler, sentences(3))
         await settle()
-        task.cancel()
+        request.cancel()
         scheduler.remove_model("en-pt")
         await settle()
-        assert task.cancelled()
+        assert request.cancelled()
+        assert_idle(scheduler)
 
     run(test)

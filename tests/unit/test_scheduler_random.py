@@ -1,138 +1,171 @@
-"""Random sequences of everything that can happen to a scheduler, from seeds."""
+"""Random sequences of all events of a scheduler, from seeds."""
 
 import asyncio
 import random
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from service.errors import (
-    ServiceError,
-)
-from service.scheduling.lanes import Shown, Translated
+from service.errors import ServiceError
+from service.items.attention import ATTENTION
+from service.items.base import WorkItem
+from service.items.embedding import EMBED
+from service.items.length_buckets import BUCKET_TOKENS, NUM_BUCKETS
+from service.items.translation import TRANSLATE
 from service.scheduling.scheduler import Scheduler
 from tests.unit.scheduling import (
     FOREVER,
+    MODEL_KINDS,
     MODELS,
     FakeWorker,
+    Request,
     assert_idle,
     begin,
-    begin_inquiry,
-    first_tokens,
-    inquiries,
+    number_of,
+    numbers,
+    pairs,
     run,
     sentences,
     settle,
-    shown_tokens,
+    texts,
 )
+
+LENGTHS = (3, *[limit + 1 for limit in BUCKET_TOKENS])
+"""A length of each bucket."""
 
 
 class Play:
-    """A random sequence of all that can happen, from a seed."""
+    """A random sequence of events, from a seed.
+
+    Attributes:
+        wanted: Kinds of the items of each request, and the numbers of its items.
+    """
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self.scheduler = scheduler
         self.random = random.Random(seed)
         self.workers: list[FakeWorker] = []
-        self.gone: list[FakeWorker] = []
-        self.tasks: list[asyncio.Task[list[Any]]] = []
-        self.wanted: list[list[int]] = []
+        self.dead: list[FakeWorker] = []
+        self.requests: list[Request] = []
+        self.wanted: list[tuple[set[str], list[int]]] = []
 
-    def come(self) -> None:
-        name = f"worker-{len(self.workers) + len(self.gone)}"
+    def start_worker(self) -> None:
+        name = f"worker-{len(self.workers) + len(self.dead)}"
         self.workers.append(FakeWorker(self.scheduler, name, self.random.randint(4, 12)))
 
-    def go(self) -> None:
+    def kill_worker(self) -> None:
         if self.workers:
             worker = self.workers.pop(self.random.randrange(len(self.workers)))
             worker.die()
-            self.gone.append(worker)
+            self.dead.append(worker)
 
-    def ask(self) -> None:
-        count, beam = self.random.randint(1, 6), self.random.choice([1, 1, 1, 4])
-        model, first = self.random.choice(MODELS), 100 * len(self.tasks)
-        seconds = self.random.choice([FOREVER, FOREVER, 0.0])  # now: another is not from the seed
-        wanted = sentences(count, beam, model, first)
-        self.wanted.append([sentence.source[0] for sentence in wanted])
-        self.tasks.append(begin(self.scheduler, wanted, self.random.random() < 0.4, seconds))
+    def _first(self) -> int:
+        return 100 * len(self.requests) + 2
 
-    def inquire(self) -> None:
-        model, first = self.random.choice(MODELS), 100 * len(self.tasks)
+    def _begin(self, items: Sequence[WorkItem]) -> None:
+        # A deadline is now or never: any other would not depend on the seed alone.
         seconds = self.random.choice([FOREVER, FOREVER, 0.0])
-        wanted = inquiries(self.random.randint(1, 6), model, first)
-        self.wanted.append([inquiry.job.source[0] for inquiry in wanted])
-        self.tasks.append(begin_inquiry(self.scheduler, wanted, seconds))
+        self.wanted.append(({item.kind for item in items}, [*map(number_of, items)]))
+        self.requests.append(begin(self.scheduler, items, seconds))
+
+    def translate(self) -> None:
+        count, beam = self.random.randint(1, 6), self.random.choice([1, 1, 1, 4])
+        model, is_bulk = self.random.choice(MODELS), self.random.random() < 0.4
+        self._begin(sentences(count, beam, model, self._first(), is_bulk))
+
+    def attend(self) -> None:
+        model, is_bulk = self.random.choice([*MODEL_KINDS]), self.random.random() < 0.4
+        self._begin(pairs(self.random.randint(1, 6), model, self._first(), is_bulk))
+
+    def embed(self) -> None:
+        model, is_bulk = self.random.choice([*MODEL_KINDS]), self.random.random() < 0.4
+        length = self.random.choice(LENGTHS)
+        self._begin(texts(self.random.randint(1, 6), model, self._first(), length, is_bulk))
+
+    def ask_for_all_kinds(self) -> None:
+        first = self._first()
+        self._begin(
+            [*sentences(2, first=first), *texts(2, first=first + 2), *pairs(2, first=first + 4)]
+        )
 
     def leave(self) -> None:
-        if self.tasks:
-            self.random.choice(self.tasks).cancel()
+        if self.requests:
+            self.random.choice(self.requests).cancel()
 
     def work(self, share: float = 0.5) -> None:
         for worker in self.workers:
-            ids = [i for i in (*worker.held, *worker.tasks) if self.random.random() < share]
-            fails = [i for i in ids if self.random.random() < 0.05]
+            ids = [item_id for item_id in worker.held if self.random.random() < share]
+            fails = [item_id for item_id in ids if self.random.random() < 0.05]
             worker.fail(*fails)
-            worker.finish(*(i for i in ids if i in worker.held and i not in fails))
-            worker.show(*(i for i in ids if i in worker.tasks and i not in fails))
+            # A failed item has taken the other items of its request along.
+            worker.finish(*(i for i in ids if i not in fails and i in worker.held))
 
     def check(self) -> None:
-        queues = self.scheduler.queues.rows.values()
-        waiting = [job for q in queues for lane in q.lanes for job in lane.jobs.values()]
-        held = [job for seat in self.scheduler.seats.values() for job in seat.held.values()]
+        """Checks that each open item is in one place, and that every count agrees."""
+        queues = [queue for each in self.scheduler.queues.values() for queue in each.values()]
+        waiting = [job for queue in queues for job in queue.jobs()]
+        held = [job for w in self.scheduler.workers.values() for job in w.held.values()]
         ids = [job.id for job in waiting + held]
         assert len(ids) == len(set(ids))
-        assert not [job for job in waiting + held if job.future.done()]
-        assert {link.name for link in self.scheduler.seats} == {w.name for w in self.workers}
+        assert not [job for job in waiting + held if job.receiver.is_closed]
+        for queue in queues:
+            for pair in queue.buckets:
+                for lane in (pair.interactive, pair.bulk):
+                    jobs = lane.jobs.values()
+                    assert lane.tokens == sum(job.tokens for job in jobs)
+                    assert lane.rows == sum(job.rows for job in jobs)
+        assert {link.name for link in self.scheduler.workers} == {w.name for w in self.workers}
         for worker in self.workers:
-            seat = self.scheduler.seats[worker]
-            assert seat.held.keys() == worker.held.keys() | worker.tasks.keys()
-            assert seat.num_tasks == len(worker.tasks)
-            for model in MODELS:
-                assert seat.free[model] == worker.rows - worker.rows_used(model)
+            self.check_worker(worker)
+
+    def check_worker(self, worker: FakeWorker) -> None:
+        state = self.scheduler.workers[worker]
+        assert state.held.keys() == worker.held.keys()
+        assert state.total_used(ATTENTION) == len(worker.ids(ATTENTION))
+        for model in MODELS:
+            assert state.used[TRANSLATE, model, 0] == worker.used_rows(model)
+        for model in MODEL_KINDS:
+            for bucket in range(NUM_BUCKETS):
+                assert state.used[EMBED, model, bucket] == worker.used_tokens(model, bucket)
 
     async def finish(self) -> None:
-        self.come()
-        while not all(task.done() for task in self.tasks):
+        self.start_worker()
+        while not all(request.done() for request in self.requests):
             self.work(share=1)
             self.check()
             await settle()
 
 
-def tokens_of(results: list[Any]) -> list[int]:
-    """What a request's results can be told by."""
-    return [
-        *first_tokens([each for each in results if isinstance(each, Translated)]),
-        *shown_tokens([each for each in results if isinstance(each, Shown)]),
-    ]
-
-
 @pytest.mark.parametrize("seed", range(25))
-def test_every_request_ends_once_and_no_row_leaks(seed: int) -> None:
+def test_every_request_ends_once_and_no_capacity_leaks(seed: int) -> None:
     async def test(scheduler: Scheduler) -> None:
         play = Play(scheduler, seed)
-        steps = [
-            play.come,
-            play.go,
+        events: list[Callable[[], None]] = [
+            play.start_worker,
+            play.kill_worker,
             play.leave,
-            *[play.ask] * 6,
-            *[play.inquire] * 3,
-            *[play.work] * 4,
+            play.ask_for_all_kinds,
+            *[play.translate] * 6,
+            *[play.attend] * 3,
+            *[play.embed] * 3,
+            *[play.work] * 5,
         ]
         for _ in range(150):
-            play.random.choice(steps)()
+            play.random.choice(events)()
             await settle()
             play.check()
         await play.finish()
-        results = await asyncio.gather(*play.tasks, return_exceptions=True)
-        for result, wanted in zip(results, play.wanted, strict=True):
+        results = await asyncio.gather(*play.requests, return_exceptions=True)
+        done: set[str] = set()
+        for result, (kinds, wanted) in zip(results, play.wanted, strict=True):
             if isinstance(result, BaseException):
                 assert isinstance(result, ServiceError | asyncio.CancelledError)
             else:
-                assert tokens_of(result) == wanted
-        done = [type(r[0]) for r in results if not isinstance(r, BaseException)]
-        assert {*done} == {Shown, Translated}
+                assert numbers(result) == wanted
+                done |= kinds
+        assert done == {TRANSLATE, ATTENTION, EMBED}
         assert_idle(scheduler)
-        attempts = [i for worker in (*play.workers, *play.gone) for i in worker.given]
+        attempts = [i for worker in (*play.workers, *play.dead) for i in worker.given]
         assert max(attempts.count(i) for i in attempts) <= 2
 
     run(test)

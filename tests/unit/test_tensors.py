@@ -101,7 +101,7 @@ def test_code_in_a_pickle_is_never_run(tmp_path: Path, is_plain: bool) -> None:
 def test_pickle_of_something_else_is_refused(tmp_path: Path, content: Any) -> None:
     path = tmp_path / PICKLE
     torch.save(content, path)
-    with pytest.raises(CheckpointFormatError, match="something else than named tensors"):
+    with pytest.raises(CheckpointFormatError, match="something other than named tensors"):
         read_tensors(path)
 
 
@@ -133,7 +133,7 @@ def test_index_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 def test_shard_without_a_tensor_of_the_index_is_refused(tmp_path: Path) -> None:
     write(tmp_path, SAFE, {"a": TENSORS["a"]})
-    with pytest.raises(CheckpointFormatError, match="of 1 tensors, b among them"):
+    with pytest.raises(CheckpointFormatError, match="for 1 tensors, b among them"):
         read_tensors(write_index(tmp_path, dict.fromkeys(TENSORS, SAFE)))
 
 
@@ -156,3 +156,24 @@ def test_copies_that_differ_are_refused() -> None:
     a = np.ones((2, 2), np.float32)
     with pytest.raises(CheckpointFormatError, match="file: y and x differ"):
         merge_copies({"x": a, "y": a + 1}, {"x": ("y",)}, Path("file"))
+
+
+BROKEN = [b"", b"\0" * 99, b"PK\3\4" + b"a" * 99, b"\x80\2hello", b"<html>"]
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_broken_pickle_is_not_told_to_be_run(tmp_path: Path, content: bytes) -> None:
+    """PyTorch's own message says how to run the code in a file."""
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointFormatError, match="is cut short or damaged") as caught:
+        read_tensors(path)
+    assert "weights_only" not in str(caught.value)
+
+
+def test_shard_that_is_a_pointer_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text('{"weight_map": {"x": "a.bin"}}', encoding="utf-8")
+    with pytest.raises(CheckpointFormatError, match=r"a\.bin: pointers of Git LFS"):
+        read_tensors(index)

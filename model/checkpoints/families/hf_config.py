@@ -1,4 +1,4 @@
-"""What a Hugging Face `config.json` says of a translation model, in our words. Without torch.
+"""Reads a Hugging Face `config.json` into the config of a translation model. Without torch.
 
 Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
 """
@@ -15,7 +15,7 @@ from model.errors import UnsupportedModelError
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
-"""No file says how long a target may become for its source: as Marian's own default."""
+"""Largest target length for each source token: Marian's default, as no file has it."""
 
 LAYER_NORM_EPS = 1e-5
 
@@ -34,10 +34,9 @@ SIZES = {
     "decoder_layers": "decoder_layers",
     "vocab_size": "source_vocab_size",
 }
-"""Fields of ModelConfig by their names in the file."""
+"""Fields of `ModelConfig` by their names in the file."""
 
-# Options that change the computation, with the values that are implemented; the first is what a
-# file means that does not name it.
+# Options that change the computation, with the implemented values. The first is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (True,),
     "normalize_embedding": (False,),
@@ -50,15 +49,15 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What the code of an architecture fixes and its config does not say.
+    """The properties of an architecture that are in its code and not in its config.
 
     Attributes:
-        norm: Where layer norm stands.
-        sinusoids: Which position table.
-        position_offset: The row of that table for the first token.
-        has_output_bias: Whether something is added to the logits.
-        scales_embeddings: Where the config does not say.
-        supported: More options with the values that are implemented.
+        norm: Position of layer norm.
+        sinusoids: Kind of the position table.
+        position_offset: Row of that table for the first token.
+        has_output_bias: Whether a bias is added to the logits.
+        scales_embeddings: Default of `scale_embedding`.
+        supported: Further options with their implemented values.
     """
 
     norm: NormPosition
@@ -88,17 +87,17 @@ FAMILIES = {
         position_offset=2,
         has_output_bias=False,
         scales_embeddings=True,
-        supported={"pad_token_id": (1,)},  # positions count on from it
+        supported={"pad_token_id": (1,)},  # positions are counted from it
     ),
 }
 
 
 def read_model_options(folder: Path) -> dict[str, Any]:
-    """What `config.json` says, completed by what `generation_config.json` does.
+    """Returns the options of `config.json`, completed by those of `generation_config.json`.
 
     Raises:
         CheckpointNotFoundError: There is no `config.json`.
-        CheckpointFormatError: One of them is damaged.
+        CheckpointFormatError: One of the files is damaged.
     """
     options = read_options(folder / CONFIG)
     more = read_options_if_there(folder / GENERATION_CONFIG)
@@ -106,15 +105,15 @@ def read_model_options(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
-    """The model that the config in a folder describes.
+    """Returns the config of the model in a folder.
 
     Args:
-        folder: Where `config.json` lies.
-        num_bytes: Of the weights, which bound the sizes.
-        unk_id: From the vocabulary.
+        folder: The folder of `config.json`.
+        num_bytes: Size of the weights, which limits the sizes in the config.
+        unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:
-        CheckpointError: The config is not there or damaged.
+        CheckpointError: The config is missing or damaged.
         UnsupportedModelError: With every option that is not implemented.
     """
     options = read_model_options(folder)
@@ -170,7 +169,7 @@ def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
 
 
 def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
-    """What is wrong with the numbers; sizes that the files cannot fill are one reason."""
+    """Returns the faults of the sizes and ids; sizes too large for the files are one fault."""
     vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
     sizes = {**{name: options.get(name) for name in SIZES}, "decoder_vocab_size": vocab}
     reasons = [
@@ -186,7 +185,7 @@ def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
     width, layers = options["d_model"], options["encoder_layers"] + options["decoder_layers"]
     largest = max(layers * max(width, options["encoder_ffn_dim"]), options["vocab_size"], vocab)
     if width * largest > num_bytes:
-        reasons.append(f"the sizes ask for more weights than the {num_bytes} bytes of the files")
+        reasons.append(f"the sizes need more weights than the {num_bytes} bytes of the files")
     return reasons
 
 

@@ -1,4 +1,4 @@
-"""Names of the parameters in Hugging Face's translation models, and the filled model."""
+"""Tensor names of Hugging Face's translation models, and the filled model."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from model.checkpoints.names import Name, fill
 from model.config import ModelConfig, NormPosition
 from model.quantization.int8 import quantize_matrix
 
-# Positions are computed here; files of old versions carry the tables.
+# Positions are computed; files of old versions hold the tables.
 IGNORED = re.compile(r"\.embed_positions\.weights?$")
 
 SHARED = "model.shared.weight"
@@ -43,15 +43,15 @@ DECODER = {
 
 
 def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False) -> EncoderDecoder:
-    """A model of that config, filled from the file or its shards, on the CPU.
+    """Returns a model filled from a file or its shards, on the CPU.
 
     Args:
         weights: A file of tensors, or the index of shards.
-        config: From `hf_config.read_config`.
-        is_quantized: Whether matrices are rounded to int8; everything is float32 otherwise.
+        config: The config from `hf_config.read_config`.
+        is_quantized: Whether matrices are rounded to int8. Otherwise everything is float32.
 
     Raises:
-        CheckpointError: A file is damaged, or tensors and parameters do not pair up.
+        CheckpointError: A file is damaged, or tensors and parameters do not match.
     """
     with torch.device("meta"):  # parameters come from the file, not from a random start
         model = EncoderDecoder(config)
@@ -65,7 +65,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """(parameter, tensor) for every parameter of such a model."""
+    """Returns (parameter, tensor) for every parameter of the model."""
     tables = (
         (_layer_names("encoder", ENCODER), config.encoder_layers),
         (_layer_names("decoder", DECODER), config.decoder_layers),
@@ -101,7 +101,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Tables that a file may hold under more names than one, by the name in `name_pairs`."""
+    """Returns the further names of tables in a file, by the name in `name_pairs`."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

@@ -1,4 +1,4 @@
-"""Marian's options and parameter names: Firefox/Bergamot students, OPUS-MT and their teachers."""
+"""Marian's options and tensor names: Firefox/Bergamot students, OPUS-MT and their teachers."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
-# Multipliers for the inputs of Marian's int8 products; ours scale each row by itself.
+# Multipliers for the inputs of Marian's int8 products; ours scale each row on its own.
 IGNORED = re.compile(r"_QuantMultA$")
 
 DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}
@@ -24,10 +24,10 @@ ACTIVATIONS = {
     "swish": Activation.SWISH,
     "gelu": Activation.GELU,
 }
-# (preprocess, postprocess, postprocess-top) with dropout, which does nothing here, taken out
+# (preprocess, postprocess, postprocess-top) without dropout, which only training uses
 NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
 
-# Options that change the computation, with the values under which it is the one implemented.
+# Options that change the computation, with the implemented values.
 REQUIRED: dict[str, Sequence[Any]] = {
     "type": ["transformer"],
     "lemma-dim-emb": [0],
@@ -47,7 +47,7 @@ REQUIRED: dict[str, Sequence[Any]] = {
 }
 DEFAULTS: dict[str, Any] = {name: values[0] for name, values in REQUIRED.items()}
 
-# Sizes with Marian's defaults; None where there is none.
+# Sizes with Marian's defaults; None for no default.
 SIZES: dict[str, int | None] = {
     "dim-emb": None,
     "enc-depth": None,
@@ -60,13 +60,13 @@ SIZES: dict[str, int | None] = {
 def read_config(
     file: MarianFile, max_length_factor: float, eos_id: int, unk_id: int
 ) -> ModelConfig:
-    """The model that the options in the file describe.
+    """Returns the config from the options in the file.
 
     Args:
         file: The checkpoint.
-        max_length_factor: From the settings that come with the model, not with the weights.
-        eos_id: From the vocabulary.
-        unk_id: From the vocabulary.
+        max_length_factor: Largest target length for each source token, from the settings file.
+        eos_id: Id at the end of a text in the vocabulary.
+        unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:
         UnsupportedModelError: With every option that is not implemented.
@@ -115,16 +115,16 @@ def read_config(
 
 
 def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None:
-    """The decoder layer, from 0, whose head 0 guided alignment trains; None where none is named.
+    """Returns the decoder layer, from 0, whose head 0 guided alignment trains; None for no name.
 
-    Marian writes its default, `last`, into the files of models that were trained without guided
-    alignment too, and whether there was any (`guided-alignment`) into none of its own: a layer
-    that is named need not have been trained so. One that is not there is as good as none, for
-    translation does without.
+    Marian also writes its default, `last`, into files of models that were trained without guided
+    alignment. It does not write whether there was any (`guided-alignment`), so a named layer need
+    not be trained for alignment. The name of a missing layer gives None, as translation does not
+    need it.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
-    `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists what
-    is written.
+    `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the
+    options that are written.
     """
     if options.get("guided-alignment") == "none":
         return None
@@ -136,10 +136,9 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
 
 
 def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:
-    """What is wrong with the sizes.
+    """Returns the faults of the sizes.
 
-    A model that the file cannot fill is one reason: a damaged number must not be met only when
-    the memory runs out.
+    A model larger than the file is one of them: a damaged number must not use up the memory.
     """
     reasons = [
         f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_size(size)
@@ -151,7 +150,7 @@ def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[st
     layers = sizes["enc-depth"] + sizes["dec-depth"]
     layer = sizes["dim-emb"] * max(sizes["dim-emb"], sizes["transformer-dim-ffn"])
     if max(layers * layer, sizes["dim-emb"] * max(vocabs)) > num_bytes:
-        reasons.append(f"the sizes ask for more weights than the {num_bytes} bytes of the file")
+        reasons.append(f"the sizes need more weights than the {num_bytes} bytes of the file")
     return reasons
 
 
@@ -168,16 +167,16 @@ def _norm(options: dict[str, Any]) -> tuple[str, str, str]:
 def load_weights(
     file: MarianFile, config: ModelConfig, is_quantized: bool = False
 ) -> EncoderDecoder:
-    """A model of that config, filled from the file, on the CPU.
+    """Returns a model filled from the file, on the CPU.
 
     Args:
         file: The checkpoint.
-        config: From `read_config`.
-        is_quantized: Whether matrices stay int8; everything is float32 otherwise.
+        config: The config from `read_config`.
+        is_quantized: Whether matrices stay int8. Otherwise everything is float32.
 
     Raises:
-        WeightMismatchError: Tensors and parameters do not pair up.
-        UnsupportedModelError: A tensor is of a type that cannot be read.
+        WeightMismatchError: Tensors and parameters do not match.
+        UnsupportedModelError: A tensor has a type that cannot be read.
     """
     with torch.device("meta"):  # parameters come from the file, not from a random start
         model = EncoderDecoder(config)
@@ -193,13 +192,13 @@ def load_weights(
 
 
 def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """(parameter, tensor) of what an int8 model multiplies by or looks up."""
+    """Returns (parameter, tensor) of the matrices and tables that an int8 model quantises."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 
 
 def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> None:
-    """Has a filled model multiply in int8, each matrix by what stands under its parameter."""
+    """Replaces the matrices of a filled model by int8 ones, given by their parameters' names."""
     for parameter, matrix in matrices.items():
         path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)
@@ -214,7 +213,7 @@ def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> Non
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """(parameter, tensor) for every parameter of such a model."""
+    """Returns (parameter, tensor) for every parameter of the model."""
     tables = (
         (_encoder_names(config), config.encoder_layers),
         (_decoder_names(config), config.decoder_layers),

@@ -1,4 +1,4 @@
-"""The files of an M2M100, NLLB-200 or SMaLL-100 model in a Hugging Face folder. Without torch.
+"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model. Without torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
 (Mohammadshahi et al. 2022), read as facts.
@@ -34,34 +34,49 @@ from model.tokenization.tokenizer import Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
 MODEL_TYPE = "m2m_100"
-"""Of all three families, in their configs."""
+"""Value of `model_type` in the configs of all three families."""
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
-"""Ids 0 to 3; a SentencePiece file itself begins with three signs of its own."""
+"""Tokens with ids 0 to 3. A SentencePiece file begins with three other special tokens."""
 
 MAX_UNUSED = 8
-"""Ids beyond the languages' that stand for nothing: 8 in M2M100, 3 in NLLB-200. A vocabulary that
-lacks more is not the model's."""
+"""Largest number of unused ids behind the languages: 8 in M2M100, 3 in NLLB-200. A vocabulary with
+more of them is not the model's."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
-"""What files call the list of tokens of languages."""
+"""Names of the list of language tokens in files."""
+
+LANGUAGE_CODES = {
+    "m2m100": (
+        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl "
+        "gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml "
+        "mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th "
+        "tl tn tr uk ur uz vi wo xh yi yo zh zu"
+    ).split(),
+    "wmt21": "en ha is ja cs ru zh de".split(),
+}
+"""The languages of M2M100 by the name of their list, where a file names the list alone.
+
+Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES. Version 5
+writes no tokens of languages.
+"""
 
 SMALL_100 = re.compile(r"small-?100", re.I)
 SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    """Whether a folder is of these families: by its pieces or, without them, by its config."""
+    """Returns whether a folder is of these families, by its pieces or its config."""
     return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
 def read_multilingual(folder: Path) -> Parts:
-    """The one model in a folder, for all pairs of its languages or the one it is named after.
+    """Returns the one model in a folder: all its pairs, or the one in the folder's name.
 
     Raises:
-        CheckpointFormatError: A part is not there or damaged.
-        UnsupportedModelError: The folder is named after languages that the model does not have.
+        CheckpointFormatError: A part is missing or damaged.
+        UnsupportedModelError: The folder's name has languages that the model does not have.
     """
     if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
         raise CheckpointFormatError(
@@ -79,7 +94,7 @@ def read_multilingual(folder: Path) -> Parts:
 
 
 def _language_tokens(folder: Path) -> LanguageTokens:
-    """Every language with its token: `en` with `__en__`, `zh-Hans` with `zho_Hans`."""
+    """Returns the token of each language: `__en__` of `en`, `zho_Hans` of `zh-Hans`."""
     codes = {token.strip("_"): token for token in language_tokens(folder)}
     tags = distinct_tags(code for code in codes if is_code(code))
     tokens = {tag: codes[code] for code, tag in tags.items()}
@@ -87,9 +102,9 @@ def _language_tokens(folder: Path) -> LanguageTokens:
 
 
 def is_small_100(folder: Path) -> bool:
-    """Whether a model of M2M100's kind is told its target before the source and nothing else.
+    """Returns whether a model is SMaLL-100: the target's token is in front of the source.
 
-    Its config does not tell. Its tokenizer's class, code (which is not run) or name does.
+    The config does not say so. The tokenizer's class, code (which is not run) or name does.
     """
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
@@ -97,7 +112,7 @@ def is_small_100(folder: Path) -> bool:
 
 
 def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
-    """The tokens of one pair, under the names that the folder has for its languages."""
+    """Returns the tokens of one pair, under the tags in the folder's name."""
     tags = {token: tag for tag, token in tokens.targets.items()}
     chosen = [choose_target(tag, tags) for tag in pair]
     if None in chosen:
@@ -108,10 +123,10 @@ def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> Langua
 
 
 def language_tokens(folder: Path) -> list[str]:
-    """The tokens that stand for languages, in the order of their ids.
+    """Returns the tokens of languages in the order of their ids.
 
     Raises:
-        CheckpointFormatError: They are not there.
+        CheckpointFormatError: No file lists them.
     """
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
         content = read_options_if_there(folder / name)
@@ -119,18 +134,21 @@ def language_tokens(folder: Path) -> list[str]:
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens and all(isinstance(t, str) for t in tokens):
                 return tokens
+    named = read_options_if_there(folder / TOKENIZER_CONFIG).get("language_codes")
+    if isinstance(named, str) and named in LANGUAGE_CODES:
+        return [f"__{code}__" for code in LANGUAGE_CODES[named]]
     raise CheckpointFormatError(
         f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} lists {LANGUAGE_LISTS[0]}, "
-        "which are the tokens of languages"
+        "the tokens of languages"
     )
 
 
 def read_ids(folder: Path) -> dict[str, int]:
-    """The id of each piece, of each language's token, and of what stands for nothing.
+    """Returns the id of each piece, of each language's token, and of unused entries.
 
-    M2M100 numbers its pieces in `vocab.json`; NLLB-200 takes the numbers of the SentencePiece
-    file, one higher for the sign that this does not have. Languages follow, and then as many more
-    as the config says that there are weights for.
+    M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds one to the numbers of the SentencePiece
+    file, which has one special token less. Languages follow, and then unused ids up to the
+    vocabulary size of the config.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -152,7 +170,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """The tokenizer of all languages, with the token of none before its texts.
+    """Returns the tokenizer of all languages, which puts no language's token before texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

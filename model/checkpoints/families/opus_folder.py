@@ -1,4 +1,4 @@
-"""The files of an OPUS-MT model, in Hugging Face's layout or its own. Without torch."""
+"""Reads the folder of an OPUS-MT model, in Hugging Face's layout or Marian's. Without torch."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ EOS, PAD, UNK = "</s>", "<pad>", "<unk>"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a folder holds of one model.
+    """The parts of one model in a folder.
 
     Attributes:
-        pair: BCP 47 tags of what it reads and writes; None where that is more than one pair.
+        pair: BCP 47 tags of source and target; None for a model of more than one pair.
         weights: A file of tensors, or the index of shards.
         source_pieces: The `.spm` file of the source.
-        target_pieces: That of the target.
+        target_pieces: The `.spm` file of the target.
         source_ids: The vocabulary that numbers the source's pieces.
-        target_ids: The same file where the vocabulary is shared.
-        tokens: What names languages to the model; None where nothing does.
-        title: What the model is called, without its languages.
+        target_ids: The vocabulary that numbers the target's pieces; one file if it is shared.
+        tokens: Tokens that name languages to the model; None for a model without them.
+        title: Name of the model if it has more than one pair.
     """
 
     pair: tuple[str, str] | None
@@ -59,7 +59,7 @@ class Parts:
 
 
 def is_translation_model(folder: Path) -> bool:
-    """Whether a folder's config is of a family that is served; false where it cannot tell."""
+    """Returns whether a folder's config, or else its pieces, are of a served family."""
     try:
         return str(read_model_options(folder).get("model_type")) in FAMILIES
     except CheckpointError:
@@ -67,11 +67,11 @@ def is_translation_model(folder: Path) -> bool:
 
 
 def read_parts(folder: Path) -> Parts:
-    """The one model in a folder.
+    """Returns the parts of the one model in a Hugging Face folder.
 
     Raises:
-        CheckpointFormatError: A part is not there or damaged.
-        UnsupportedModelError: It is not said, or not one, which languages it translates.
+        CheckpointFormatError: A part is missing or damaged.
+        UnsupportedModelError: No name says which languages the model translates.
     """
     options = read_model_options(folder)
     weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
@@ -91,16 +91,17 @@ def read_parts(folder: Path) -> Parts:
 
 
 def read_opus(folder: Path) -> Parts:
-    """The one model in a folder as OPUS-MT publishes what Marian trained.
+    """Returns the parts of the one model in a folder of OPUS-MT's archives.
 
-    That is an `.npz` file, `source.spm`, `target.spm`, and a `.vocab.yml` that numbers pieces.
+    These are an `.npz` file, `source.spm`, `target.spm`, and a `.vocab.yml` that numbers pieces.
 
     Raises:
-        CheckpointFormatError: A part is not there, there twice or damaged.
-        UnsupportedModelError: It is not said, or not one, which languages it translates.
+        CheckpointFormatError: A part is missing, is there twice or is damaged.
+        UnsupportedModelError: No name says which languages the model translates.
     """
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
     found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
+    found["*.npz"] = trained_npz(folder)
     reasons = [f"{len(found[name])} files {name}" for name in needed if len(found[name]) != 1]
     if reasons:
         raise CheckpointFormatError(f"{folder} is not one model: {', '.join(reasons)}")
@@ -110,10 +111,23 @@ def read_opus(folder: Path) -> Parts:
     return Parts(pair, weights, source_pieces, target_pieces, ids, ids, tokens, title)
 
 
+def trained_npz(folder: Path) -> list[Path]:
+    """Returns the `.npz` files of a folder that hold a model, in the order of their names."""
+    return [path for path in sorted(folder.glob("*.npz")) if is_trained_npz(path)]
+
+
+def is_trained_npz(path: Path) -> bool:
+    """Returns whether a file is not the state of the optimizer that Marian writes beside a model.
+
+    Source: marian-dev, src/training/training.h; the file is called `model.npz.optimizer.npz`.
+    """
+    return not path.name.endswith(".optimizer.npz")
+
+
 def _translates(
     folder: Path, options: Mapping[str, object], ids: Path
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
-    """The pair, unless there are several, and the tokens that name targets, if there are any."""
+    """Returns the pair, or None for several, and the tokens that name targets, or None."""
     tokens = target_languages(read_vocabulary(ids))
     for pair, sides in _names(folder, options):
         if sides is not None and (tokens or sides.target):
@@ -126,15 +140,15 @@ def _translates(
             token = _token_of(folder, target, tokens)
             return pair, LanguageTokens({source: ""}, {target: token}) if token else None
     reason = (
-        f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} says what it reads and "
-        "writes; name the folder after it, as en-de, or as en-mul for all that it writes"
+        f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} names the "
+        "languages; name the folder after them: en-de, or en-mul for all target languages"
     )
     named = f"; its targets are {_listed(tokens)}" if tokens else ""
     raise UnsupportedModelError(str(folder), [reason + named])
 
 
 def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
-    """The token of a target; empty where the model has none at all."""
+    """Returns the token of a target; empty if the model has no such tokens."""
     token = choose_target(target, tokens)
     if tokens and token is None:
         raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
@@ -144,16 +158,27 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
 def _names(
     folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
-    """What each place says, as a pair or as more: first the folder's name, which one can change.
+    """Yields what each place says, as a pair or as more than one pair.
 
-    The last one is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    The tokenizer's config wins where it names one pair: `opus-mt-en-pt-hf` ends like a pair too.
+    The folder's name, which can be changed, wins over anything else. It also chooses the variant
+    of the tokenizer's languages: `en-zh_hant` where the config says `zho`. The last place is
+    OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
-    yield pair_in(name_of(folder)), sides_in(name_of(folder))
-    yield pair_of(source, target), sides_of(source, target)
+    pair, named = pair_of(source, target), pair_in(name_of(folder))
+    if pair is not None and (named is None or _languages(named) != _languages(pair)):
+        yield pair, None
+    yield named, sides_in(name_of(folder))
+    yield pair, sides_of(source, target)
     for name in (options.get("_name_or_path"), folder.absolute().parent.parent.name):
         yield pair_in(name), sides_in(name)
+
+
+def _languages(pair: tuple[str, str]) -> list[str]:
+    """Returns the two languages without scripts and regions."""
+    return [tag.partition("-")[0] for tag in pair]
 
 
 def _listed(tokens: Mapping[str, str]) -> str:
@@ -161,10 +186,10 @@ def _listed(tokens: Mapping[str, str]) -> str:
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """The id of each piece.
+    """Returns the id of each piece.
 
     Raises:
-        CheckpointFormatError: It is damaged: ids are not 0, 1, 2 ..., or a sign is not there.
+        CheckpointFormatError: Ids are not 0, 1, 2 ..., or a special token is missing.
     """
     ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]
@@ -177,8 +202,8 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def _read_yaml(path: Path) -> dict[str, int]:
-    """A mapping whose keys are text, whatever they look like (`no`, `1`): Marian's vocabularies."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the one in C is 10 times as fast
+    """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` stay text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the loader in C is 10 times as fast
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), loader)
         return {str(piece): int(number) for piece, number in content.items()}
@@ -187,7 +212,7 @@ def _read_yaml(path: Path) -> dict[str, int]:
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
-    """The tokenizer of one side, with no token of a language before its texts.
+    """Returns the tokenizer of one side, which puts no language's token before texts.
 
     Args:
         pieces: A `.spm` file.

@@ -1,4 +1,4 @@
-"""What the files of sentence-transformers' modules say, in our words. Without torch.
+"""Reads the files of sentence-transformers' modules. Without torch.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
 models/Transformer.py up to version 6, read as facts.
@@ -24,11 +24,11 @@ TRANSFORMER_CONFIGS = (
     "sentence_roberta_config.json",
     "sentence_xlm-roberta_config.json",
 )
-"""The first of these that is there tells of the encoder; the others are names of old."""
+"""Names of the file of encoder options; the first one in a folder is read. Two are old names."""
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
 SWITCH = "pooling_mode_"
-# What older files call the ways of pooling, in the order in which they join the vectors of several.
+# Ways of pooling by their names in older files, in the order in which vectors are joined.
 SWITCHES = {
     "cls_token": Pooling.CLS,
     "max_tokens": Pooling.MAX,
@@ -39,8 +39,8 @@ SWITCHES = {
 }
 WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 
-# Options of modules that change what they compute, with the values that are implemented; the first
-# is what a file means that does not name it.
+# Options of modules that change the computation, with the implemented values. The first is the
+# default.
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "transformer_task": ("feature-extraction",),
     "module_output_name": ("token_embeddings", None),
@@ -58,16 +58,16 @@ HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 
 def read_pooling(path: Path) -> tuple[Pooling, ...]:
-    """The ways of pooling that are named, in the order in which their vectors are joined.
+    """Returns the ways of pooling in the order in which their vectors are joined.
 
     Raises:
-        CheckpointError: The file is damaged, or switches on what is not implemented.
+        CheckpointError: The file is damaged, or a way is not implemented.
     """
     options = read_options(path)
     named = options.get("pooling_mode") or _switched_on(options)
     chosen = named if isinstance(named, list) else [named]
     reasons = [
-        f"{name!r} is no way of pooling, supported: {', '.join(Pooling)}"
+        f"{name!r} is not a way of pooling, supported: {', '.join(Pooling)}"
         for name in chosen
         if not isinstance(name, str) or name not in WAYS
     ]
@@ -80,7 +80,7 @@ def read_pooling(path: Path) -> tuple[Pooling, ...]:
 
 
 def _switched_on(options: Mapping[str, Any]) -> list[str]:
-    """What older files say, with a switch for each way: known ones in their order, then others."""
+    """Returns the ways that switches of older files turn on: known ones first, in order."""
     on = {
         name.removeprefix(SWITCH)
         for name, is_on in options.items()
@@ -90,10 +90,10 @@ def _switched_on(options: Mapping[str, Any]) -> list[str]:
 
 
 def read_dense(folder: Path) -> DenseConfig:
-    """A Dense module's sizes.
+    """Returns the config of a Dense module.
 
     Raises:
-        CheckpointError: The file is damaged, or asks for what is not implemented.
+        CheckpointError: The file is damaged, or an option is not implemented.
     """
     path = folder / CONFIG
     options = read_options(path)
@@ -109,10 +109,10 @@ def read_dense(folder: Path) -> DenseConfig:
 
 
 def read_normalize(folder: Path) -> NormalizeConfig:
-    """A Normalize module; older ones have no file.
+    """Returns the config of a Normalize module. Older modules have no file.
 
     Raises:
-        CheckpointError: The file is damaged, or asks for what is not implemented.
+        CheckpointError: The file is damaged, or an option is not implemented.
     """
     path = folder / CONFIG
     reasons = unsupported(read_options_if_there(path), HEAD_SUPPORTED)
@@ -122,7 +122,7 @@ def read_normalize(folder: Path) -> NormalizeConfig:
 
 
 def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
-    """Prompts by name, and the name of the one that is put before a text unasked.
+    """Returns the prompts by name, and the name of the default prompt.
 
     Raises:
         CheckpointFormatError: The file is damaged.
@@ -132,12 +132,12 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     default = options.get("default_prompt_name")
     is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
     if not is_plain or not (default is None or isinstance(default, str)):
-        raise CheckpointFormatError(f"{path}: prompts are not texts by name")
+        raise CheckpointFormatError(f"{path}: prompts must be texts by name")
     return prompts, default
 
 
 def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
-    """What sentence-transformers takes: its own limit, or the tokenizer's; never over positions.
+    """Returns the limit of sentence-transformers: its own or the tokenizer's, capped by positions.
 
     Raises:
         CheckpointError: A file is damaged.
@@ -146,17 +146,17 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     if value is None:
         option = "model_max_length"
         value = read_options_if_there(folder / TOKENIZER_CONFIG).get(option, config.max_tokens)
-    # Tokenizers without a limit say 1e30, as a float or an integer.
+    # Tokenizers without a limit have 1e30, as a float or an integer.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
         raise CheckpointFormatError(f"{folder}: {option} is {value!r}, it must be at least 1")
     return int(min(value, config.max_tokens))
 
 
 def read_transformer_options(folder: Path) -> dict[str, Any]:
-    """What is said of the module that the encoder is, in whichever file is there.
+    """Returns the options of the encoder module from the first of its files.
 
     Raises:
-        CheckpointError: The file is damaged, or asks for what is not implemented.
+        CheckpointError: The file is damaged, or an option is not implemented.
     """
     paths = [folder / name for name in TRANSFORMER_CONFIGS]
     path = next((path for path in paths if path.is_file()), paths[0])

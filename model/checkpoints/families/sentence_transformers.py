@@ -1,9 +1,9 @@
-"""Folders of embedding models: a Hugging Face encoder, and what becomes of its vectors.
+"""Reads folders of embedding models: a Hugging Face encoder, and the modules behind it.
 
-The latter stands in sentence-transformers' own files beside it, where there are any.
+The modules are described by sentence-transformers' files beside the encoder, if there are any.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -18,15 +18,17 @@ from model.checkpoints.families.sentence_modules import (
     read_prompts,
     read_transformer_options,
 )
+from model.checkpoints.families.unserved import tokenizer_advice
 from model.checkpoints.folder_names import title_of
+from model.checkpoints.folder_search import PACKAGE, files_of, package_titles
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.json_files import (
     read_json,
     read_options,
     read_options_if_there,
     unsupported,
 )
-from model.checkpoints.formats.weight_files import find_weights, revision_of
-from model.checkpoints.load import PACKAGE, installed_files
+from model.checkpoints.formats.weight_files import WEIGHTS, find_weights, revision_of
 from model.embedding_config import (
     DenseConfig,
     EmbeddingConfig,
@@ -44,13 +46,13 @@ TOKENIZER_SUPPORTED = {"truncation_side": ("right",)}
 
 @dataclass(frozen=True)
 class EmbeddingFiles:
-    """Where the parts of one embedding model lie.
+    """The files of one embedding model.
 
     Attributes:
-        name: What the model is called: `all-MiniLM-L6-v2`.
-        folder: All of its files are in it or below.
-        encoder: The folder of the encoder: mostly the same.
-        head: (kind, folder) of each module behind the encoder, in order; None where there is no
+        name: Name of the model: `all-MiniLM-L6-v2`.
+        folder: The folder that holds all of its files.
+        encoder: The folder of the encoder; mostly the same one.
+        head: (kind, folder) of each module behind the encoder, in order; None without a
             `modules.json`.
     """
 
@@ -61,58 +63,86 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Which version of the encoder's weights."""
+        """Returns the first digits of the sha256 sum of the encoder's weights."""
         return revision_of(find_weights(self.encoder))
 
 
 def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
-    """The embedding models behind a reference.
+    """Returns the embedding models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package that carries models
-            (it is not imported). Either may hold several.
+        reference: A folder, or `package:NAME` for an installed package with models, which is not
+            imported. Either may hold several models.
 
     Raises:
-        CheckpointNotFoundError: There is no such folder or package.
-        CheckpointError: A model's files do not say what it is made of.
+        CheckpointNotFoundError: There is no such folder or package, or no model in it.
+        CheckpointError: A model's files are damaged or missing.
     """
-    if reference.startswith(PACKAGE):
-        roots = _package_folders(reference.removeprefix(PACKAGE))
-    elif Path(reference).is_dir():
-        roots = [path.parent for path in Path(reference).rglob(MODULES)] or [Path(reference)]
-    else:
-        raise CheckpointNotFoundError(f"{reference} is not a folder")
-    return [read_folder(root) for root in sorted(roots)]
+    folders = _model_folders(files_of(reference))
+    if not reference.startswith(PACKAGE):
+        return [read_folder(folder) for folder in folders or [Path(reference)]]
+    if not folders:
+        name = reference.removeprefix(PACKAGE)
+        raise CheckpointNotFoundError(f"the package {name} holds no {MODULES} and no encoder")
+    titles = package_titles(reference, folders)
+    found = [read_folder(folder) for folder in folders]
+    return [replace(files, name=title) for files, title in zip(found, titles, strict=True)]
 
 
-def _package_folders(name: str) -> list[Path]:
-    found = {path.parent for path in installed_files(name) if path.name == MODULES}
-    if not found:
-        raise CheckpointNotFoundError(f"the package {name} holds no {MODULES}")
+def _model_folders(paths: list[Path]) -> list[Path]:
+    """Returns the folders with `modules.json`, and those of encoders that are in none of these."""
+    found = {path.parent for path in paths if path.name == MODULES}
+    configs = sorted(path for path in paths if path.name == CONFIG)
+    for path in configs:  # a folder comes before those in it
+        if found.isdisjoint((path.parent, *path.parent.parents)) and _is_encoder(path.parent):
+            found.add(path.parent)
     return sorted(found)
 
 
+def _is_encoder(folder: Path) -> bool:
+    """Returns whether a folder holds an encoder of a family that is served, with its weights."""
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        return False
+    try:
+        return _model_type(folder) in text_encoders.FAMILIES
+    except CheckpointFormatError:
+        return (folder / TOKENIZER).is_file()  # it is damaged, and says so when it is read
+
+
+def _model_type(folder: Path) -> str:
+    return str(read_options(folder / CONFIG).get("model_type"))
+
+
 def read_folder(folder: Path) -> EmbeddingFiles:
-    """The one model in a folder.
+    """Returns the one model in a folder.
 
     Raises:
-        CheckpointNotFoundError: There is none: it has neither `modules.json` nor an encoder.
-        CheckpointFormatError: A part is missing, or `modules.json` is damaged or leads out of the
-            folder.
-        UnsupportedModelError: It names modules that are not implemented: all of them.
+        CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
+        CheckpointFormatError: A part is missing or is a pointer of Git LFS, or `modules.json` is
+            damaged or names a path outside the folder.
+        UnsupportedModelError: With every module that is not implemented.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
         encoder, head = _read_modules(folder)
     elif missing := [name for name in (CONFIG, TOKENIZER) if not (folder / name).is_file()]:
-        names = ", ".join(missing)
-        raise CheckpointNotFoundError(f"{folder} holds no embedding model: no {names}")
-    find_weights(encoder, (CONFIG, TOKENIZER))
+        reason = f"{folder} holds no embedding model: no {', '.join(missing)}"
+        raise CheckpointNotFoundError(reason + tokenizer_advice(folder))
+    elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
+        known = ", ".join(text_encoders.FAMILIES)
+        raise CheckpointNotFoundError(
+            f"{folder} holds no embedding model: {CONFIG} is of a {kind!r} model, not of {known}"
+        )
+    try:
+        weights = find_weights(encoder, (CONFIG, TOKENIZER))
+    except CheckpointFormatError as error:
+        raise CheckpointFormatError(f"{error}{tokenizer_advice(encoder)}") from error
+    check_pointers([weights, encoder / TOKENIZER])
     return EmbeddingFiles(_model_name(folder), folder, encoder, head)
 
 
 def _model_name(folder: Path) -> str:
-    """The folder's own, or that of the package around it where it is called `model`."""
+    """Returns the folder's name, or the name of the folder around it if its name is `model`."""
     whole = folder.resolve()
     return title_of(whole.parent if whole.name == "model" else whole)
 
@@ -123,7 +153,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
     try:
         parts = [(str(each["type"]), _inside(folder, each["path"])) for each in modules]
     except (TypeError, KeyError, ValueError) as error:
-        raise CheckpointFormatError(f"{path} is no list of modules: {error!r}") from error
+        raise CheckpointFormatError(f"{path} is not a list of modules: {error!r}") from error
     kinds = [_kind(name) for name, _ in parts]
     wanted = {0: ("Transformer",), 1: ("Pooling",)}
     reasons = [
@@ -140,7 +170,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
 
 
 def _kind(name: str) -> str:
-    """`Pooling` of `sentence_transformers.models.Pooling`; other packages' classes stay whole."""
+    """Returns `Pooling` for `sentence_transformers.models.Pooling`; other names stay whole."""
     package, _, rest = name.partition(".")
     return rest.rpartition(".")[2] if package == "sentence_transformers" else name
 
@@ -153,16 +183,16 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
-    """What the files say of the model, without its weights.
+    """Returns the config of the model. The weights are not read.
 
     Raises:
-        CheckpointError: They are damaged, or ask for what is not implemented.
+        CheckpointError: The files are damaged, or an option is not implemented.
     """
     config = files.encoder / CONFIG
     options = read_options(config)
     encoder = text_encoders.read_config(options, str(config))
     text_encoders.check_embedder(options, str(config))
-    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # sentence-transformers' choice
+    pooling: tuple[Pooling, ...] = (Pooling.MEAN,)  # the default of sentence-transformers
     modules: list[DenseConfig | NormalizeConfig] = []
     for kind, folder in files.head or ():
         if kind == "Pooling":
@@ -178,11 +208,11 @@ def read_config(files: EmbeddingFiles) -> EmbeddingConfig:
 
 
 def load_tokenizer(files: EmbeddingFiles, config: EmbeddingConfig) -> TextTokenizer:
-    """The tokenizer.
+    """Returns the tokenizer.
 
     Raises:
-        CheckpointError: A file is damaged or asks for what is not implemented, or the vocabulary
-            is not the encoder's.
+        CheckpointError: A file is damaged, an option is not implemented, or the vocabulary does
+            not match the encoder.
     """
     path = files.encoder / TOKENIZER
     own = files.encoder / TOKENIZER_CONFIG

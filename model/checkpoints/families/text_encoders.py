@@ -1,4 +1,4 @@
-"""Hugging Face's options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders (no torch)."""
+"""Reads the options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders. Without torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +20,7 @@ ACTIVATIONS = {
     "swish": Activation.SWISH,
 }
 
-# Options that change the computation, with the values under which it is the one implemented;
-# the first is what a file means that does not name it.
+# Options that change the computation, with the implemented values. The first is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
@@ -32,14 +31,14 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How one `model_type` says what it is.
+    """The properties and defaults of one `model_type`.
 
     Attributes:
-        prefix: Before every tensor of a file that holds heads too.
-        attention: The modules of `MultiHeadAttention` and of the norm behind it, by our name.
-        pad_id: Where positions are counted from the padding id on, its default; else None.
-        token_types: The default of `type_vocab_size`, or 0 where there is no such table.
-        relative_buckets: `relative_attention_num_buckets`, which its code has fixed; or 0.
+        prefix: Beginning of every tensor name in a file that holds heads too.
+        attention: Names in the file of the attention modules and the norm behind them, by ours.
+        pad_id: Default of the padding id, if positions are counted from it; else None.
+        token_types: Default of `type_vocab_size`; 0 without such a table.
+        relative_buckets: The fixed `relative_attention_num_buckets`; 0 without relative positions.
         sizes: Defaults of (max_position_embeddings, vocab_size).
     """
 
@@ -117,10 +116,10 @@ def check_embedder(options: Mapping[str, Any], name: str) -> None:
 
 
 def family_of(options: Mapping[str, Any], name: str) -> Family:
-    """The family that a `config.json` names.
+    """Returns the family that a `config.json` names.
 
     Raises:
-        UnsupportedModelError: It names another one.
+        UnsupportedModelError: The family is not implemented.
     """
     model_type = options.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
@@ -131,11 +130,11 @@ def family_of(options: Mapping[str, Any], name: str) -> Family:
 
 
 def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
-    """The encoder that a `config.json` describes; what it leaves out has BERT-base's size.
+    """Returns the config of an encoder. Missing sizes are those of BERT-base.
 
     Args:
-        options: What is in the file.
-        name: What the file is called.
+        options: The content of a `config.json`.
+        name: The file, for messages.
 
     Raises:
         UnsupportedModelError: With every option that is not implemented.
@@ -156,7 +155,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
 
 
 def _sizes(options: Mapping[str, Any], family: Family, reasons: list[str]) -> dict[str, int]:
-    """By their names in `TextEncoderConfig`; wrong ones add to the reasons to refuse the file."""
+    """Returns the sizes by their names in `TextEncoderConfig`. Each wrong one adds a reason."""
 
     def size(option: str, default: int, most: int = MAX_SIZE) -> int:
         return positive_integer(options, option, default, reasons, most)
@@ -190,7 +189,7 @@ def _config(
 
 
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
-    """MPNet's code has its padding id fixed; RoBERTa's reads it from the file."""
+    """Returns the row of the first position. MPNet's padding id is fixed; others read it."""
     if family.pad_id is None:
         return 0
     pad_id = family.pad_id if family.relative_buckets else options.get("pad_token_id", 1)

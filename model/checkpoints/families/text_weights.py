@@ -1,4 +1,4 @@
-"""Hugging Face's tensor names: BERT, RoBERTa, XLM-RoBERTa and MPNet encoders."""
+"""Tensor names of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders."""
 
 import re
 
@@ -10,13 +10,13 @@ from model.checkpoints.formats.tensors import Arrays
 from model.checkpoints.names import Name, fill
 from model.embedding_config import TextEncoderConfig
 
-# position_ids and token_type_ids count or are zeros; the pooler is a layer over the first token
-# that sentence vectors do not use; cls and lm_head are heads that fill in words. No other heads:
+# position_ids and token_type_ids are constants; the pooler is a layer over the first token that
+# sentence vectors do not use; cls and lm_head are heads that fill in words. No other heads:
 # an encoder below a classifier does not embed.
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
-# What BERT's first files call the two vectors of a layer norm.
+# Names of the two vectors of a layer norm in BERT's first files.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 FEED_FORWARD = {
@@ -27,7 +27,7 @@ FEED_FORWARD = {
 
 
 def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
-    """The tensors of a family, without the prefix of files that hold heads too."""
+    """Returns the name table of a family, without the prefix of files that hold heads too."""
     names = [
         Name("embedding.tokens", "embeddings.word_embeddings.weight"),
         Name("embedding.positions", "embeddings.position_embeddings.weight"),
@@ -47,7 +47,7 @@ def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
 
 
 def name_pairs(family: Family, config: TextEncoderConfig) -> list[tuple[str, str]]:
-    """(parameter, tensor) of the whole encoder."""
+    """Returns (parameter, tensor) for every parameter of the encoder."""
     table = name_table(family, config)
     return [pair for name in table for pair in name.expand(config.layers, first=0)]
 
@@ -55,16 +55,16 @@ def name_pairs(family: Family, config: TextEncoderConfig) -> list[tuple[str, str
 def load_weights(
     arrays: Arrays, family: Family, config: TextEncoderConfig, name: str
 ) -> TextEncoder:
-    """The encoder, filled, in float32 on the CPU.
+    """Returns the filled encoder, in float32 on the CPU.
 
     Args:
         arrays: The tensors of the checkpoint.
-        family: Whose names they have.
-        config: From `read_config`.
-        name: What the file is called.
+        family: The family of the tensor names.
+        config: The config from `text_encoders.read_config`.
+        name: The file, for messages.
 
     Raises:
-        WeightMismatchError: Something is missing, left over or of another shape.
+        WeightMismatchError: A tensor is missing, is left over or has another shape.
     """
     with torch.device("meta"):
         encoder = TextEncoder(config)
@@ -73,7 +73,7 @@ def load_weights(
 
 
 def normal_names(arrays: Arrays, prefix: str) -> Arrays:
-    """As an encoder without heads and of today would name them."""
+    """Returns the tensors under the names of a new file without heads."""
     normal = {}
     for tensor, array in arrays.items():
         short = tensor.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""Arrays that are read from all over, in huge pages where the system gives them on request."""
+"""Copies of arrays with random access, in huge pages where the system gives them on request."""
 
 import mmap
 from typing import Any
@@ -10,14 +10,14 @@ HUGE_PAGE, LINE = 2 << 20, 64
 
 
 def copy_of(array: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous copy that begins with a cache line.
+    """Returns a contiguous copy that begins at a cache line.
 
-    A large one has memory of its own, which goes back when it goes.
+    A large copy has its own mapping, which is freed with it.
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # what could be shared has no huge pages
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # pages are taken when written to
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no huge pages
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # pages are taken on the first write
     memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
 

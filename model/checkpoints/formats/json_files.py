@@ -8,11 +8,11 @@ from typing import Any
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 MAX_SIZE = 2**24
-"""No table has more rows or columns; what a damaged file says must not become an allocation."""
+"""Largest number of rows or columns; a damaged file must not cause a huge allocation."""
 
 
 def read_json(path: Path) -> Any:
-    """What is in the file.
+    """Returns the content of the file.
 
     Raises:
         CheckpointNotFoundError: There is no such file.
@@ -27,11 +27,11 @@ def read_json(path: Path) -> Any:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The object in the file.
+    """Returns the object in the file.
 
     Raises:
         CheckpointNotFoundError: There is no such file.
-        CheckpointFormatError: It is not JSON, or no object.
+        CheckpointFormatError: It is not JSON, or not an object.
     """
     options = read_json(path)
     if not isinstance(options, dict):
@@ -40,7 +40,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def read_options_if_there(path: Path) -> dict[str, Any]:
-    """The object in a file that a folder need not have; empty without it.
+    """Returns the object in an optional file; an empty one if the file is missing.
 
     Raises:
         CheckpointFormatError: It is not JSON, or no object.
@@ -49,12 +49,11 @@ def read_options_if_there(path: Path) -> dict[str, Any]:
 
 
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
-    """What options ask for that is not implemented, a reason each.
+    """Returns a reason for each option whose value is not implemented.
 
     Args:
-        options: What is in the file.
-        supported: The values that are implemented, by option; the first is what a file means that
-            does not name it.
+        options: The content of the file.
+        supported: The implemented values of each option. The first is the default.
     """
     return [
         f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
@@ -70,7 +69,7 @@ def positive_integer(
     reasons: list[str],
     most: int = MAX_SIZE,
 ) -> int:
-    """An option that counts something; a wrong one adds to the reasons to refuse the file."""
+    """Returns an option that is a count. A wrong value adds a reason to refuse the file."""
     value = options.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         reasons.append(f"{name} is {value!r}, it must be an integer from 1 to {most}")

@@ -1,4 +1,4 @@
-"""Files that are read by mapping them into memory."""
+"""Files that are mapped into memory."""
 
 import ctypes
 import mmap
@@ -13,22 +13,22 @@ UNCHANGED = re.compile(r"^Anonymous: +0 kB$", re.M)
 
 
 def map_file(path: Path) -> mmap.mmap | bytes:
-    """What is in a file, of which only what is read gets into memory.
+    """Returns the content of a file. Only the parts that are read take memory.
 
     Raises:
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
         if not path.stat().st_size:
-            return b""  # which cannot be mapped
+            return b""  # an empty file cannot be mapped
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def forget_pages(path: Path) -> None:
-    """Takes what was read of a mapped file out of this process' memory, on Linux.
+    """Frees the memory of the pages of a mapped file, on Linux.
 
-    What is still in use comes back from the file when it is read again. A mapping that somebody
-    has written to, and so holds more than the file, stays as it is.
+    A page is read from the file again when it is used again. A mapping that was written to holds
+    more than the file and is left as it is.
     """
     if sys.platform == "linux" and SMAPS.exists():
         madvise = ctypes.CDLL(None).madvise
@@ -37,9 +37,9 @@ def forget_pages(path: Path) -> None:
 
 
 def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of each mapping of a file that holds just what is in the file.
+    """Yields (address, number of bytes) of each mapping of a file that was not written to.
 
-    Source: proc_pid_smaps(5); `Anonymous` is what no file holds.
+    Source: proc_pid_smaps(5); `Anonymous` counts memory that is in no file.
     """
     whole = str(path.resolve())
     for start, end, name, fields in MAPPING.findall(smaps):

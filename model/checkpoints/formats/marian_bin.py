@@ -1,4 +1,4 @@
-"""Marian's `.bin` container: bytes to named float arrays and the options of the training.
+"""Marian's `.bin` container: named float arrays and the options of the training.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
 (int8 tensors), read as facts and checked against real files.
@@ -27,7 +27,7 @@ FLOAT16 = 0x0402
 FLOAT32 = 0x0404
 INTGEMM8 = 0x4101
 YAML_ERRORS = (ValueError, KeyError, AttributeError, RecursionError)
-"""What PyYAML lets through for a date, boolean or number that is none, and for deep nesting."""
+"""Errors that PyYAML raises for malformed dates, booleans and numbers, and for deep nesting."""
 
 FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
     FLOAT16: np.dtype("<f2"),
@@ -37,7 +37,7 @@ FLOATS: dict[int, np.dtype[np.floating[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of the container: where its bytes lie and what they are."""
+    """The place, type and shape of one entry of the container."""
 
     name: str
     type: int
@@ -47,12 +47,12 @@ class Item:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Returns the number of elements."""
         return math.prod(self.shape)
 
 
 class MarianFile:
-    """The items of a `.bin` file; arrays are made when asked for.
+    """The items of a `.bin` file. Arrays are made on request.
 
     Args:
         path: The file, already unpacked (not .gz).
@@ -104,10 +104,10 @@ class MarianFile:
         return items
 
     def options(self) -> dict[str, Any]:
-        """The training options that the file carries.
+        """Returns the training options in the file.
 
         Raises:
-            CheckpointFormatError: There are none, or they are not YAML of a mapping.
+            CheckpointFormatError: There are none, or they are not a YAML mapping.
         """
         item = self.items.get(OPTIONS_ITEM)
         if item is None:
@@ -122,13 +122,13 @@ class MarianFile:
         return cast("dict[str, Any]", options)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
-        """Every tensor as float32, matrices as (out, in), embeddings as (V, D).
+        """Returns every tensor as float32, matrices as (out, in), embeddings as (V, D).
 
         Args:
-            without: Names of those that are not wanted.
+            without: Names of tensors to leave out.
 
         Raises:
-            UnsupportedModelError: Some are of a type that only Marian's own kernels read.
+            UnsupportedModelError: Some tensors have a type that only Marian's kernels read.
         """
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}
@@ -150,7 +150,7 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Values, where they lie in the file, and their multiplier, which follows the last."""
+        """Returns the values, in the file's memory, and the multiplier that follows them."""
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
@@ -158,18 +158,18 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # Int8 bytes lie transposed: (out, in) already, or (D, V). Those named Wemb do not.
+        # Int8 bytes are transposed: (out, in) already, or (D, V). Tensors named Wemb are not.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier
 
     @property
     def is_quantized(self) -> bool:
-        """Whether matrices lie there as int8."""
+        """Returns whether the file holds matrices in int8."""
         return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
 
     def quantized(self, name: str) -> QuantizedMatrix:
-        """A matrix in int8, (out, in) or (V, D): as it lies there, or rounded where it is a float.
+        """Returns a matrix in int8, (out, in) or (V, D). A float matrix is rounded.
 
         Source: marian-dev, src/tensors/cpu/intgemm_interface.h; a float matrix is quantised as
         Marian's own converter does, to 127 at its largest value.
@@ -190,5 +190,5 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Whether a tensor is (V, D) in the file and for us, and not to be transposed."""
+    """Returns whether a tensor is an embedding table, (V, D), which is not transposed."""
     return "Wemb" in name or name.endswith("_Wt")

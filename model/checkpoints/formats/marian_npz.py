@@ -1,4 +1,4 @@
-"""Marian's `.npz` files, as it trains them: the tensors of a `.bin`, in NumPy's container."""
+"""The `.npz` files that Marian trains: the tensors of a `.bin`, in NumPy's container."""
 
 import zipfile
 import zlib
@@ -14,18 +14,18 @@ from model.errors import CheckpointFormatError, UnsupportedModelError
 TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
-"""What NumPy raises for a file that is no archive, for one cut short, and for pickled objects."""
+"""Errors that NumPy raises for a file that is no archive or is cut short, and for pickles."""
 
 
 class MarianNpz(MarianFile):
-    """The items of an `.npz` file, under the names and in the layout that a `.bin` has.
+    """The items of an `.npz` file, with the names and the layout of a `.bin`.
 
     Args:
         path: The file. Objects in it are refused, not unpickled.
 
     Raises:
         CheckpointFormatError: It is cut short or is not such a file.
-        UnsupportedModelError: A tensor is of a type that Marian does not train.
+        UnsupportedModelError: A tensor has a type that Marian does not train.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,5 +56,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
     strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if strange:
-        raise CheckpointFormatError(f"{path.name} holds {', '.join(strange)}, which is no array")
+        raise CheckpointFormatError(
+            f"{path.name} holds {', '.join(strange)}, which is not an array"
+        )
     return arrays

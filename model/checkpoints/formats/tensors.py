@@ -1,4 +1,4 @@
-"""Named tensors from safetensors and from PyTorch's pickles, whole or in shards; no code is run."""
+"""Named tensors from safetensors and PyTorch pickles, whole or in shards. No code is run."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,29 +12,31 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import INDEX, read_index, weight_files
 from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
 
-# What PyTorch says of a pickle that asks for anything but tensors, less its advice to run it.
+# PyTorch's message about a pickle that holds other things than tensors, without its advice.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
 def read_tensors(weights: Path) -> Arrays:
-    """Every tensor as float32.
+    """Returns every tensor as float32.
 
     Args:
         weights: From `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the index
             (`.index.json`) of shards of either.
 
     Raises:
-        CheckpointFormatError: A file is damaged, holds more than tensors, or its shards are not
-            what the index says.
+        CheckpointFormatError: A file is damaged, is a pointer of Git LFS, holds more than tensors,
+            or its shards are not what the index says.
         CheckpointNotFoundError: A shard is not there.
     """
     arrays: Arrays = {}
     places: dict[str, str] = {}
+    check_pointers(weight_files(weights))
     for path in weight_files(weights):
         for name, tensor in _read_file(path).items():
             if name in arrays:
@@ -51,7 +53,7 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
     wrong = sorted(name for name in expected if places.get(name) != expected[name])
     if wrong:
         raise CheckpointFormatError(
-            f"{index} says otherwise than its shards of {len(wrong)} tensors, {wrong[0]} "
+            f"{index} does not match its shards for {len(wrong)} tensors, {wrong[0]} "
             f"among them: {expected[wrong[0]]} does not hold it"
         )
 
@@ -64,7 +66,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
         raise CheckpointFormatError(f"{path} is cut short or damaged: {error}") from error
     is_named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
     if not (is_named and all(isinstance(value, Tensor) for value in tensors.values())):
-        raise CheckpointFormatError(f"{path} holds something else than named tensors")
+        raise CheckpointFormatError(f"{path} holds something other than named tensors")
     found: dict[str, Tensor] = tensors
     return found
 
@@ -72,13 +74,15 @@ def _read_file(path: Path) -> dict[str, Tensor]:
 def _read_pickle(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle fails in any way there is
+    except Exception as error:  # a damaged pickle raises any error
         refused = REFUSED.search(str(error))
         if refused:
             raise CheckpointFormatError(
                 f"{path} holds more than tensors, and nothing of it was run: {refused[0]}"
             ) from error
         reason = (str(error) or type(error).__name__).splitlines()[0]
+        if "weights_only" in reason:  # PyTorch's advice to run the code in the file
+            reason = "it is no pickle of tensors"
         raise CheckpointFormatError(f"{path} is cut short or damaged: {reason}") from error
 
 
@@ -90,15 +94,15 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """The tensors with one name for each table that files hold under several.
+    """Returns the tensors with one name for each table that files hold under several names.
 
     Args:
-        arrays: Of the file.
-        copies: Names of the same table, by the one to keep.
-        weights: For the message.
+        arrays: The tensors of the file.
+        copies: Further names of a table, by the name to keep.
+        weights: The file, for the message.
 
     Raises:
-        CheckpointFormatError: Two that must be the same differ.
+        CheckpointFormatError: Two copies of a table differ.
     """
     merged = dict(arrays)
     for kept, others in copies.items():

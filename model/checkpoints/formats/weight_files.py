@@ -1,4 +1,4 @@
-"""Which files of a folder hold the weights of a Hugging Face model. Without torch."""
+"""The weight files of a Hugging Face model: one file, or an index and shards. Without torch."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,16 +14,20 @@ WEIGHTS = (
     "pytorch_model.bin",
     f"pytorch_model.bin{INDEX}",
 )
-"""The first of these that is there holds the weights."""
+"""Names of weight files, best first. The first one in a folder is read."""
 
 REVISION_DIGITS = 12
 
 
 def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
-    """The file of tensors, or the index of its shards, where the other files are there too.
+    """Returns the file of tensors, or the index of its shards.
+
+    Args:
+        folder: The folder of the model.
+        others: Names of files that must be there too.
 
     Raises:
-        CheckpointFormatError: With every file that is not there.
+        CheckpointFormatError: With every missing file.
     """
     weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     missing = [name for name in others if not (folder / name).is_file()]
@@ -35,41 +39,43 @@ def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
 
 
 def weight_files(weights: Path) -> list[Path]:
-    """The files that hold the tensors: the one named, or the shards that an index names.
+    """Returns the files that hold the tensors: the given one, or the shards of an index.
 
     Raises:
-        CheckpointFormatError: The index is damaged, or names something outside its folder.
-        CheckpointNotFoundError: A shard is not there.
+        CheckpointFormatError: The index is damaged, or names a file outside its folder.
+        CheckpointNotFoundError: A shard is missing.
     """
     if not weights.name.endswith(INDEX):
         return [weights]
     names = sorted(set(read_index(weights).values()))
     missing = [name for name in names if not (weights.parent / name).is_file()]
     if missing:
-        raise CheckpointNotFoundError(f"{weights} names files not there: {', '.join(missing)}")
+        raise CheckpointNotFoundError(f"{weights} names missing files: {', '.join(missing)}")
     return [weights.parent / name for name in names]
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """The file of each tensor, by the tensor's name.
+    """Returns the file name of each tensor, by the tensor's name.
 
     Raises:
-        CheckpointFormatError: It is damaged, or names something outside its folder.
+        CheckpointFormatError: The index is damaged, or names a file outside its folder.
     """
     files = read_options(path).get("weight_map")
     if not isinstance(files, dict) or not files:
         raise CheckpointFormatError(f"{path} is not an index of shards: it has no weight_map")
     for name in files.values():
         if not isinstance(name, str) or Path(name).name != name:
-            raise CheckpointFormatError(f"{path} names {name!r}, which is no file of its folder")
+            raise CheckpointFormatError(
+                f"{path} names {name!r}, which is not a file name in its folder"
+            )
     return files
 
 
 def revision_of(weights: Path) -> str:
-    """The first digits of the sha256 sum of the weights, of all shards in their order.
+    """Returns the first digits of the sha256 sum of the weights, with all shards in order.
 
     Raises:
-        CheckpointError: A shard is not there, or the index is damaged.
+        CheckpointError: A shard is missing, or the index is damaged.
     """
     digest = hashlib.sha256()
     for path in weight_files(weights):

@@ -102,8 +102,8 @@ def list_models(
 
 
 def _list_published(settings: Settings) -> None:
-    from service.models.registry.firefox import read_index
-    from service.models.registry.http_client import HttpClient
+    from service.models.registry.sources.firefox import read_index
+    from service.models.registry.sources.http_client import HttpClient
 
     if settings.offline:
         raise OfflineError("REGARD_OFFLINE forbids asking the registry; unset it")
@@ -150,8 +150,8 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
         RegistryError: A model cannot be fetched.
         CheckpointError: A model cannot be served.
     """
-    from service.models.registry.http_client import HttpClient
     from service.models.registry.pull import Puller, Registries
+    from service.models.registry.sources.http_client import HttpClient
 
     registries = Registries(settings.hf_endpoint, settings.firefox_registry, settings.offline)
     puller = Puller(cache, registries, HttpClient(), _open_bar)

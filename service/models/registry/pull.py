@@ -5,11 +5,11 @@ from pathlib import Path
 
 from service.models.registry.cache import CachedFile, ModelCache, Record
 from service.models.registry.files import RemoteFile, StoredFile, difference, measure
-from service.models.registry.firefox import Firefox, OpenBar
-from service.models.registry.http_client import HttpClient
-from service.models.registry.hub import Hub
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.references import COMMIT, Reference, Source
+from service.models.registry.sources.firefox import Firefox, OpenBar
+from service.models.registry.sources.http_client import HttpClient
+from service.models.registry.sources.hub import Hub
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 A slice takes one to five milliseconds; `time_slicing.py` decides when it is computed.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import torch
@@ -13,17 +12,10 @@ from model.inspection.query import AttentionJob
 from model.sequence import BatchStats
 from service.items.attention import AttentionItem
 from service.items.result import Done
-from service.workers.executors.base import Backlog, Executor
+from service.workers.executors.base import Backlog, Executor, take_all
 
 BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
 """Begins to capture the attention of some jobs."""
-
-
-def take_all(waiting: deque[AttentionItem]) -> list[AttentionItem]:
-    """Takes all waiting items."""
-    items = list(waiting)
-    waiting.clear()
-    return items
 
 
 class AttentionExecutor(Executor[AttentionItem]):

@@ -14,6 +14,13 @@ from service.items.result import Done
 Item = TypeVar("Item", bound=WorkItem)
 
 
+def take_all(waiting: deque[Item]) -> list[Item]:
+    """Takes all waiting items."""
+    items = list(waiting)
+    waiting.clear()
+    return items
+
+
 class Backlog(Generic[Item]):
     """Waiting items, the batch that is computed, and the parts of a batch that failed.
 

@@ -1,6 +1,5 @@
 """Translation in a worker: the in-flight batch of one model."""
 
-from collections import deque
 from collections.abc import Collection, Iterable
 
 import torch
@@ -9,17 +8,10 @@ from model.engine.engine import Engine
 from model.sequence import BatchStats, Sequence
 from service.items.result import Done
 from service.items.translation import TranslationItem
-from service.workers.executors.base import Backlog, Executor
+from service.workers.executors.base import Backlog, Executor, take_all
 
-HOLD_ROWS = 16
+SMALL_ROWS = 16
 """A batch of fewer rows than this is stepped with low latency."""
-
-
-def take_all(waiting: deque[TranslationItem]) -> list[TranslationItem]:
-    """Takes all waiting items."""
-    items = list(waiting)
-    waiting.clear()
-    return items
 
 
 class TranslationExecutor(Executor[TranslationItem]):
@@ -99,7 +91,7 @@ class TranslationExecutor(Executor[TranslationItem]):
             items = take_all(backlog.waiting)
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
-        is_small = self.engine.num_rows < HOLD_ROWS
+        is_small = self.engine.num_rows < SMALL_ROWS
         self.engine.low_latency = low_latency or bool(self.bulk) or is_small
         done = []
         for finished in self.engine.step():

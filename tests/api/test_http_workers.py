@@ -1,4 +1,4 @@
-"""Several processes that answer HTTP: one server to its clients, whichever of them answers."""
+"""Several HTTP workers: one server to its clients, whichever process answers."""
 
 import json
 import os
@@ -34,14 +34,14 @@ OK = {"task": "translate", "model": "en-pt", "outcome": "ok"}
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[ApartServer]:
-    """One for many requests that leave nothing behind."""
+    """Runs one server for many requests that leave nothing behind."""
     settings = make_settings(http_workers=2, max_body_bytes=20_000, max_inputs=40)
     with ApartServer(settings, Threads(Script().load)) as server:
         yield server.until_ready().until_listening()
 
 
 def ask(server: ApartServer, q: str | list[str]) -> socket.socket:
-    """The connection of a client that has sent a whole request."""
+    """Returns the connection of a client that has sent a whole request."""
     body = json.dumps(translation(q)).encode()
     connection = server.connect()
     connection.sendall(
@@ -52,7 +52,7 @@ def ask(server: ApartServer, q: str | list[str]) -> socket.socket:
 
 
 def read(connection: socket.socket) -> bytes:
-    """All that comes until the server closes the connection."""
+    """Returns the bytes that arrive until the server closes the connection."""
     parts = []
     with connection:
         while part := connection.recv(65536):
@@ -61,7 +61,7 @@ def read(connection: socket.socket) -> bytes:
 
 
 def ask_each(server: ApartServer, script: Script, count: int) -> list[list[socket.socket]]:
-    """So many requests on each front end: while one is stopped, the other takes them all."""
+    """Sends `count` requests to each HTTP worker; while one is stopped, the other gets them all."""
     first, second = server.pids
     connections = []
     for pid, other in ((first, second), (second, first)):
@@ -78,7 +78,7 @@ def has_admitted(script: Script, count: int) -> bool:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A process does nothing for a while."""
+    """Stops a process for a while."""
     os.kill(pid, signal.SIGSTOP)
     until(lambda: "(stopped)" in Path(f"/proc/{pid}/status").read_text("utf-8"))
     try:
@@ -92,8 +92,8 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("q", ["Hello.", ["Hello.", "🎉", "It is cold. Very cold."], LONG, []])
-def test_texts_come_back_translated(apart: ApartServer, q: str | list[str]) -> None:
-    """An empty list is refused; a long text asks for its place before it is tokenised."""
+def test_texts_are_translated(apart: ApartServer, q: str | list[str]) -> None:
+    """An empty list is refused; a long text is admitted before it is tokenised."""
     response = apart.translate(q)
     if q:
         assert response.json() == {"translatedText": q}
@@ -102,7 +102,7 @@ def test_texts_come_back_translated(apart: ApartServer, q: str | list[str]) -> N
         assert_error(response, InvalidRequestError)
 
 
-def test_extras_come_back_too(apart: ApartServer) -> None:
+def test_reply_has_the_extras(apart: ApartServer) -> None:
     fields = {"source": "auto", "alternatives": 1, "return_scores": True}
     body = apart.translate("Where is the station?", **fields).json()
     assert body["detectedLanguage"]["language"] == "en"
@@ -111,7 +111,7 @@ def test_extras_come_back_too(apart: ApartServer) -> None:
     assert {token["log_prob"] for token in body["scores"][0]["tokens"]} == {-0.5}
 
 
-def test_errors_are_the_same(apart: ApartServer) -> None:
+def test_errors_are_those_of_a_single_process(apart: ApartServer) -> None:
     assert_error(apart.translate("Hello.", target="zz"), UnsupportedLanguageError, "en, pt")
     assert_error(apart.post("/translate", content="{"), InvalidRequestError)
     assert_error(apart.translate("x" * 20_001), RequestTooLargeError, "the limit is 20000")
@@ -120,7 +120,7 @@ def test_errors_are_the_same(apart: ApartServer) -> None:
     assert_error(apart.get("/translate"), MethodNotAllowedError)
 
 
-def test_information_is_the_main_process_own(apart: ApartServer) -> None:
+def test_information_comes_from_the_main_process(apart: ApartServer) -> None:
     for path in ("/health", "/health/ready", "/health/live"):
         assert apart.get(path).json() == {"status": "ok"}
     models = apart.get("/v1/models").json()["data"]
@@ -145,7 +145,7 @@ def test_server_is_not_ready_while_the_models_load(script: Script) -> None:
         assert server.until_ready().get("/health").status_code == 200
 
 
-def test_figures_of_all_front_ends_add_up(serve_apart: ServeApart, script: Script) -> None:
+def test_figures_of_all_http_workers_add_up(serve_apart: ServeApart, script: Script) -> None:
     server = serve_apart()
     script.may_finish.clear()
     connections = ask_each(server, script, 3)
@@ -163,8 +163,8 @@ def test_figures_of_all_front_ends_add_up(serve_apart: ServeApart, script: Scrip
     assert server.sample("regard_truncated_inputs_total", **cut) == 1
 
 
-def test_limits_are_those_of_all_together(serve_apart: ServeApart, script: Script) -> None:
-    """Short and long: the one is refused with its sentences, the other before they are made."""
+def test_limits_count_all_http_workers(serve_apart: ServeApart, script: Script) -> None:
+    """A short text is refused with its sentences; a long text is refused before it is split."""
     server = serve_apart(max_pending_requests=4)
     script.may_finish.clear()
     connections = ask_each(server, script, 2)
@@ -176,10 +176,10 @@ def test_limits_are_those_of_all_together(serve_apart: ServeApart, script: Scrip
     script.may_finish.set()
     assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
     assert server.translate(LONG).status_code == 200
-    assert (server.core.admission.requests, server.core.admission.tokens) == (0, 0)
+    server.until_released()
 
 
-def test_front_end_that_dies_is_replaced_and_what_it_held_is_dropped(
+def test_dead_http_worker_is_replaced_and_its_requests_are_dropped(
     serve_apart: ServeApart, script: Script
 ) -> None:
     server = serve_apart(max_rows=8)
@@ -201,7 +201,7 @@ def test_front_end_that_dies_is_replaced_and_what_it_held_is_dropped(
     assert server.translate("Next.").status_code == 200
 
 
-def test_worker_that_dies_is_replaced_and_nobody_notices(
+def test_dead_device_worker_is_replaced_and_no_request_fails(
     serve_apart: ServeApart, script: Script
 ) -> None:
     server = serve_apart()
@@ -216,13 +216,13 @@ def test_worker_that_dies_is_replaced_and_nobody_notices(
     assert server.sample("regard_engine_restarts_total") == 1
 
 
-def test_end_waits_for_what_all_front_ends_hold(serve_apart: ServeApart, script: Script) -> None:
+def test_end_waits_for_all_http_workers(serve_apart: ServeApart, script: Script) -> None:
     server = serve_apart()
     script.may_finish.clear()
     connections = ask_each(server, script, 2)
     with server.connect() as idle:
         server.stop()
-        assert idle.recv(1) == b""  # its front end has heard of the end
+        assert idle.recv(1) == b""  # its HTTP worker knows of the end
     assert server.core.metrics.registry.get_sample_value("regard_draining") == 1
     script.may_finish.set()
     assert all(read(each).startswith(b"HTTP/1.1 200") for pair in connections for each in pair)
@@ -233,7 +233,7 @@ def test_end_waits_for_what_all_front_ends_hold(serve_apart: ServeApart, script:
         server.connect()
 
 
-def test_what_takes_longer_than_the_drain_is_told_and_counted(
+def test_request_that_outlasts_the_drain_gets_an_error_and_is_counted(
     serve_apart: ServeApart, script: Script
 ) -> None:
     server = serve_apart(drain_timeout_seconds=0.2)
@@ -249,13 +249,13 @@ def test_what_takes_longer_than_the_drain_is_told_and_counted(
     assert server.core.metrics.registry.get_sample_value("regard_requests_total", labels) == 2
 
 
-def test_front_end_that_starts_does_not_hold_up_the_end(script: Script) -> None:
+def test_starting_http_worker_does_not_delay_the_end(script: Script) -> None:
     with ApartServer(make_settings(http_workers=2), Threads(script.load)) as server:
         until(lambda: len(server.pids) == 2)
     assert not any(is_alive(pid) for pid in server.pids)
 
 
-def test_second_interrupt_waits_for_nobody(serve_apart: ServeApart, script: Script) -> None:
+def test_second_interrupt_waits_for_no_request(serve_apart: ServeApart, script: Script) -> None:
     server = serve_apart()
     script.may_finish.clear()
     connections = ask_each(server, script, 1)
@@ -273,8 +273,8 @@ def test_model_that_cannot_be_loaded_ends_the_server(script: Script) -> None:
 
 
 @pytest.mark.checkpoint
-def test_front_ends_end_when_the_main_process_dies() -> None:
-    """And so they free the port, although a client is in the middle of its request."""
+def test_http_workers_end_when_the_main_process_dies() -> None:
+    """They free the port."""
     with program(REGARD_HTTP_WORKERS="2") as server:
         url = server.url()
         until(lambda: len(server.children()) == 3)
@@ -287,9 +287,9 @@ def test_front_ends_end_when_the_main_process_dies() -> None:
             httpx.get(url, trust_env=False, timeout=LIMIT_SECONDS)
 
 
-def test_front_end_that_cannot_be_started_is_tried_again(script: Script) -> None:
+def test_http_worker_that_cannot_be_started_is_tried_again(script: Script) -> None:
     server = ApartServer(make_settings(http_workers=2), Threads(script.load))
-    starts = server.main.frontends.start_frontend
+    starts = server.main.http_workers.start_http_worker
     faults = [OSError(11, "no more processes")]
 
     async def start(sockets: Sequence[socket.socket]) -> Process:
@@ -297,7 +297,7 @@ def test_front_end_that_cannot_be_started_is_tried_again(script: Script) -> None
             raise faults.pop()
         return await starts(sockets)
 
-    server.main.frontends.start_frontend = start
+    server.main.http_workers.start_http_worker = start
     with server:
         server.until_ready().until_listening()
         assert server.translate("Hello.").status_code == 200

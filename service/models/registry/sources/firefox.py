@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from service.models.registry.download import Report, download, require_space
 from service.models.registry.errors import DownloadError, NotPublishedError, OfflineError
 from service.models.registry.files import PART, RemoteFile, RemoteModel, StoredFile
-from service.models.registry.http_client import HttpClient, shown
 from service.models.registry.references import Reference
+from service.models.registry.sources.download import Report, download, require_space
+from service.models.registry.sources.http_client import HttpClient, shown
 
 INDEX = "db/models.json"
 PACKED = ".gz"

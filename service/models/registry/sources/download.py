@@ -32,7 +32,7 @@ from service.models.registry.files import (
     difference,
     measure,
 )
-from service.models.registry.http_client import HttpClient, shown
+from service.models.registry.sources.http_client import HttpClient, shown
 
 ETAG = ".etag"
 UNPACKED = ".unpacked"

@@ -18,7 +18,6 @@ from huggingface_hub import constants
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetDownloadError
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
-from service.models.registry.download import damaged_download, disk_errors, require_space
 from service.models.registry.errors import (
     DamagedFileError,
     DownloadError,
@@ -36,7 +35,9 @@ from service.models.registry.files import (
     is_sha256,
     measure,
 )
-from service.models.registry.http_client import (
+from service.models.registry.references import COMMIT, Reference
+from service.models.registry.sources.download import damaged_download, disk_errors, require_space
+from service.models.registry.sources.http_client import (
     HttpClient,
     causes,
     open_client,
@@ -44,7 +45,6 @@ from service.models.registry.http_client import (
     shown,
     status_error,
 )
-from service.models.registry.references import COMMIT, Reference
 
 T = TypeVar("T")
 

@@ -1,0 +1,83 @@
+"""A filled cross-encoder, from its files.
+
+BERT adds the vector of a segment to the vector of each token. The encoder always adds that of
+segment 0, so the token table holds each vector once for each segment: row `vocab_size + id` is the
+vector of `id` plus segment 1 minus segment 0. The passes of embedding models then serve as they
+are. BERT-base's table of 30,522 rows takes 94 MB more in float32.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.checkpoints.families.cross_encoders import (
+    CrossEncoderConfig,
+    CrossEncoderFiles,
+    head_names,
+    read_cross_encoder,
+)
+from model.checkpoints.families.sentence_modules import CONFIG
+from model.checkpoints.families.text_encoders import family_of
+from model.checkpoints.families.text_weights import name_pairs, normal_names
+from model.checkpoints.formats.json_files import read_options
+from model.checkpoints.formats.tensors import read_tensors
+from model.checkpoints.formats.weight_files import find_weights
+from model.checkpoints.names import fill
+from model.device import Precision, select_precision
+from model.encoding.pooling import EmbeddingModel
+from model.quantization.asymmetric import quantize
+
+TOKENS = "embeddings.word_embeddings.weight"
+TYPES = "embeddings.token_type_embeddings.weight"
+IGNORED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
+"""Tensors without effect: counters, and the pooler of a head that does not use it."""
+
+
+def load_cross_encoder_model(
+    files: CrossEncoderFiles, device: torch.device, dtype: str
+) -> EmbeddingModel:
+    """Loads a cross-encoder; its output for a pair is a vector of one number, the score.
+
+    Args:
+        files: Files of the model.
+        device: Device that computes.
+        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`, which is never int8:
+            the comparison that `auto` makes for vectors means nothing for a single number.
+
+    Raises:
+        CheckpointError: The files are damaged or unsupported, or do not fit each other.
+        DeviceError: The device does not compute in that precision.
+    """
+    config = read_cross_encoder(files)
+    precision = select_precision(dtype, device)
+    path = find_weights(files.folder)
+    options = read_options(files.folder / CONFIG)
+    family = family_of(options, CONFIG)
+    with torch.device("meta"):
+        model = EmbeddingModel(config.model)
+    arrays = folded(normal_names(read_tensors(path), family.prefix), config)
+    pairs = [
+        (f"encoder.{ours}", theirs) for ours, theirs in name_pairs(family, config.model.encoder)
+    ]
+    for ours, theirs in head_names(options):
+        pairs += [(f"{ours}.{kind}", f"{theirs}.{kind}") for kind in ("weight", "bias")]
+    fill(model, arrays, pairs, IGNORED, str(path))
+    model.eval()
+    if precision is Precision.INT8:
+        quantize(model.encoder.layers)
+    model.precision = precision
+    model.encoder.to(precision.dtype)
+    return model.to(device)
+
+
+def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
+    """Returns the arrays with one token table for all segments."""
+    merged = dict(arrays)
+    if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
+        tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])
+        merged[TOKENS] = np.concatenate([tokens, tokens + (types[1] - types[0])])
+    return merged

@@ -1,0 +1,139 @@
+"""Folders of cross-encoders: an encoder with a classification head of one label (no torch).
+
+A cross-encoder reads a query and a text together, and gives one score.
+
+Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa and MPNet.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from model.checkpoints.families import text_encoders
+from model.checkpoints.families.sentence_modules import (
+    CONFIG,
+    read_max_tokens,
+    read_transformer_options,
+)
+from model.checkpoints.families.sentence_transformers import TOKENIZER, EmbeddingFiles
+from model.checkpoints.formats.json_files import read_options, read_options_if_there
+from model.checkpoints.formats.weight_files import find_weights, revision_of
+from model.embedding_config import DenseConfig, EmbeddingConfig, Pooling
+from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.tokenization.pairs import PairTokenizer
+from model.tokenization.text import TextTokenizer
+
+ARCHITECTURES = (
+    "BertForSequenceClassification",
+    "RobertaForSequenceClassification",
+    "XLMRobertaForSequenceClassification",
+    "CamembertForSequenceClassification",
+    "MPNetForSequenceClassification",
+)
+
+DEFAULT_LABELS = 2
+"""Number of labels of a config that names none."""
+
+
+@dataclass(frozen=True)
+class CrossEncoderFiles:
+    """Files of one cross-encoder.
+
+    Attributes:
+        name: Served name.
+        folder: Folder of all files.
+    """
+
+    name: str
+    folder: Path
+
+    @cached_property
+    def revision(self) -> str:
+        """First digits of the sum of the weights."""
+        return revision_of(find_weights(self.folder))
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoderConfig:
+    """Config of a cross-encoder.
+
+    Attributes:
+        model: Encoder, and the head as Dense modules on the first token.
+        vocab_size: Number of token ids.
+        num_segments: Number of token types that the model tells apart: 2 in BERT, else 1. The
+            ids of segment 1 are raised by `vocab_size`; see `checkpoints/cross_encoder.py`.
+    """
+
+    model: EmbeddingConfig
+    vocab_size: int
+    num_segments: int
+
+
+def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
+    """Returns the files as those of a cross-encoder, if their config names such an architecture."""
+    options = read_options_if_there(files.encoder / CONFIG)
+    if files.head is None and is_cross_encoder(options):
+        return CrossEncoderFiles(files.name, files.folder)
+    return files
+
+
+def is_cross_encoder(options: Mapping[str, Any]) -> bool:
+    """Returns whether a config names the architecture of a cross-encoder."""
+    named = options.get("architectures")
+    return isinstance(named, list) and len(named) == 1 and named[0] in ARCHITECTURES
+
+
+def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
+    """Reads the config of a cross-encoder.
+
+    Raises:
+        UnsupportedModelError: The head has more or fewer labels than one, or an option is not
+            implemented.
+        CheckpointError: A file is damaged.
+    """
+    path = files.folder / CONFIG
+    options = read_options(path)
+    encoder = text_encoders.read_config(options, str(path))
+    labels = options.get("id2label")
+    num_labels = options.get("num_labels", DEFAULT_LABELS if labels is None else len(labels))
+    if num_labels != 1:
+        raise UnsupportedModelError(
+            str(path),
+            [
+                f"the classifier has {num_labels} labels; a model that reranks has 1. Serve a "
+                "cross-encoder, or an embedding model"
+            ],
+        )
+    num_segments = min(encoder.token_types, 2) if options["model_type"] == "bert" else 1
+    width = encoder.d_model
+    head = (DenseConfig(width, width, True, True), DenseConfig(width, 1, True, False))
+    folded = replace(encoder, vocab_size=encoder.vocab_size * max(1, num_segments))
+    tokens = read_max_tokens(files.folder, encoder)
+    model = EmbeddingConfig(folded, (Pooling.CLS,), head, tokens)
+    return CrossEncoderConfig(model, encoder.vocab_size, max(1, num_segments))
+
+
+def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) -> PairTokenizer:
+    """Loads the tokenizer of a cross-encoder.
+
+    Raises:
+        CheckpointError: A file is damaged, or the vocabulary is not the encoder's.
+    """
+    path = files.folder / TOKENIZER
+    is_lowercase = read_transformer_options(files.folder).get("do_lower_case") is True
+    tokenizer = TextTokenizer(path, config.model.max_tokens, is_lowercase)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise CheckpointFormatError(
+            f"{path} has ids up to {tokenizer.vocab_size - 1}; the weights are for "
+            f"{config.vocab_size} ids"
+        )
+    return PairTokenizer(tokenizer, config.model.max_tokens, str(path))
+
+
+def head_names(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns (module, tensor prefix) of the two linear layers of the head."""
+    if options["model_type"] == "bert":
+        return [("head.0.linear", "pooler.dense"), ("head.1.linear", "classifier")]
+    return [("head.0.linear", "classifier.dense"), ("head.1.linear", "classifier.out_proj")]

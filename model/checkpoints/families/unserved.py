@@ -1,0 +1,54 @@
+"""Folders that other software serves: why they are refused, and what to do instead."""
+
+from pathlib import Path
+
+from model.checkpoints.families.hf_config import CONFIG
+from model.checkpoints.formats.json_files import read_options
+from model.errors import CheckpointError
+
+TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blenderbot")
+"""Values of `model_type` of other models that translate."""
+
+VOCABULARY = "vocab.txt"
+TOKENIZER = "tokenizer.json"
+CTRANSLATE2_WEIGHTS = "model.bin"
+
+
+def translator_advice(folder: Path) -> str:
+    """Returns how to serve a folder that is no translation model of ours; empty if unknown.
+
+    Args:
+        folder: It may be missing.
+    """
+    compressed = sorted(path.name for path in folder.glob("*.gz"))
+    if compressed:
+        return f". {', '.join(compressed)} must be unpacked: `gunzip {folder}/*.gz`"
+    if (folder / CTRANSLATE2_WEIGHTS).is_file() and any(folder.glob("*vocabulary.*")):
+        return (
+            ". The folder was converted for CTranslate2, and cannot be converted back. Serve the "
+            "Hugging Face or Marian folder that it was made from"
+        )
+    if _model_type(folder) in TRANSLATORS:
+        return (
+            ". Translation models that are served are Marian's (Firefox, OPUS-MT), M2M100, "
+            "NLLB-200 and SMaLL-100. Take for example Helsinki-NLP/opus-mt-en-de or "
+            "facebook/nllb-200-distilled-600M"
+        )
+    return ""
+
+
+def tokenizer_advice(folder: Path) -> str:
+    """Returns how to make the `tokenizer.json` that a folder needs; empty if it has one."""
+    if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
+        return ""
+    return (
+        f". {VOCABULARY} is not read in place of {TOKENIZER}. transformers makes one: "
+        f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+    )
+
+
+def _model_type(folder: Path) -> object:
+    try:
+        return read_options(folder / CONFIG).get("model_type")
+    except CheckpointError:
+        return None

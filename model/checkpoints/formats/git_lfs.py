@@ -1,0 +1,33 @@
+"""Pointers of Git LFS: what a clone without Git LFS has in place of large files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from model.errors import CheckpointFormatError
+
+FIRST_LINE = b"version https://git-lfs.github.com/spec/v1"
+"""Source: git-lfs, docs/spec.md."""
+
+
+def check_pointers(paths: Iterable[Path]) -> None:
+    """Refuses files that are pointers of Git LFS.
+
+    Args:
+        paths: The files of a model. Files that are not there are passed over.
+
+    Raises:
+        CheckpointFormatError: With every file that is a pointer.
+    """
+    found = [path for path in dict.fromkeys(paths) if path.is_file() and is_pointer(path)]
+    if found:
+        names = ", ".join(map(str, found))
+        raise CheckpointFormatError(
+            f"{names}: pointers of Git LFS, not the files themselves. Fetch them with "
+            "`git lfs pull`, or download them"
+        )
+
+
+def is_pointer(path: Path) -> bool:
+    """Returns whether a file is a pointer of Git LFS."""
+    with path.open("rb") as file:
+        return file.read(len(FIRST_LINE)) == FIRST_LINE

@@ -1,0 +1,165 @@
+"""Pairs of a query and a text to the ids of a cross-encoder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from model.errors import CheckpointFormatError
+from model.tokenization.text import TextTokenizer
+
+Direction = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairTemplate:
+    """The special ids around the two parts of a pair.
+
+    Attributes:
+        before: Ids in front of the query.
+        between: Ids between query and text.
+        behind: Ids behind the text.
+    """
+
+    before: list[int]
+    between: list[int]
+    behind: list[int]
+
+    @property
+    def num_special(self) -> int:
+        """Number of special ids."""
+        return len(self.before) + len(self.between) + len(self.behind)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedPair:
+    """A pair as a cross-encoder reads it.
+
+    Attributes:
+        ids: Token ids, special tokens included, truncated to the limit.
+        text_start: Index of the first id of the second segment: the text and the ids behind it.
+        num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
+        is_exact: Whether all tokens were counted.
+    """
+
+    ids: list[int]
+    text_start: int
+    num_tokens: int
+    is_exact: bool
+
+
+class PairTokenizer:
+    """Tokenises pairs by the template of a Hugging Face post-processor.
+
+    Args:
+        tokenizer: Tokenizer of single texts.
+        max_tokens: Longest pair, special tokens included.
+        name: The file, for messages.
+
+    Raises:
+        CheckpointFormatError: The post-processor has no template of a pair, or the template leaves
+            no room for the pair.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, max_tokens: int, name: str) -> None:
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+        self.template = read_pair_template(tokenizer.tokenizer.post_processor, name)
+        if self.template.num_special + 2 > max_tokens:
+            raise CheckpointFormatError(
+                f"{name} adds {self.template.num_special} special tokens to a pair, and the limit "
+                f"is {max_tokens}"
+            )
+
+    def encode(self, text: str) -> tuple[list[int], bool]:
+        """Returns ids of a text, more than `max_tokens` or all, and whether they are all."""
+        return self.tokenizer.encode("", text, self.max_tokens)
+
+    def pair(
+        self,
+        query: tuple[list[int], bool],
+        text: tuple[list[int], bool],
+        direction: Direction = "right",
+    ) -> TokenizedPair:
+        """Joins an encoded query and an encoded text, and truncates the longer one first.
+
+        Args:
+            query: Ids from `encode`, and whether they are all.
+            text: Ids from `encode`, and whether they are all.
+            direction: End that is truncated.
+        """
+        template = self.template
+        room = self.max_tokens - template.num_special
+        num_tokens = len(query[0]) + len(text[0]) + template.num_special
+        sizes = longest_first(len(query[0]), len(text[0]), room)
+        first, second = (
+            cut(ids, size, direction) for (ids, _), size in zip((query, text), sizes, strict=True)
+        )
+        opening = [*template.before, *first, *template.between]
+        ids = [*opening, *second, *template.behind]
+        return TokenizedPair(ids, len(opening), num_tokens, query[1] and text[1])
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Returns the lengths of two parts after tokens of the longer one are removed until both fit.
+
+    Source: huggingface/tokenizers, tokenizers/src/utils/truncation.rs, LongestFirst.
+    """
+    if first + second <= room:
+        return first, second
+    shorter, longer = sorted((first, second))
+    longer = max(shorter, room - shorter)
+    if shorter + longer > room:
+        shorter, longer = room // 2, room - room // 2
+    return (shorter, longer) if first <= second else (longer, shorter)
+
+
+def cut(ids: list[int], size: int, direction: Direction) -> list[int]:
+    """Returns the first `size` ids, or the last for the direction `left`."""
+    return ids[:size] if direction == "right" else ids[len(ids) - size :]
+
+
+def read_pair_template(processor: Any, name: str) -> PairTemplate:
+    """Returns the template of a post-processor.
+
+    Args:
+        processor: `post_processor` of a tokenizer.
+        name: The file, for messages.
+
+    Raises:
+        CheckpointFormatError: It has no template of a pair.
+    """
+    try:
+        found = _template(json.loads(processor.__getstate__()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointFormatError(f"{name}: no template of a pair: {error}") from error
+    if found is None:
+        raise CheckpointFormatError(f"{name}: the post-processor has no template of a pair")
+    return found
+
+
+def _template(options: Mapping[str, Any]) -> PairTemplate | None:
+    """Returns the template of one processor, or of the one in a sequence that has any."""
+    kind = options["type"]
+    if kind == "Sequence":
+        found = [template for each in options["processors"] if (template := _template(each))]
+        return found[0] if len(found) == 1 else None
+    if kind == "BertProcessing":
+        return PairTemplate([options["cls"][1]], [options["sep"][1]], [options["sep"][1]])
+    if kind == "RobertaProcessing":
+        return PairTemplate([options["cls"][1]], [options["sep"][1]] * 2, [options["sep"][1]])
+    if kind == "TemplateProcessing":
+        return _of_pieces(options["pair"], options["special_tokens"])
+    return None
+
+
+def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) -> PairTemplate:
+    parts: list[list[int]] = [[]]
+    for piece in pieces:
+        if "Sequence" in piece:
+            parts.append([])
+        else:
+            parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
+    if len(parts) != 3:
+        raise ValueError(f"it has {len(parts) - 1} sequences")
+    return PairTemplate(*parts)

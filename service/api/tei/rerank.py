@@ -1,0 +1,108 @@
+"""POST /rerank, in TEI's shape.
+
+Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.responses import Response
+
+from model.tokenization.pairs import Direction
+from service.api.dialect import Dialect
+from service.api.errors import ERRORS, MISSING
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.inputs import ModelName, lower
+from service.api.request.openapi import request_body
+from service.api.request.parameters import ListOf, Parameters, not_empty, read_parameters
+from service.api.responses import JSONResponse
+from service.api.services import context_of, services_of
+from service.api.tei.schemas import check_text
+from service.items.rerank import RERANK
+from service.tasks.reranking import Reranker, RerankQuery
+
+router = APIRouter(tags=["reranking"])
+
+
+class RerankRequest(Parameters):
+    """`POST /rerank`, in TEI's shape."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "query": "Where did the cat sit?",
+                "texts": ["The train is late.", "The cat sat on the mat."],
+            }
+        }
+    )
+
+    query: Annotated[str, BeforeValidator(check_text)] = Field(
+        description="The query.", json_schema_extra=not_empty
+    )
+    texts: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
+        description="Texts to rank.", json_schema_extra=not_empty
+    )
+    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
+    return_text: bool = Field(False, description="Return each text beside its score.")
+    truncate: bool = Field(
+        False, description="Cut pairs that are longer than the model takes; false refuses them."
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End of the query and of the text that is cut off."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first that reranks."
+    )
+
+    def rerank_query(self) -> RerankQuery:
+        """Returns the request for the task."""
+        return RerankQuery(
+            self.query,
+            self.texts,
+            self.raw_scores,
+            self.truncate,
+            self.truncation_direction,
+            self.model,
+        )
+
+
+class Rank(BaseModel):
+    """One text."""
+
+    index: int = Field(description="Index of the text in the request.")
+    score: float = Field(description="Relevance of the text to the query.")
+    text: str | None = Field(None, description="The text, with `return_text`.")
+
+
+@router.post(
+    "/rerank",
+    response_model=list[Rank],
+    response_model_exclude_none=True,
+    responses={**ERRORS, **MISSING},
+    openapi_extra=request_body(RerankRequest),
+)
+async def rerank(request: Request) -> Response:
+    """Returns the texts in the order of their relevance to a query, best first."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, RerankRequest, services.settings.max_body_bytes)
+        context.num_inputs = len(body.texts)
+    reranker = Reranker(services.catalog, services.backend, services.settings)
+    query = RerankQuery(
+        body.query,
+        body.texts,
+        body.raw_scores,
+        body.truncate,
+        body.truncation_direction,
+        body.model,
+    )
+    ranked = await unless_disconnected(request, reranker.rerank(query, context))
+    reply: list[dict[str, Any]] = [{"index": each.index, "score": each.score} for each in ranked]
+    if body.return_text:
+        for rank in reply:
+            rank["text"] = body.texts[rank["index"]]
+    return JSONResponse(reply)
+
+
+DIALECT = Dialect((router,), tasks={"/rerank": RERANK})

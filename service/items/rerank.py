@@ -1,0 +1,38 @@
+"""The work item of reranking: one pair of a query and a text."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from service.ipc.channel import pickle_by_fields
+
+RERANK = "rerank"
+
+
+@dataclass(slots=True)
+class RerankItem:
+    """A pair to score; the value of its result is the score's float32 as 4 bytes.
+
+    Attributes:
+        model: Served name of the model.
+        ids: Token ids of the pair; those of the second segment are raised, where the model tells
+            segments apart.
+        is_bulk: Whether the pair waits in the bulk lane.
+        id: Number that the scheduler assigns.
+    """
+
+    kind: ClassVar[str] = RERANK
+    num_rows: ClassVar[int] = 1
+    num_legs: ClassVar[int] = 1
+
+    model: str
+    ids: list[int]
+    is_bulk: bool = False
+    id: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens of the pair."""
+        return len(self.ids)
+
+
+pickle_by_fields(RerankItem)

@@ -1,0 +1,1 @@
+"""The registries that models come from, and downloads from them."""

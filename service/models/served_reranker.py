@@ -1,0 +1,45 @@
+"""A served cross-encoder without its weights."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from model.checkpoints.families.cross_encoders import (
+    CrossEncoderConfig,
+    CrossEncoderFiles,
+    load_pair_tokenizer,
+    read_cross_encoder,
+)
+from model.tokenization.pairs import PairTokenizer
+from service.items.rerank import RERANK
+
+
+@dataclass(frozen=True, slots=True)
+class ServedReranker:
+    """A cross-encoder, which scores pairs of a query and a text.
+
+    Attributes:
+        files: Files of the model.
+        config: Its sizes and segments.
+        tokenizer: Tokenizer of pairs.
+    """
+
+    task: ClassVar[str] = RERANK
+
+    files: CrossEncoderFiles
+    config: CrossEncoderConfig
+    tokenizer: PairTokenizer
+
+    @classmethod
+    def load(cls, files: CrossEncoderFiles) -> "ServedReranker":
+        """Reads the config and the tokenizer of a model.
+
+        Raises:
+            CheckpointError: A file is damaged, or names a part that is not implemented.
+        """
+        config = read_cross_encoder(files)
+        return cls(files, config, load_pair_tokenizer(files, config))
+
+    @property
+    def name(self) -> str:
+        """Name of the model in the API and in metrics."""
+        return self.files.name

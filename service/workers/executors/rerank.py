@@ -1,0 +1,36 @@
+"""Reranking in a worker: pairs are computed as the texts of an embedding model are."""
+
+from collections.abc import Sequence
+
+from model.checkpoints.cross_encoder import load_cross_encoder_model
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
+from model.device import select_device
+from model.encoding.embedding import EmbeddingEncode, EmbeddingJob, embed
+from service.items.rerank import RERANK, RerankItem
+from service.workers.device_memory import held_bytes
+from service.workers.executors.embedding import BATCH_TOKENS, Batch, EmbeddingExecutor
+from service.workers.loading import WARM_TOKENS, LoadedModel
+from service.workers.messages import WorkerConfig
+
+
+class RerankExecutor(EmbeddingExecutor):
+    """Scores pairs by length bucket, one slice a step."""
+
+    noun = "pair"
+    phase = "rerank"
+
+
+def load_cross_encoder(files: CrossEncoderFiles, config: WorkerConfig) -> LoadedModel:
+    """Loads and warms up a cross-encoder.
+
+    Raises:
+        ModelError: The files or the device cannot be used.
+    """
+    model = load_cross_encoder_model(files, select_device(config.device), config.dtype)
+    embed(model, [EmbeddingJob([0] * min(WARM_TOKENS, model.config.max_tokens))])
+
+    def begin(items: Sequence[RerankItem]) -> Batch:
+        return EmbeddingEncode(model, [EmbeddingJob(item.ids) for item in items], BATCH_TOKENS)
+
+    precision = str(model.precision)
+    return LoadedModel({RERANK: begin}, model.encoder.device, precision, held_bytes(model))

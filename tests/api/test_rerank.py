@@ -1,0 +1,137 @@
+"""Reranking through the whole server, with a small cross-encoder in a worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
+from service.server import create_app
+from tests.api.servers import AnyServer, Server, assert_error, make_settings
+from tests.tiny_cross_encoder import write_cross_encoder
+from tests.tiny_text import write_model
+from tests.workers import Script, Threads
+
+QUERY = "where did the cat sit"
+TEXTS = ["the train is late .", "the cat sat on a mat .", "who runs home"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyServer]:
+    """An embedding model and two cross-encoders of different families, none named in `model`."""
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "embedder")
+    write_cross_encoder(folder / "ranker", "bert")
+    write_cross_encoder(folder / "other", "roberta")
+    models = tuple(str(folder / name) for name in ("embedder", "ranker", "other"))
+    with Server(create_app(make_settings(models=models), Threads(Script().load))) as running:
+        yield running.until_ready()
+
+
+def rerank(server: AnyServer, **fields: Any) -> httpx.Response:
+    return server.post("/rerank", json={"query": QUERY, "texts": TEXTS, **fields})
+
+
+def ranks(response: httpx.Response) -> list[dict[str, Any]]:
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()
+    return found
+
+
+def test_texts_come_best_first_with_scores_between_0_and_1(server: AnyServer) -> None:
+    found = ranks(rerank(server))
+    assert sorted(rank["index"] for rank in found) == [0, 1, 2]
+    scores = [rank["score"] for rank in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score < 1 for score in scores)
+    assert all("text" not in rank for rank in found)
+
+
+def test_raw_scores_keep_the_order(server: AnyServer) -> None:
+    plain, raw = ranks(rerank(server)), ranks(rerank(server, raw_scores=True))
+    assert [rank["index"] for rank in plain] == [rank["index"] for rank in raw]
+    assert any(not 0 < rank["score"] < 1 for rank in raw)
+
+
+def test_texts_are_returned_on_request(server: AnyServer) -> None:
+    for rank in ranks(rerank(server, return_text=True)):
+        assert rank["text"] == TEXTS[rank["index"]]
+
+
+def test_score_does_not_depend_on_the_other_texts(server: AnyServer) -> None:
+    together = {rank["index"]: rank["score"] for rank in ranks(rerank(server))}
+    for index, text in enumerate(TEXTS):
+        (alone,) = ranks(rerank(server, texts=[text]))
+        assert alone["score"] == together[index]
+
+
+def test_model_may_be_named(server: AnyServer) -> None:
+    assert ranks(rerank(server, model="other")) != ranks(rerank(server, model="ranker"))
+    assert ranks(rerank(server)) == ranks(rerank(server, model="ranker"))
+
+
+def test_long_pair_is_refused_unless_it_may_be_cut(server: AnyServer) -> None:
+    long = [*TEXTS, "cat " * 100]
+    assert_error(rerank(server, texts=long), RequestTooLargeError, "40", "texts")
+    assert len(ranks(rerank(server, texts=long, truncate=True))) == 4
+    left = ranks(rerank(server, texts=long, truncate=True, truncation_direction="Left"))
+    assert len(left) == 4
+
+
+def test_cross_encoder_never_embeds_and_embedder_never_reranks(server: AnyServer) -> None:
+    refused = server.post("/embed", json={"inputs": "the cat", "model": "ranker"})
+    assert_error(refused, NotFoundError, "ranker", "embedder")
+    assert_error(rerank(server, model="embedder"), NotFoundError, "embedder", "ranker")
+    by_default = server.post("/embed", json={"inputs": "hello"})
+    assert by_default.status_code == 200
+
+
+def test_attention_of_a_cross_encoder_is_refused(server: AnyServer) -> None:
+    refused = server.post("/attention", json={"text": "the cat", "task": "embed", "model": "other"})
+    assert refused.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"texts": []}, ["texts"]),
+        ({"texts": ["a", ""]}, ["texts[1]"]),
+        ({"query": ""}, ["query"]),
+        ({"texts": "a"}, ["texts"]),
+        ({"query": 5}, ["query"]),
+        ({"truncation_direction": "up"}, ["truncation_direction"]),
+    ],
+)
+def test_invalid_request_is_refused(
+    server: AnyServer, fields: dict[str, Any], words: list[str]
+) -> None:
+    assert_error(rerank(server, **fields), InvalidRequestError, *words)
+
+
+def test_null_is_as_good_as_absent(server: AnyServer) -> None:
+    nulls = {"raw_scores": None, "return_text": None, "truncate": None}
+    assert ranks(rerank(server, **nulls)) == ranks(rerank(server))
+
+
+def test_requests_are_counted(server: AnyServer) -> None:
+    labels = {"task": "rerank", "model": "ranker"}
+    before = server.sample("regard_tokens_total", **labels, kind="source")
+    ranks(rerank(server))
+    assert server.sample("regard_tokens_total", **labels, kind="source") > before
+    assert server.sample("regard_requests_total", **labels, outcome="ok") >= 1
+
+
+def test_models_are_listed(server: AnyServer) -> None:
+    listed = {model["id"]: model for model in server.get("/v1/models").json()["data"]}
+    assert listed["ranker"]["task"] == "rerank"
+    assert listed["embedder"]["task"] == "embed"
+
+
+def test_server_without_a_cross_encoder_says_so(tmp_path: Path) -> None:
+    write_model(tmp_path / "embedder")
+    settings = make_settings(models=(str(tmp_path / "embedder"),))
+    with Server(create_app(settings, Threads(Script().load))) as running:
+        running.until_ready()
+        assert_error(rerank(running), NotFoundError, "REGARD_MODELS")

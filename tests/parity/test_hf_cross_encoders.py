@@ -1,0 +1,80 @@
+"""Our scores against transformers', with the same random weights and tokenizers."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from model.checkpoints.cross_encoder import load_cross_encoder_model
+from model.checkpoints.families.cross_encoders import CrossEncoderFiles
+from model.encoding.embedding import EmbeddingJob, embed
+from service.models.served_reranker import ServedReranker
+from service.tasks.reranking import RerankQuery, ids_of, tokenize
+from tests.tiny_cross_encoder import FAMILIES, tokenizer, write_cross_encoder
+
+QUERY = "where did the cat sit"
+TEXTS = ["the train is late .", "the cat sat on a mat .", "who", "cat " * 60, "a mat"]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cross") / family
+
+
+@pytest.fixture(scope="module")
+def theirs(family: str, folder: Path) -> Any:
+    return write_cross_encoder(folder, family)
+
+
+def our_scores(folder: Path, query: RerankQuery) -> list[float]:
+    files = CrossEncoderFiles("tiny", folder)
+    served = ServedReranker.load(files)
+    model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
+    pairs = tokenize(served, query)
+    vectors = embed(model, [EmbeddingJob(ids_of(pair, served)) for pair in pairs])
+    assert all(len(pair.ids) <= served.tokenizer.max_tokens for pair in pairs)
+    return [float(vector[0]) for vector in vectors]
+
+
+def their_scores(
+    model: Any, family: str, query: str, texts: list[str], limit: int, side: str = "right"
+) -> list[float]:
+    """Scores of transformers, each pair alone."""
+    theirs: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer(family), pad_token="<pad>", truncation_side=side
+    )
+    scores = []
+    for text in texts:
+        inputs = theirs(
+            query,
+            text,
+            truncation="longest_first",
+            max_length=limit,
+            return_tensors="pt",
+            return_token_type_ids=family == "bert",
+        )
+        with torch.inference_mode():
+            scores.append(float(model(**inputs).logits[0, 0]))
+    return scores
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("query", [QUERY, "the cat " * 40, "on"])
+def test_scores_are_those_of_transformers(
+    theirs: Any, family: str, folder: Path, query: str, side: Any
+) -> None:
+    """Also of pairs that are too long, whose longer part is cut first."""
+    limit = 40 if family == "bert" else 38  # positions from the padding id on
+    wanted = RerankQuery(query, TEXTS, truncate=True, direction=side)
+    expected = their_scores(theirs, family, query, TEXTS, limit, side)
+    np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
+    assert np.ptp(expected) > 0.01

@@ -1,0 +1,65 @@
+"""Folders of cross-encoders with random weights, made by transformers."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    MPNetConfig,
+    MPNetForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+WORDS = "<s> <pad> </s> <unk> the cat sat on a mat train is late where did who runs home .".split()
+SIZES: dict[str, Any] = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+    "num_labels": 1,
+}
+FAMILIES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "bert": (BertForSequenceClassification, BertConfig, {}),
+    "roberta": (RobertaForSequenceClassification, RobertaConfig, {"type_vocab_size": 1}),
+    "xlm-roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig, {"type_vocab_size": 1}),
+    "mpnet": (MPNetForSequenceClassification, MPNetConfig, {}),
+}
+
+
+def tokenizer(family: str) -> Tokenizer:
+    """Words of WORDS; special tokens as the family's post-processor puts them."""
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    if family == "bert":
+        made.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 0))
+    elif family == "roberta":
+        made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    else:
+        made.post_processor = processors.TemplateProcessing(
+            single="<s> $A </s>",
+            pair="<s> $A </s> </s> $B </s>",
+            special_tokens=[("<s>", 0), ("</s>", 2)],
+        )
+    return made
+
+
+def write_cross_encoder(folder: Path, family: str = "bert", **changes: Any) -> Any:
+    """Writes a folder; returns transformers' model."""
+    kind, config, own = FAMILIES[family]
+    torch.manual_seed(5)
+    model = kind(config(**SIZES | own | changes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.2)
+    model.save_pretrained(folder)
+    tokenizer(family).save(str(folder / "tokenizer.json"))
+    return model

@@ -1,0 +1,146 @@
+"""The lease of the core: one admission for all submissions of a request."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import pytest
+
+from model.sequence import DecodingOptions
+from service.core import Core
+from service.errors import NotFoundError, OverloadedError, RequestTooLargeError
+from service.items.base import WorkItem
+from service.items.translation import TranslationItem
+from service.models.changes import ModelChanges
+from service.scheduling.scheduler import Scheduler
+from service.workers.supervisor import Supervisor
+from tests.unit.scheduling import (
+    FOREVER,
+    FakeWorker,
+    assert_idle,
+    numbers,
+    pairs,
+    run,
+    sentences,
+    settle,
+)
+
+
+def core_of(scheduler: Scheduler) -> Core:
+    """Returns a core without workers of its own; a lease does not need them."""
+    absent = None
+    return Core(
+        scheduler.metrics,
+        scheduler.admission,
+        scheduler,
+        cast("Supervisor", absent),
+        cast("ModelChanges", absent),
+    )
+
+
+def run_core(test: Callable[[Core, FakeWorker], Awaitable[None]]) -> None:
+    """Runs a test with a core whose admission takes 100 requests of 1000 tokens together."""
+
+    async def with_core(scheduler: Scheduler) -> None:
+        core = core_of(scheduler)
+        await test(core, FakeWorker(scheduler))
+        assert (core.admission.requests, core.admission.tokens) == (0, 0)
+        assert_idle(scheduler)
+
+    run(with_core)
+
+
+def deadline() -> float:
+    return time.perf_counter() + FOREVER
+
+
+def test_lease_counts_until_it_is_released() -> None:
+    async def test(core: Core, worker: FakeWorker) -> None:
+        lease = await core.admit(50)
+        assert (core.admission.requests, core.admission.tokens) == (1, 50)
+        stream = lease.submit(sentences(3), deadline())
+        assert core.admission.tokens == 6  # the estimate is replaced
+        worker.finish_all()
+        assert numbers(await stream.in_order(3)) == [2, 3, 4]
+        assert (core.admission.requests, core.admission.tokens) == (1, 6)
+        for _ in range(2):
+            lease.release()
+            assert (core.admission.requests, core.admission.tokens) == (0, 0)
+
+    run_core(test)
+
+
+def test_release_closes_all_submissions_and_wakes_their_waiters() -> None:
+    async def test(core: Core, worker: FakeWorker) -> None:
+        lease = core.reserve(1)
+        streams = [lease.submit(items, deadline()) for items in (sentences(6), pairs(6))]
+        waiting = [asyncio.create_task(stream.batch()) for stream in streams]
+        await settle()
+        assert len(worker.held) == 8
+        lease.release()
+        assert not worker.held
+        assert await asyncio.gather(*waiting) == [[], []]
+
+    run_core(test)
+
+
+def test_later_submissions_are_admitted_with_the_first() -> None:
+    """The tokens of the largest submission count."""
+
+    async def test(core: Core, worker: FakeWorker) -> None:
+        core.admission.max_tokens = 10
+        lease = core.reserve(1)
+        translations = lease.submit(sentences(4), deadline())
+        worker.finish_all()
+        await translations.in_order(4)
+        assert core.admission.tokens == 8
+        attention = lease.submit(pairs(2), deadline())
+        assert core.admission.tokens == 8
+        more = lease.submit(pairs(5), deadline())
+        assert core.admission.tokens == 15
+        with pytest.raises(OverloadedError):
+            core.reserve(1)
+        worker.finish_all()
+        assert numbers(await attention.in_order(2)) == [2, 3]
+        assert len(await more.in_order(5)) == 5
+        lease.release()
+
+    run_core(test)
+
+
+@pytest.mark.parametrize(
+    ("items", "max_tokens", "error"),
+    [
+        (sentences(6), 11, RequestTooLargeError),
+        (sentences(6), 12, OverloadedError),
+        (sentences(1, model="pt-de"), 100, NotFoundError),
+    ],
+)
+def test_refused_submission_holds_the_lease_until_its_release(
+    items: list[WorkItem], max_tokens: int, error: type[Exception]
+) -> None:
+    async def test(core: Core, worker: FakeWorker) -> None:
+        core.admission.max_tokens = max_tokens
+        other, lease = core.reserve(1), core.reserve(1)
+        with pytest.raises(error):
+            lease.submit(items, deadline())
+        assert core.admission.requests == 2
+        assert not worker.given
+        lease.release()
+        assert (core.admission.requests, core.admission.tokens) == (1, 1)
+        other.release()
+
+    run_core(test)
+
+
+def test_item_of_two_legs_counts_twice() -> None:
+    async def test(core: Core, worker: FakeWorker) -> None:
+        item = TranslationItem("en-pt", [5, 0], DecodingOptions(), num_legs=2)
+        lease = core.reserve(1)
+        lease.submit([item], deadline())
+        assert core.admission.tokens == 4
+        lease.release()
+        assert not worker.held
+
+    run_core(test)

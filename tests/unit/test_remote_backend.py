@@ -1,0 +1,411 @@
+"""The leases of an HTTP worker: from its backend over a socket to the core of the main process.
+
+Both ends are in one event loop. The core's workers only record items, and a test finishes them: the
+computation is tested elsewhere.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from service.core import Core
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    OverloadedError,
+    RequestTooLargeError,
+    ServiceError,
+    UnavailableError,
+)
+from service.http_workers import remote_backend
+from service.http_workers.messages import Admit, FromHttpWorker, Release, Submit
+from service.http_workers.remote_backend import RemoteBackend
+from service.http_workers.supervisor import HttpWorkerLink
+from service.ipc import channel
+from service.items.base import WorkItem
+from service.items.result import Result
+from service.tasks.backend import Lease
+from tests.unit.scheduling import (
+    FakeWorker,
+    assert_idle,
+    make_scheduler,
+    numbers,
+    pairs,
+    sentences,
+    texts,
+)
+from tests.unit.test_core import core_of, deadline
+
+SECRET = "Rumpelstiltskin"
+
+
+class Ends:
+    """Both ends of a channel.
+
+    Attributes:
+        backend: The end of the HTTP worker.
+        link: The end of the main process.
+        core: Computes the submissions.
+        worker: The only worker of the core.
+        messages: All messages that the main process has received.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        scheduler = make_scheduler()
+        self.core: Core = core_of(scheduler)
+        self.worker = FakeWorker(scheduler)
+        self.link = HttpWorkerLink(self.core, writer, lambda: None)
+        self.lost: list[bool] = []
+        self.backend = RemoteBackend(on_end=self.lost.append)
+        self.messages: list[FromHttpWorker] = []
+
+    async def listen(self, reader: asyncio.StreamReader) -> None:
+        async for messages in channel.messages(reader):
+            for message in messages:
+                self.messages.append(message)
+                self.link.receive(message)
+
+    @property
+    def kinds(self) -> list[type[FromHttpWorker]]:
+        """Types of the messages that the main process has received."""
+        return [type(message) for message in self.messages]
+
+    async def until_idle(self) -> None:
+        """Waits until the main process holds nothing for the HTTP worker."""
+        self.backend.outbox.flush()  # the end of a request is sent with later messages
+        while self.link.leases or self.link.tasks:
+            await asyncio.sleep(0)
+        assert (self.core.admission.requests, self.core.admission.tokens) == (0, 0)
+        assert not self.worker.held
+        assert_idle(self.core.scheduler)
+
+    async def until_held(self, count: int) -> None:
+        """Waits until the worker holds so many items."""
+        while len(self.worker.held) < count:
+            await asyncio.sleep(0)
+
+    async def until_received(self, *kinds: type[FromHttpWorker]) -> None:
+        """Waits until the main process has received these messages, and no other ones."""
+        while len(self.kinds) < len(kinds):
+            await asyncio.sleep(0)
+        assert self.kinds == [*kinds]
+
+
+def run(test: Callable[[Ends], Awaitable[None]], is_closed: bool = False) -> None:
+    """Runs a test with both ends of a channel in one event loop.
+
+    Args:
+        test: The test.
+        is_closed: Whether the test itself ends the main process.
+    """
+
+    async def connected() -> None:
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        ends = Ends(writer)
+        listening = asyncio.create_task(ends.listen(reader))
+        async with ends.backend.connected(ours):
+            await test(ends)
+            if not is_closed:
+                await ends.until_idle()
+        await listening
+        writer.close()
+        assert not ends.backend.waiting
+        assert not ends.backend.streams
+
+    asyncio.run(asyncio.wait_for(connected(), 60))
+
+
+async def compute(lease: Lease, items: list[WorkItem]) -> list[Result]:
+    """Submits items of a request and returns the results; then the request ends."""
+    try:
+        return await lease.submit(items, deadline()).in_order(len(items))
+    finally:
+        lease.release()
+
+
+async def begin(
+    ends: Ends, items: list[WorkItem], tokens: int = 9, at_once: bool = False
+) -> "asyncio.Task[list[Result]]":
+    """Begins a request, whose items are at the worker when this returns."""
+    lease = await ends.backend.admit(tokens, at_once)
+    held = len(ends.worker.held)
+    task = asyncio.create_task(compute(lease, items))
+    await ends.until_held(held + len(items))
+    return task
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("make", [sentences, texts, pairs])
+def test_items_are_submitted_with_their_admission_or_after_it(
+    make: Callable[[int], list[WorkItem]], at_once: bool
+) -> None:
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once)
+        assert (ends.core.admission.requests, ends.core.admission.tokens) == (
+            (1, 9) if at_once else (0, 0)
+        )
+        stream = lease.submit(make(2), deadline())
+        await ends.until_held(2)
+        assert ends.core.admission.requests == 1
+        ends.worker.finish_all()
+        results = await stream.in_order(2)
+        assert numbers(results) == [2, 3]
+        assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
+        lease.release()
+        await ends.until_idle()
+        assert ends.kinds == [*[Admit] * at_once, Submit, Release]
+
+    run(test)
+
+
+def test_results_stream_in_the_order_in_which_they_finish() -> None:
+    """Each arrives while the others are still computed."""
+
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once=False)
+        stream = lease.submit(sentences(3), deadline())
+        await ends.until_held(3)
+        found = aiter(stream)
+        for item_id in (3, 1, 2):
+            ends.worker.finish(item_id)
+            index, result = await anext(found)
+            assert (index, numbers([result])) == (item_id - 1, [item_id + 1])
+        with pytest.raises(StopAsyncIteration):
+            await anext(found)
+        lease.release()
+
+    run(test)
+
+
+def test_requests_of_all_kinds_are_kept_apart() -> None:
+    async def test(ends: Ends) -> None:
+        makers = [make for make in (sentences, texts) for _ in range(2)] + [pairs]
+        tasks = [await begin(ends, make(2), at_once=True) for make in makers]
+        assert len(ends.link.leases) == 5
+        ends.worker.finish(*reversed(ends.worker.held))
+        assert [numbers(found) for found in await asyncio.gather(*tasks)] == [[2, 3]] * 5
+
+    run(test)
+
+
+def test_one_lease_serves_several_submissions() -> None:
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once=True)
+        first = lease.submit(sentences(2), deadline())
+        await ends.until_held(2)
+        ends.worker.finish_all()
+        assert numbers(await first.in_order(2)) == [2, 3]
+        assert ends.core.admission.requests == 1
+        second = lease.submit(pairs(2), deadline())
+        await ends.until_held(2)
+        assert (ends.core.admission.requests, len(ends.link.leases)) == (1, 1)
+        ends.worker.finish_all()
+        assert numbers(await second.in_order(2)) == [2, 3]
+        lease.release()
+
+    run(test)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_refusal_reaches_the_request(at_once: bool) -> None:
+    async def test(ends: Ends) -> None:
+        others = [ends.core.reserve(1) for _ in range(100)]
+        with pytest.raises(OverloadedError, match="100 requests") as refused:
+            await compute(await ends.backend.admit(9, at_once), sentences(1))
+        assert refused.value.retry_after_seconds == 1
+        assert refused.value.limit == "requests"
+        for other in others:
+            other.release()
+        task = await begin(ends, sentences(1))
+        assert ends.kinds == [*([Admit] if at_once else [Submit, Release]), Submit]
+        ends.worker.finish_all()
+        assert numbers(await task) == [2]
+
+    run(test)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_counted_tokens_may_be_refused_after_the_estimate(at_once: bool) -> None:
+    async def test(ends: Ends) -> None:
+        ends.core.admission.max_tokens = 9
+        with pytest.raises(RequestTooLargeError, match="about 10 tokens"):
+            await compute(await ends.backend.admit(9, at_once), sentences(5))
+        assert not ends.worker.given
+
+    run(test)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_cancelled_request_leaves_the_worker(at_once: bool) -> None:
+    async def test(ends: Ends) -> None:
+        task = await begin(ends, pairs(2), at_once=at_once)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while ends.worker.held:
+            await asyncio.sleep(0)
+        await ends.until_idle()
+        assert ends.kinds[-1] is Release
+
+    run(test)
+
+
+def test_cancelled_admission_is_released() -> None:
+    """The main process may admit it after the client has gone."""
+
+    async def test(ends: Ends) -> None:
+        task = asyncio.create_task(ends.backend.admit(9, at_once=True))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await ends.until_received(Admit, Release)
+
+    run(test)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_unused_lease_is_given_back(at_once: bool) -> None:
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once)
+        assert ends.core.admission.requests == int(at_once)
+        for _ in range(2):
+            lease.release()
+        await ends.until_idle()
+        assert ends.kinds == [Admit, Release][: 2 * at_once]
+
+    run(test)
+
+
+@pytest.mark.parametrize("make", [sentences, texts, pairs])
+def test_release_read_with_its_submit_leaves_nothing_behind(
+    make: Callable[[int], list[WorkItem]],
+) -> None:
+    """A task that handled the Submit later would admit it after the Release of its lease."""
+
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once=False)
+        lease.submit(make(2), deadline())
+        lease.release()
+        await ends.until_received(Submit, Release)
+        assert not ends.worker.held
+        assert not ends.link.leases
+        await ends.until_idle()
+
+    run(test)
+
+
+def test_release_with_finished_results_waits_for_a_later_message() -> None:
+    """The end of a request needs no message of its own; the end of open items does."""
+
+    async def test(ends: Ends) -> None:
+        task = await begin(ends, sentences(1))
+        ends.worker.finish_all()
+        await task
+        await asyncio.sleep(0)
+        assert Release not in ends.kinds
+        other = await begin(ends, sentences(1, first=9))
+        assert ends.kinds == [Submit, Release, Submit]
+        ends.worker.finish_all()
+        assert numbers(await other) == [9]
+
+    run(test)
+
+
+def test_failed_item_ends_its_request_at_once_and_alone() -> None:
+    async def test(ends: Ends) -> None:
+        bad, good = await begin(ends, sentences(3)), await begin(ends, texts(1, first=9))
+        ends.worker.fail(2)
+        with pytest.raises(InternalError, match="RuntimeError"):
+            await bad
+        assert [*ends.worker.held] == [4]
+        ends.worker.finish(4)
+        assert numbers(await good) == [9]
+
+    run(test)
+
+
+class OtherClock:
+    """Replaces the time module of the HTTP worker by the clock of another machine."""
+
+    def __init__(self, ahead: float) -> None:
+        self.ahead = ahead
+
+    def perf_counter(self) -> float:
+        return time.perf_counter() + self.ahead
+
+
+@pytest.mark.parametrize("ahead", [1e6, -1e6])
+def test_deadline_is_sent_as_a_duration(monkeypatch: pytest.MonkeyPatch, ahead: float) -> None:
+    """The clocks of an HTTP worker and of the main process need not agree."""
+    clock = OtherClock(ahead)
+    monkeypatch.setattr(remote_backend, "time", clock)
+
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once=False)
+        stream = lease.submit(sentences(1), clock.perf_counter() + 30)
+        await ends.until_held(1)
+        (message,) = ends.messages
+        assert isinstance(message, Submit)
+        assert message.seconds == pytest.approx(30, abs=5)
+        ends.worker.finish_all()
+        assert numbers(await stream.in_order(1)) == [2]
+        late = lease.submit(sentences(2), clock.perf_counter() - 1)
+        with pytest.raises(DeadlineExceededError, match="0 of 2"):
+            await late.batch()
+        lease.release()
+
+    run(test)
+
+
+def test_lost_http_worker_drops_its_requests() -> None:
+    async def test(ends: Ends) -> None:
+        task = await begin(ends, sentences(2))
+        lease = await ends.backend.admit(9, at_once=True)
+        assert ends.core.admission.requests == 2
+        ends.link.lose()
+        assert (ends.core.admission.requests, ends.core.admission.tokens) == (0, 0)
+        assert not ends.worker.held
+        task.cancel()
+        lease.release()
+
+    run(test, is_closed=True)
+
+
+def test_requests_fail_when_the_main_process_is_gone() -> None:
+    async def test(ends: Ends) -> None:
+        waiting = await begin(ends, sentences(2))
+        lease = await ends.backend.admit(9, at_once=True)
+        ends.link.outbox.writer.close()
+        for request in (waiting, compute(lease, sentences(1)), ends.backend.admit(9, at_once=True)):
+            with pytest.raises(UnavailableError, match="stopping"):
+                await request
+        assert ends.lost == [True]
+        later = await ends.backend.admit(9, at_once=False)
+        with pytest.raises(ServiceError, match="stopping"):
+            await compute(later, sentences(1))
+        ends.link.lose()
+
+    run(test, is_closed=True)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_fault_is_logged_without_what_it_quotes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    async def test(ends: Ends) -> None:
+        def fail(_tokens: int) -> None:
+            raise ValueError(SECRET)
+
+        monkeypatch.setattr(ends.core.admission, "reserve", fail)
+        with pytest.raises(InternalError, match="main process"):
+            await compute(await ends.backend.admit(9, at_once), sentences(1))
+
+    run(test)
+    assert "ValueError" in caplog.text
+    assert "in reserve" in caplog.text
+    assert SECRET not in caplog.text

@@ -1,0 +1,186 @@
+"""A submission: results as they finish, the first error, the end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from model.sequence import DecodingOptions
+from service.errors import DeadlineExceededError, InternalError, ServiceError
+from service.items.result import Result
+from service.items.translation import TranslationItem
+from service.scheduling.job import Job
+from service.scheduling.submission import Submission
+
+RESULTS = [Result(number, 0.25, 0.5) for number in range(4)]
+
+
+def started(count: int, seconds: float = 1000.0) -> tuple[Submission, list[Sequence[Job]]]:
+    """Returns a submission of so many sentences, and the list of its cancellations."""
+    cancelled: list[Sequence[Job]] = []
+    submission = Submission(count, cancelled.append)
+    items = [TranslationItem("en-pt", [5, 0], DecodingOptions()) for _ in range(count)]
+    submission.start([Job(item, submission, at, 0, 1) for at, item in enumerate(items)], seconds)
+    return submission, cancelled
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(limited())
+
+
+async def waiting(awaited: Awaitable[object]) -> "asyncio.Task[object]":
+    """Returns a task that waits already."""
+
+    async def wait() -> object:
+        return await awaited
+
+    task = asyncio.create_task(wait())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def test_batch_has_all_results_since_the_last_one() -> None:
+    async def test() -> None:
+        submission, cancelled = started(4)
+        submission.finish(2, RESULTS[2])
+        submission.finish(0, RESULTS[0])
+        assert await submission.batch() == [(2, RESULTS[2]), (0, RESULTS[0])]
+        batch = await waiting(submission.batch())
+        submission.finish(3, RESULTS[3])
+        assert await batch == [(3, RESULTS[3])]
+        submission.finish(1, RESULTS[1])
+        assert await submission.batch() == [(1, RESULTS[1])]
+        assert await submission.batch() == []
+        assert not cancelled
+
+    run(test)
+
+
+def test_iteration_yields_results_in_the_order_in_which_they_finish() -> None:
+    async def test() -> None:
+        submission, _ = started(4)
+        found: list[tuple[int, Result]] = []
+
+        async def read() -> None:
+            async for each in submission:
+                found.append(each)
+
+        reading = await waiting(read())
+        for count, index in enumerate((3, 0, 2, 1), 1):
+            submission.finish(index, RESULTS[index])
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(found) == count
+        await reading
+        assert found == [(index, RESULTS[index]) for index in (3, 0, 2, 1)]
+
+    run(test)
+
+
+def test_in_order_waits_for_all_results() -> None:
+    async def test() -> None:
+        submission, _ = started(4)
+        in_order = await waiting(submission.in_order(4))
+        for index in (3, 0, 2):
+            submission.finish(index, RESULTS[index])
+            await asyncio.sleep(0)
+        assert not in_order.done()
+        submission.finish(1, RESULTS[1])
+        assert await in_order == RESULTS
+
+    run(test)
+
+
+def test_error_wakes_the_waiter_at_once_and_cancels_the_other_items() -> None:
+    async def test() -> None:
+        submission, cancelled = started(3)
+        in_order = await waiting(submission.in_order(3))
+        submission.fail(InternalError("a sentence could not be computed"))
+        assert cancelled == [submission.jobs]
+        with pytest.raises(InternalError, match="could not be computed"):
+            await in_order
+        with pytest.raises(InternalError):
+            await submission.batch()
+
+    run(test)
+
+
+def test_first_error_stays_and_later_results_are_dropped() -> None:
+    async def test() -> None:
+        submission, cancelled = started(3)
+        submission.finish(0, RESULTS[0])
+        submission.fail(InternalError("first"))
+        submission.fail(InternalError("second"))
+        submission.finish(1, RESULTS[1])
+        assert len(cancelled) == 1
+        with pytest.raises(InternalError, match="first"):
+            await submission.batch()
+
+    run(test)
+
+
+@pytest.mark.parametrize("num_finished", [0, 2])
+def test_closed_submission_wakes_its_waiter(num_finished: int) -> None:
+    async def test() -> None:
+        submission, cancelled = started(3)
+        for index in range(num_finished):
+            submission.finish(index, RESULTS[index])
+        if num_finished:
+            assert len(await submission.batch()) == num_finished
+        batch = await waiting(submission.batch())
+        for _ in range(2):
+            submission.close()
+        assert cancelled == [submission.jobs]
+        assert await batch == []
+        assert await submission.batch() == []
+        submission.fail(InternalError("too late for an error"))
+        assert await submission.batch() == []
+
+    run(test)
+
+
+def test_finished_submission_has_nothing_to_cancel() -> None:
+    async def test() -> None:
+        submission, cancelled = started(1)
+        submission.finish(0, RESULTS[0])
+        submission.close()
+        assert not cancelled
+        assert await submission.in_order(1) == RESULTS[:1]
+
+    run(test)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.01])
+def test_deadline_counts_from_the_start_and_names_the_finished_items(seconds: float) -> None:
+    async def test() -> None:
+        submission, cancelled = started(3, seconds)
+        submission.finish(2, RESULTS[2])
+        await submission.batch()
+        with pytest.raises(DeadlineExceededError, match="1 of 3"):
+            await submission.batch()
+        assert cancelled == [submission.jobs]
+
+    run(test)
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "close"])
+def test_end_stops_the_timer(end: str) -> None:
+    async def test() -> None:
+        submission, _ = started(1)
+        timer = submission.timer
+        assert timer is not None
+        if end == "finish":
+            submission.finish(0, RESULTS[0])
+        elif end == "fail":
+            submission.fail(ServiceError("it failed"))
+        else:
+            submission.close()
+        assert timer.cancelled()
+
+    run(test)
