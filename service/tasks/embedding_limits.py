@@ -77,8 +77,8 @@ def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
         if not isinstance(ids, str) and max(ids) >= vocab_size:
             raise InvalidRequestError(
                 f"Invalid request: {param}[{place}] has the token id {max(ids)}; the "
-                f"largest id of this model is {vocab_size - 1}. Send ids of its own vocabulary, or the "
-                "text.",
+                f"largest id of this model is {vocab_size - 1}. Send ids of its own vocabulary, or "
+                "the text.",
                 param=param,
             )
 

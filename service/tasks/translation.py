@@ -198,8 +198,8 @@ class Translator:
         if request.is_aligned and len(route) > 1:
             raise InvalidRequestError(
                 f"Invalid request: no single model translates from {source} to {request.target}, "
-                f"and words are not aligned through {PIVOT}; leave return_alignment out, or translate "
-                f"to {PIVOT} and from it in two requests"
+                f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
+                f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
         segments = split_sentences(text, source) if request.split_sentences else one_sentence(text)
