@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.attention.alignment import align
-from service.tasks.attention.matrices import Attention, PairAttention, pair_attention
 from service.tasks.attention.requests import Kind, View
+from service.tasks.attention.results import Attention, PairAttention, pair_attention
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."

@@ -28,8 +28,8 @@ from service.api.attention.response_schemas import AttentionResponse, BertvizRes
 from service.api.attention.schemas import Format
 from service.api.responses import json_chunks
 from service.errors import InvalidRequestError
-from service.tasks.attention.matrices import PairAttention, SequenceAttention, TextAttention
 from service.tasks.attention.query import check_equal_layers
+from service.tasks.attention.results import PairAttention, SequenceAttention, TextAttention
 from tests.attention import made_up_item
 
 

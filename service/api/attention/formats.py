@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from service.api.attention.schemas import Format
 from service.tasks.attention.labels import Labels
-from service.tasks.attention.matrices import (
+from service.tasks.attention.results import (
     Attention,
     PairAttention,
     SequenceAttention,

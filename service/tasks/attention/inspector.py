@@ -19,10 +19,9 @@ from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.settings import Settings
-from service.tasks.attention.matrices import SequenceAttention
 from service.tasks.attention.query import check_size, trace_query
 from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
-from service.tasks.attention.results import InspectionResult, TraceResult
+from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized

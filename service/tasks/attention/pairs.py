@@ -7,9 +7,9 @@ from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
 from model.tokenization.tokenizer import TokenizedText
 from service.items.result import Result
 from service.tasks.attention.alignment import Alignment, align, in_text
-from service.tasks.attention.matrices import Attention, PairAttention, pair_attention
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
+from service.tasks.attention.results import Attention, PairAttention, pair_attention
 from service.tasks.translation import TranslatedText
 
 HEADS = {

@@ -18,8 +18,7 @@ from model.inspection.query import (
     resolve_trace,
 )
 from model.tokenization.tokenizer import Tokenizer
-from service.errors import InvalidRequestError
-from service.tasks.attention.matrices import check_values
+from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.requests import InspectionRequest, TraceRequest
 
 T = TypeVar("T")
@@ -177,6 +176,19 @@ def check_size(
     returned = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)
     check_values(returned, limit)
     check_values(sum(map(prod, shapes)), COMPUTED_PER_RETURNED * limit)
+
+
+def check_values(count: int, limit: int) -> None:
+    """Refuses more attention values than the limit.
+
+    Raises:
+        RequestTooLargeError: The count exceeds the limit.
+    """
+    if count > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: {count} attention values exceed the limit of {limit}: ask for fewer "
+            "layers or heads, reduce over heads, use top_k, or raise REGARD_MAX_ATTENTION_VALUES"
+        )
 
 
 def start_token(config: ModelConfig, tokenizer: Tokenizer) -> str:

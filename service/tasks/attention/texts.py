@@ -11,10 +11,10 @@ from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError
 from service.items.result import Result
 from service.models.served import ServedEmbedder, ServedModel
 from service.tasks.attention.inspector import Inspector
-from service.tasks.attention.matrices import TextAttention, text_attention
 from service.tasks.attention.pairs import attentions
 from service.tasks.attention.query import attention_query
 from service.tasks.attention.requests import InspectionRequest, ModelChoice, View
+from service.tasks.attention.results import TextAttention, text_attention
 from service.tasks.attention.tokenization import count_long, item_name, nothing_to_read
 from service.tasks.context import RequestContext
 from service.tasks.embedding_limits import find_language, find_prompt
