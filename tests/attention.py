@@ -1,4 +1,4 @@
-"""Random attention of a sentence, and the item that a reply has for it."""
+"""Made-up attention of a sentence, and the item that is shown of it."""
 
 from typing import Any
 
@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.tasks.attention.alignment import align
-from service.tasks.attention.matrices import Attention, AttentionItem, show
 from service.tasks.attention.requests import Kind, View
+from service.tasks.attention.results import Attention, PairAttention, pair_attention
 
 SOURCE = "The (really) old cat."
 TARGET = "O velho gato (really) dorme."
 
 
 def random_rows(*shape: int, seed: int = 0) -> NDArray[np.float32]:
-    """Returns random rows that sum to 1."""
+    """Rows that sum to 1."""
     noise = np.random.default_rng(seed).random(shape, dtype=np.float32)
     rows: NDArray[np.float32] = noise / noise.sum(-1, keepdims=True)
     return rows
 
 
 def sides(tokenizer: Tokenizer) -> tuple[TokenizedText, TokenizedText]:
-    """Tokenises a source and a target; some of their words are several tokens."""
+    """A source and a target, some of whose words are several tokens."""
     target = tokenizer.detokenize([*tokenizer.encode(TARGET), tokenizer.eos_id])
     return tokenizer.tokenize(SOURCE), target
 
@@ -33,8 +33,8 @@ def made_up_item(
     layers: int = 2,
     heads: int = 3,
     **view: Any,
-) -> AttentionItem:
-    """Returns the item of one sentence with attention of some kinds, not reduced."""
+) -> PairAttention:
+    """One sentence with attention of some kinds, not reduced."""
     source, target = sides(tokenizer)
     rows, columns = len(target.ids), len(source.ids)
     sizes = {"encoder": (columns, columns), "decoder": (rows, rows), "cross": (rows, columns)}
@@ -50,4 +50,4 @@ def made_up_item(
         for kind in kinds
     ]
     alignment = align(random_rows(rows, columns), source, target)
-    return show(source, target, "", attentions, alignment, View(**view))
+    return pair_attention(source, target, "", attentions, alignment, View(**view))

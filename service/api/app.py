@@ -31,7 +31,7 @@ from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
-from service.tasks.attention.translations import Inspector
+from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
@@ -77,7 +77,7 @@ def build_services(
     detector = LanguageDetector(catalog.languages)
     detector.preload()
     translator = Translator(catalog, backend, detector, settings)
-    inspector = Inspector(catalog, backend, detector, settings)
+    inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)

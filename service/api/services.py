@@ -9,7 +9,7 @@ from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
-from service.tasks.attention.translations import Inspector
+from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.embedding import Embedder
@@ -36,7 +36,7 @@ class Services:
     catalog: Catalog
     backend: Backend
     translator: Translator
-    inspector: Inspector
+    inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
     served_models: ServedModels

@@ -154,10 +154,10 @@ class Catalog:
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
-        """Returns how each model reads texts to embed: embedding models, then translation models.
+        """Returns the reader of each model: first embedding models, then translation models.
 
         Args:
-            max_source_tokens: Largest length of a text for the latter.
+            max_source_tokens: Largest length of a text for a translation model.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {

@@ -1,7 +1,7 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-Models change one after the other. A model is loaded first in all workers, then in the queues, and
-then announced to the processes that answer HTTP; unloading goes the other way round.
+Models change one after the other. A model is loaded in all workers, then added to the queues, then
+announced to the processes that answer HTTP. Unloading takes these steps in reverse order.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ class ServedModel:
         return self.files.name
 
     def reader(self, max_tokens: int) -> TextReader:
-        """Returns how its encoder reads texts to embed.
+        """Returns the reader of texts that its encoder embeds.
 
         The texts begin as sources do: in a model of many languages with a language token that the
         request chooses.
@@ -167,7 +167,7 @@ class ServedEmbedder:
 
     @property
     def reader(self) -> TextReader:
-        """How the model reads texts."""
+        """Reader of texts for the model."""
         return TextReader(
             self.name,
             self.tokenizer.encode,

@@ -1,4 +1,4 @@
-"""How a model reads the texts that it embeds: as ids, cut to what it takes."""
+"""Reads the texts that a model embeds: turns them into ids and cuts them to the model's limit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,18 +11,20 @@ Direction = Literal["left", "right"]
 """End of a text that is cut off where the text is too long."""
 
 Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
-"""The ids of a prompt and a text without special tokens, and whether they are all: of a text with
-more than a number of them some may be missing at the end that is cut off."""
+"""Takes a prompt, a text, a number of ids and the end that is cut off.
+
+Returns the ids without special tokens, and whether they are complete. Of a text with more than the
+given number of ids, some may be missing at the end that is cut off."""
 
 
 @dataclass(slots=True)
 class ReadText:
-    """A text as a model gets it.
+    """A text as a model reads it.
 
     Attributes:
-        ids: Special tokens and those of a prompt included.
-        num_tokens: How many there were before cutting; at least so many where not all were counted.
-        is_exact: Whether all were.
+        ids: Ids of the tokens, with special tokens and the prompt.
+        num_tokens: Number of tokens before the cut; a lower bound unless `is_exact`.
+        is_exact: Whether all tokens were counted.
     """
 
     ids: list[int]
@@ -32,21 +34,21 @@ class ReadText:
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """What has to be known of a model to send it texts.
+    """Reads texts for one model.
 
     Attributes:
-        name: Served name.
-        encode: Gives the ids of a text.
+        name: Served name of the model.
+        encode: Returns the ids of a text.
         before: Special tokens in front of a text.
-        behind: Those at its end.
-        max_tokens: A longer text is cut, special tokens included.
-        vocab_size: Ids that it knows.
+        behind: Special tokens at the end of a text.
+        max_tokens: Largest number of tokens, special tokens included; longer texts are cut.
+        vocab_size: Number of ids in the vocabulary.
         size: Numbers of a vector; None where only the weights tell.
-        is_normalized: Whether its vectors have length 1.
-        prompts: By name.
-        default_prompt: The name of the one that is put before a text unasked.
-        languages: What stands in front of a text by the language that has to be named; empty where
-            none has.
+        is_normalized: Whether the vectors of the model have length 1.
+        prompts: Prompts by name.
+        default_prompt: Name of the prompt of requests without a `prompt_name`; None for none.
+        languages: Special tokens in front of a text, by the language that a request must name.
+            Empty for a model that needs no language.
     """
 
     name: str
@@ -61,20 +63,20 @@ class TextReader:
     default_prompt: str | None
     languages: Mapping[str, list[int]] = field(default_factory=dict)
 
-    def told(self, language: str) -> "TextReader":
-        """The same with the token of one of its languages in front of every text."""
+    def with_language(self, language: str) -> "TextReader":
+        """Returns a reader that puts the token of a language in front of every text."""
         return replace(self, before=self.languages[language], languages={})
 
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
-        """The ids of a text, or of ids that a client has already made of one.
+        """Returns the ids of a text, or of the token ids that a client sends in its place.
 
-        Ids that do not stand between the special tokens are put there, so that those of a bare
-        text and those of a tokenizer's call mean the same.
+        Special tokens are put around ids that have none. The ids of a bare text therefore mean the
+        same as the ids that a tokenizer's call returns.
 
         Args:
-            given: A text without lone surrogates, or ids of the vocabulary.
-            prompt: What is put before it; empty for nothing.
-            direction: Which end is cut off where it is too long.
+            given: Text without lone surrogates, or ids of the vocabulary.
+            prompt: Prompt before the text; empty for none.
+            direction: End of the text that is cut off if it is too long.
         """
         num_special = len(self.before) + len(self.behind)
         room = self.max_tokens - num_special
@@ -84,8 +86,8 @@ class TextReader:
         else:
             content = self._bare(given)
             if prompt:
-                opening, is_exact = self.encode(prompt, "", room, direction)
-                content = [*opening, *content]
+                prompt_ids, is_exact = self.encode(prompt, "", room, direction)
+                content = [*prompt_ids, *content]
         excess = len(content) - room
         num_tokens = len(content) + num_special
         if excess > 0:
@@ -93,7 +95,7 @@ class TextReader:
         return ReadText([*self.before, *content, *self.behind], num_tokens, is_exact)
 
     def _bare(self, ids: list[int]) -> list[int]:
-        """Ids without the special tokens around them, where both are there."""
+        """Removes the special tokens around ids if they are on both sides."""
         first, last = len(self.before), len(ids) - len(self.behind)
         if first <= last and ids[:first] == self.before and ids[last:] == self.behind:
             return ids[first:last]

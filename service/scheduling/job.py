@@ -29,7 +29,7 @@ class Job:
         receiver: The submission that the item belongs to.
         index: Place of the item in its submission.
         bucket: Length bucket in which it waits; 0 where its policy has only one.
-        cost: What it takes of a worker's capacity, in the unit of its policy.
+        cost: Amount of a worker's capacity that it takes, in the unit of its policy.
         created: When it was submitted, by time.perf_counter.
         dispatched: When a worker received it.
         attempts: Number of workers that have received it.

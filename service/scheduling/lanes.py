@@ -115,7 +115,7 @@ class LanePair:
 
         Args:
             rows: Number of free rows.
-            spare: Number of those that the bulk lane may take before its turn; all by default.
+            spare: Number of free rows that the bulk lane may take before its turn; all by default.
         """
         if not len(self.bulk):
             self.debt = 0

@@ -22,8 +22,8 @@ BUCKET_CAPACITY_TOKENS = 768
 batches: the next one is at hand, and the scheduler still decides the order."""
 
 MAX_SLOTS = 4
-"""Number of items that a worker holds at once under SlotPolicy: enough to be computed together, and
-few enough that a second worker receives some as well."""
+"""Number of items that a worker holds at once under SlotPolicy. They are enough to be computed
+together, and few enough that a second worker receives some as well."""
 
 Assignment = tuple[WorkerState, list[Job]]
 

@@ -1,8 +1,8 @@
-"""Which worker receives which item when: queues, deadlines, cancellation, results.
+"""Assigns items to workers: queues, deadlines, cancellation, results.
 
 The scheduler lives in the event loop of the server and is not thread-safe. Every job is settled
 exactly once: by a result, by an error, or by the end of its request. It knows no task kind: the
-task table tells it how to count the work of each.
+policy of each kind, a part of the task table, counts its work.
 """
 
 import itertools
@@ -63,7 +63,7 @@ class Scheduler:
                 slots.labels(model, "free").set_function(partial(self._free_rows, kind, model))
 
     def remove_model(self, model: str) -> None:
-        """Accepts no more items for a model, and fails those that are left."""
+        """Accepts no more items for a model, and fails its remaining items."""
         left: list[Job] = []
         for queues in self.queues.values():
             queue = queues.pop(model, None)

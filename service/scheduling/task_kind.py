@@ -1,4 +1,4 @@
-"""The description of a task kind, of which the task table has one row each."""
+"""The description of a task kind: one row of the task table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class TaskKind:
     Attributes:
         name: Its name in messages, metrics and logs.
         item: Class of its work items.
-        policy: How the scheduler counts and assigns its work.
+        policy: Policy by which the scheduler counts and assigns its work.
         executor: Import path of its executor in the worker, `module:Class`. A path, because only
             workers may load torch.
         share: Returns the share of a worker's time beside other work, by the settings; None for the
             kind that runs always.
         series: Its phases and token counts in the metrics.
-        lengths: Returns the source tokens, and target tokens if there are any, of an item and the
-            value of its result; None where they are not counted.
+        lengths: Returns the number of source tokens, and of target tokens if there are any, from an
+            item and the value of its result. None for a kind without these counts.
     """
 
     name: str

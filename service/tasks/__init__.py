@@ -1,1 +1,1 @@
-"""What the server can do, free of HTTP: requests to work items, results to replies."""
+"""The tasks of the server, free of HTTP: requests to work items, results to responses."""

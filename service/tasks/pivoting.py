@@ -115,8 +115,8 @@ class PivotPipeline:
         first, second = sentence.route
         text = first.vocabularies.target.decode(first_result.value[0].tokens)
         tokenizer = second.vocabularies.source
-        fitted = chunk_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
-        self.num_cut[second.name] += fitted.num_cut
+        chunked = chunk_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
+        self.num_cut[second.name] += chunked.num_cut
         items = [
             TranslationItem(
                 second.name,
@@ -125,7 +125,7 @@ class PivotPipeline:
                 second.vocabularies.first_id,
                 self.is_bulk,
             )
-            for ids in fitted.sources
+            for ids in chunked.sources
         ]
         parts: list[Result] = []
         if items:

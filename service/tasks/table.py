@@ -19,8 +19,8 @@ from service.workers.messages import ExecutorSpec
 from service.workers.model_set import AnyFiles
 
 EMBEDDING_SHARE = 0.5
-"""Half of a worker's time goes to embeddings while sentences are translated. Both are what the
-server is for, and only the caller knows which of them it waits for more urgently."""
+"""Half of a worker's time goes to embeddings while sentences are translated. The server is
+made for both, and only the client knows which of them is more urgent."""
 
 ROWS = [
     TaskKind(

@@ -1,4 +1,4 @@
-"""Text in, text out: detect, split, tokenise, schedule, detokenise, put together."""
+"""The translation task: detect, split, tokenise, submit, detokenise, join."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,27 +25,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_CHARS = 4096
-"""Texts up to this length are tokenised where they are: 4 µs a sentence is less than the 50 to
-100 µs of a trip to a thread."""
+"""Texts up to this length are tokenised in the event loop. A sentence takes 4 µs; the way to a
+thread and back takes 50 to 100 µs."""
 
 CHARS_PER_TOKEN = 3
-"""For the estimate with which a request is admitted before it is tokenised."""
+"""Characters for each token in the estimate that admits a request before it is tokenised."""
 
 UNDETECTED = Detection("en", 0.0)
-"""What LibreTranslate answers for a text in which nothing can be detected."""
+"""LibreTranslate's response for a text without a detectable language."""
 
 
 @dataclass(slots=True)
 class TranslationRequest:
-    """What a client asked for, with its language codes already resolved.
+    """Asks for translations, with resolved language codes.
 
     Attributes:
-        texts: One or more.
-        source: A served language, or None to detect one for each text.
-        target: A served language.
-        options: How to search.
+        texts: Texts to translate, at least one.
+        source: Served language, or None to detect the language of each text.
+        target: Served language.
+        options: Options of the search.
         split_sentences: False takes each text as one sentence.
-        is_aligned: Whether words are to be aligned afterwards, which takes one model.
+        is_aligned: Whether words are aligned afterwards, which a pivot pipeline cannot do.
     """
 
     texts: Sequence[str]
@@ -66,7 +66,7 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """The normalised log-probability of a sentence, and its tokens'."""
+    """The normalised log-probability of a sentence, and the scores of its tokens."""
 
     score: float
     tokens: list[TokenScore]
@@ -74,14 +74,14 @@ class SentenceScore:
 
 @dataclass(slots=True)
 class Prepared:
-    """A text taken apart: which model it goes to, and its sentences as ids.
+    """A tokenised text and its route.
 
     Attributes:
-        route: The models that it goes through, in order; none where nothing is to be translated.
-        segments: Its sentences, and what stands between them.
+        route: Models that translate it, in order; empty if nothing is to be translated.
+        segments: Sentences of the text, and the separators between them.
         sources: Ids of each sentence, EOS included.
-        detected: What the source was taken for; None where the client said it.
-        num_cut: Sentences that were longer than the model takes.
+        detected: Detected source language; None if the request names it.
+        num_cut: Number of sentences that were longer than the model takes.
     """
 
     route: tuple[Direction, ...]
@@ -92,7 +92,7 @@ class Prepared:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Of what goes in, and of what comes out; there is a route."""
+        """Tokenizers of the first model's source and the last model's target; needs a route."""
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
 
     def sentences(self, options: DecodingOptions) -> list[Sentence]:
@@ -105,11 +105,11 @@ class TranslatedText:
     """The translation of one text.
 
     Attributes:
-        text: The best.
-        alternatives: Others, best first, none equal to it or to each other.
-        detected: What the source was taken for; None where the client said it.
-        scores: One for each sentence; empty where they were not asked for.
-        prepared: What it was made from.
+        text: Best translation.
+        alternatives: Other translations, best first, all different.
+        detected: Detected source language; None if the request names it.
+        scores: Score of each sentence; empty unless the request asks for them.
+        prepared: Source text and its route.
         targets: Ids of each sentence of `text`.
     """
 
@@ -122,12 +122,12 @@ class TranslatedText:
 
 
 class Translator:
-    """The way of a request through everything that is not HTTP.
+    """Translates texts: prepare them, submit their sentences, assemble the translations.
 
     Args:
-        catalog: What is served.
-        backend: Who lets it in and has it translated.
-        detector: For texts of unknown language.
+        catalog: Served models.
+        backend: Admission and device workers.
+        detector: Detects the language of texts whose source is `auto`.
         settings: Limits.
     """
 
@@ -149,7 +149,7 @@ class Translator:
         """Translates every text of a request.
 
         Raises:
-            ServiceError: The request is refused, late, or failed.
+            ServiceError: The request is refused, too late, or failed.
         """
         deadline = context.started + self.settings.request_timeout_seconds
         num_chars = sum(map(len, request.texts))
@@ -169,16 +169,16 @@ class Translator:
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """The likeliest languages of a text, best first; `en` with confidence 0 for none."""
+        """Returns the likeliest languages of a text, best first; `en` with 0 if there is none."""
         return self.detector.detect(text, among) or [UNDETECTED]
 
     def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
-        """The likeliest languages of each text."""
+        """Returns the likeliest languages of each text."""
         return [self.detect(text) for text in texts]
 
     async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
         catalog = self.catalog
-        if num_chars > INLINE_CHARS:  # in a thread, and something may be unloaded meanwhile
+        if num_chars > INLINE_CHARS:  # a model may be unloaded while a thread prepares the texts
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
@@ -197,16 +197,16 @@ class Translator:
             return Prepared((), Segments((text,), ()), [], detected)
         if request.is_aligned and len(route) > 1:
             raise InvalidRequestError(
-                f"Invalid request: no one model translates from {source} to {request.target}, and "
-                f"words are not aligned through {PIVOT}; leave return_alignment out, or translate "
-                f"to {PIVOT} and from it in two requests"
+                f"Invalid request: no single model translates from {source} to {request.target}, "
+                f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
+                f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
-        whole = split_sentences(text, source) if request.split_sentences else one_sentence(text)
-        limit = self.settings.max_source_tokens - 1  # one is for EOS
-        fitted = chunk_sentences(whole, tokenizer, limit)
-        sources = [[*ids, tokenizer.eos_id] for ids in fitted.sources]
-        return Prepared(route, fitted.segments, sources, detected, fitted.num_cut)
+        segments = split_sentences(text, source) if request.split_sentences else one_sentence(text)
+        limit = self.settings.max_source_tokens - 1  # without EOS
+        chunked = chunk_sentences(segments, tokenizer, limit)
+        sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+        return Prepared(route, chunked.segments, sources, detected, chunked.num_cut)
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Result]
@@ -235,7 +235,7 @@ class Translator:
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
-    """Tells a request's context which models it goes to, and what had to be cut."""
+    """Adds the model and the number of cut sentences to the context of a request."""
     models = {direction.name for text in prepared for direction in text.route}
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     for text in prepared:
@@ -245,7 +245,7 @@ def describe(prepared: list[Prepared], context: RequestContext) -> None:
 
 
 def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
-    """The score and its parts; None where none was computed."""
+    """Returns the score of a sentence and of its tokens; None if none was computed."""
     if hypothesis.score is None:
         return None
     pieces = tokenizer.pieces(hypothesis.tokens)
@@ -256,7 +256,7 @@ def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScor
 async def run_sized(
     num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Calls a function here for a short text, in a thread for a long one."""
+    """Calls a function: in the event loop for a short text, in a thread for a long one."""
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

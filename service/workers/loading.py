@@ -36,8 +36,8 @@ class LoadedModel:
     """A model in a worker.
 
     Attributes:
-        executables: What the executor of each task kind computes with, by name of the kind.
-        device: Where the model computes.
+        executables: Object with which the executor of a task kind computes, by name of the kind.
+        device: Device of the model.
         dtype: Precision, such as `float32`.
         num_bytes: Memory of the weights and of the state of the rows.
         max_rows: Number of rows of its batch; 0 for a model without one.

@@ -16,7 +16,7 @@ from service.workers.model_set import AnyFiles, ModelSet
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """How a worker computes one task kind; a part of the kind's row in the task table.
+    """Names the executor of a task kind in a worker; a part of the kind's row in the task table.
 
     Attributes:
         kind: Name of the task kind.
@@ -31,11 +31,11 @@ class ExecutorSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """First message of the server to a worker: what to load, and how to run.
+    """First message of the server to a worker: models to load, and settings.
 
     Attributes:
         models: Models to load.
-        executors: How to compute each task kind, in order of precedence.
+        executors: Executor of each task kind, in order of precedence.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
@@ -173,7 +173,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Worker to server: what has happened since the last report.
+    """Worker to server: results and counts since the last report.
 
     Attributes:
         done: Items with their values.

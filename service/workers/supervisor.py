@@ -33,7 +33,7 @@ WATCHES = 10
 """Number of checks on a worker during the timeout after which it counts as hanging."""
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
-"""Makes glibc request transparent huge pages, 2 MiB instead of 4 KiB: a worker reads weights from
+"""Makes glibc request transparent huge pages, 2 MiB instead of 4 KiB. A worker reads weights from
 all over its memory, and finds a page in less time. Other C libraries ignore it."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
@@ -53,7 +53,7 @@ class WorkerEvents(Protocol):
         """Accepts items of these kinds for one more model."""
 
     def remove_model(self, model: str) -> None:
-        """Accepts no more items for a model, and fails those that are left."""
+        """Accepts no more items for a model, and fails its remaining items."""
 
     def worker_ready(
         self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()

@@ -1,7 +1,7 @@
 """The shares of a worker's time: one foreground kind, and kinds computed in slices beside it.
 
-While there is foreground work, every second of it earns each other kind some time, and slices of
-that kind are computed while it has any left.
+Every second of foreground work earns each other kind some time. Slices of that kind are computed
+while it has time left.
 """
 
 import time

@@ -57,8 +57,8 @@ REPORT_SECONDS = 0.1
 
 HOLD_ROWS, HOLD_TOKENS = 16, 3
 """Beside a batch of at least HOLD_ROWS rows, a result waits while up to HOLD_TOKENS tokens a row
-are decoded. Results are then sent together, and the rows that they leave are filled together: a
-message costs the server and this process about as much as one token of all rows, a millisecond.
+are decoded. Results are then sent together, and the rows that they leave are filled together. A
+message takes the server and this process about as long as one token of all rows: a millisecond.
 Where one step decodes more tokens than that, no result waits."""
 
 
@@ -146,11 +146,11 @@ class Worker:
         return loaded.resident(name, outcome.seconds)
 
     def _install(self) -> None:
-        """Takes models into use that have been loaded beside the work."""
+        """Takes models into use that a background load has finished."""
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):
-                give_back_memory()  # only now: the error's frames hold what had been read
+                give_back_memory()  # only now: the error's frames hold the weights that were read
 
     def _settle(self, outcome: Outcome) -> bool:
         """Reports the end of a load to the server; returns False where it failed."""
@@ -224,7 +224,7 @@ class Worker:
                 later.earn(seconds)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
-        """Has a failed batch computed again in parts, and fails the item that was alone in it."""
+        """Computes a failed batch again in parts, or fails the only item of the batch."""
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += executor.num_running > 1
         logger.warning("a batch of %d failed: %s", executor.num_running, type(error).__name__)

@@ -28,8 +28,8 @@ from service.api.attention.response_schemas import AttentionResponse, BertvizRes
 from service.api.attention.schemas import Format
 from service.api.responses import json_chunks
 from service.errors import InvalidRequestError
-from service.tasks.attention.matrices import AttentionItem, ShownItem, TextItem
 from service.tasks.attention.query import check_equal_layers
+from service.tasks.attention.results import PairAttention, SequenceAttention, TextAttention
 from tests.attention import made_up_item
 
 
@@ -39,7 +39,7 @@ def tokenizer(built_in: ModelFiles) -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def items(tokenizer: Tokenizer) -> list[AttentionItem]:
+def items(tokenizer: Tokenizer) -> list[PairAttention]:
     """Two, the second cut to the largest values."""
     return [
         made_up_item(tokenizer, ("encoder", "cross"), layers=2),
@@ -51,7 +51,7 @@ def read(body: dict[str, Any]) -> Any:
     return json.loads(b"".join(json_chunks(body)))
 
 
-def test_json_is_the_reply_that_the_schema_describes(items: list[AttentionItem]) -> None:
+def test_json_is_the_reply_that_the_schema_describes(items: list[PairAttention]) -> None:
     reply = read(json_body("en-pt", items, None))
     described = AttentionResponse.model_validate(reply).model_dump(mode="json", exclude_unset=True)
     assert described == reply
@@ -64,7 +64,7 @@ def test_json_is_the_reply_that_the_schema_describes(items: list[AttentionItem])
     assert first["alignment"]["pharaoh"] == items[0].alignment.pharaoh
 
 
-def test_usage_counts_tokens_of_both_sides_and_values(items: list[AttentionItem]) -> None:
+def test_usage_counts_tokens_of_both_sides_and_values(items: list[PairAttention]) -> None:
     """Tokens, also where words are shown; values, but not where they were."""
     usage = json_body("en-pt", items, None)["usage"]
     num_source, num_target = len(items[0].source.ids), len(items[0].target.ids)
@@ -77,7 +77,7 @@ def test_usage_counts_tokens_of_both_sides_and_values(items: list[AttentionItem]
     }
 
 
-def test_json_has_every_bit_of_every_value(items: list[AttentionItem]) -> None:
+def test_json_has_every_bit_of_every_value(items: list[PairAttention]) -> None:
     reply = read(json_body("en-pt", items, None))
     for item, shown in zip(items, reply["items"], strict=True):
         for attention, found in zip(item.attentions, shown["attentions"], strict=True):
@@ -103,7 +103,7 @@ def test_decimals_are_all_that_is_written(tokenizer: Tokenizer) -> None:
     assert all(len(weight) <= 4 for _, _, weight in written["alignment"]["pairs"])
 
 
-def test_numpy_reads_npz_without_pickles(items: list[AttentionItem]) -> None:
+def test_numpy_reads_npz_without_pickles(items: list[PairAttention]) -> None:
     body = json_body("en-pt", items, None)
     with np.load(io.BytesIO(npz_bytes(body, items)), allow_pickle=False) as file:
         assert_same_arrays(dict(file), items)
@@ -111,7 +111,7 @@ def test_numpy_reads_npz_without_pickles(items: list[AttentionItem]) -> None:
         assert_same_labels(file["metadata"].tobytes(), body)
 
 
-def test_safetensors_reads_safetensors(items: list[AttentionItem]) -> None:
+def test_safetensors_reads_safetensors(items: list[PairAttention]) -> None:
     body = json_body("en-pt", items, None)
     content = safetensors_bytes(body, items)
     assert_same_arrays(safetensors.numpy.load(content), items)
@@ -120,7 +120,7 @@ def test_safetensors_reads_safetensors(items: list[AttentionItem]) -> None:
     assert_same_labels(header["regard"].encode(), body)
 
 
-def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[AttentionItem]) -> None:
+def assert_same_arrays(found: dict[str, NDArray[Any]], items: list[PairAttention]) -> None:
     """The matrices, bit for bit, under their names, and nothing else but labels."""
     names = {f"item{i}.{kind}" for i in (0, 1) for kind in ("encoder", "cross")}
     names |= {"item1.encoder.indices", "item1.cross.indices"}
@@ -145,7 +145,7 @@ def assert_same_labels(content: bytes, body: dict[str, Any]) -> None:
     assert json.loads(content) == expected
 
 
-def bertviz_arguments(item: ShownItem) -> dict[str, Any]:
+def bertviz_arguments(item: SequenceAttention) -> dict[str, Any]:
     """What a client does with the reply."""
     reply = read(bertviz_body([item]))
     assert BertvizResponse.model_validate(reply).model_dump(mode="json") == reply
@@ -184,7 +184,7 @@ def test_bertviz_renders(tokenizer: Tokenizer, view: Any, kinds: Any, level: str
 @pytest.mark.parametrize("view", [bertviz.head_view, bertviz.model_view])
 def test_bertviz_renders_a_text_that_is_embedded(tokenizer: Tokenizer, view: Any) -> None:
     item = made_up_item(tokenizer, ("encoder",))
-    text = TextItem(item.source, item.attentions)
+    text = TextAttention(item.source, item.attentions)
     html = view(**bertviz_arguments(text), html_action="return").data
     start = html.index("const params = ") + len("const params = ")
     params, _ = json.JSONDecoder().raw_decode(html, start)

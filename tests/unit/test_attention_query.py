@@ -8,13 +8,13 @@ from model.config import DecoderKind
 from model.inspection.query import AttentionKind, AttentionQuery, Reduction, resolve_query
 from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.query import (
-    COMPUTED_PER_SHOWN,
+    COMPUTED_PER_RETURNED,
     Aligner,
     aligner_of,
     attention_query,
     check_size,
     start_token,
-    steps_query,
+    trace_query,
 )
 from service.tasks.attention.requests import InspectionRequest, TraceRequest
 from tests.tiny import tiny_config
@@ -112,10 +112,10 @@ def test_bertviz_is_refused_unlike_numbers_of_layers() -> None:
 
 def test_steps_are_counted_from_the_front() -> None:
     wanted = TraceRequest(text="x", model="m", layer=-1, head=-2, query=-3)
-    query = steps_query(UNTRAINED, wanted, 9, 7)
+    query = trace_query(UNTRAINED, wanted, 9, 7)
     assert (query.kind, query.layer, query.head, query.query) == (AttentionKind.CROSS, 1, 0, 4)
     with pytest.raises(InvalidRequestError, match="token -3 is not there"):
-        steps_query(UNTRAINED, wanted, 9, 2)
+        trace_query(UNTRAINED, wanted, 9, 2)
 
 
 SOME = resolve_query(UNTRAINED, [AttentionKind.ENCODER, AttentionKind.CROSS], [0])
@@ -134,11 +134,11 @@ def test_values_are_counted_as_they_will_be_shown(top_k: int | None, shown: int)
 
 def test_values_that_are_computed_to_be_cut_are_limited_too() -> None:
     """One a row is shown, but whole rows are computed."""
-    size = 8 * COMPUTED_PER_SHOWN
+    size = 8 * COMPUTED_PER_RETURNED
     query = resolve_query(UNTRAINED, [AttentionKind.ENCODER], [0], [0])
-    limit = size * size // COMPUTED_PER_SHOWN
+    limit = size * size // COMPUTED_PER_RETURNED
     check_size(query, [(size, 1)], 1, limit)
-    words = f"^Invalid request: {size * size} .* limit of {size * size - COMPUTED_PER_SHOWN}:"
+    words = f"^Invalid request: {size * size} .* limit of {size * size - COMPUTED_PER_RETURNED}:"
     with pytest.raises(RequestTooLargeError, match=words):
         check_size(query, [(size, 1)], 1, limit - 1)
 

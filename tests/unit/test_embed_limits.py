@@ -44,9 +44,8 @@ def test_number_of_vectors() -> None:
 
 def test_ids() -> None:
     check_ids(["9", [0, 8], [1]], 9, "input")
-    with refused(
-        InvalidRequestError, "input[1] has the token id 9; this model's end at 8"
-    ) as error:
+    words = "input[1] has the token id 9; the largest id of this model is 8"
+    with refused(InvalidRequestError, words) as error:
         check_ids(["a", [9, 1]], 9, "input")
     assert error.value.param == "input"
 

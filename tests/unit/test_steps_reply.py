@@ -15,7 +15,7 @@ from service.api.attention.schemas import Include
 from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
 from service.api.responses import json_chunks
 from service.tasks.attention.pairs import Pair
-from service.tasks.attention.results import SteppedThrough
+from service.tasks.attention.results import TraceResult
 from tests.attention import sides
 
 HEADS, SIZE = 2, 16
@@ -26,7 +26,7 @@ def pair(built_in: ModelFiles) -> Pair:
     return Pair(*sides(Tokenizer(built_in.source_vocab)))
 
 
-def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
+def found(pair: Pair, kind: AttentionKind, query: int) -> TraceResult:
     """With a start token, and as many keys as there are."""
     generator = np.random.default_rng(1)
     target = kind is AttentionKind.DECODER
@@ -45,10 +45,10 @@ def found(pair: Pair, kind: AttentionKind, query: int) -> SteppedThrough:
         noise(width),
     )
     asked = TraceQuery(kind, 0, 1, query)
-    return SteppedThrough("en-pt", asked, pair.source, pair.target, "<s>", steps)
+    return TraceResult("en-pt", asked, pair.source, pair.target, "<s>", steps)
 
 
-def reply(stepped: SteppedThrough, *include: Include) -> dict[str, Any]:
+def reply(stepped: TraceResult, *include: Include) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(b"".join(json_chunks(steps_body(stepped, include))))
     StepsResponse.model_validate(body)
     return body
@@ -57,7 +57,7 @@ def reply(stepped: SteppedThrough, *include: Include) -> dict[str, Any]:
 def test_numbers_are_those_of_the_steps(pair: Pair) -> None:
     stepped = found(pair, AttentionKind.CROSS, 2)
     body = reply(stepped, "vectors", "output", "output_weight")
-    steps = stepped.steps
+    steps = stepped.trace
     assert (body["model"], body["head_dim"], body["scale"]) == ("en-pt", SIZE, 0.25)
     for name, values in (("score", steps.scores), ("scaled", steps.scaled)):
         written = np.array([row[name] for row in body["rows"]], np.float32)

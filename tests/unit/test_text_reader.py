@@ -116,7 +116,7 @@ def multilingual(
 def test_language_of_a_multilingual_model_has_to_be_named(multilingual: ServedModel) -> None:
     reader = multilingual.reader(16)
     assert [*reader.languages] == ["de", "en", "pt"]
-    assert not reader.told("pt").languages
+    assert not reader.with_language("pt").languages
 
 
 @pytest.mark.parametrize("language", ["de", "en", "pt"])
@@ -124,7 +124,7 @@ def test_text_of_a_multilingual_model_is_read_as_a_source(
     multilingual: ServedModel, language: str
 ) -> None:
     """With the token that its sources of that language, or for that target, begin with."""
-    reader = multilingual.reader(128).told(language)
+    reader = multilingual.reader(128).with_language(language)
     is_source = multilingual.files.tokens is not None and multilingual.files.tokens.begins_target
     other = "en" if language != "en" else "de"
     pair = (language, other) if is_source else (other, language)
@@ -139,7 +139,7 @@ def test_text_of_a_multilingual_model_is_read_as_a_source(
 def test_token_of_a_language_is_never_cut_off(
     multilingual: ServedModel, direction: Direction
 ) -> None:
-    reader = multilingual.reader(16).told("pt")
+    reader = multilingual.reader(16).with_language("pt")
     found = reader.read(" ".join([SENTENCE] * 9), "", direction)
     assert len(found.ids) == 16
     assert (found.ids[:1], found.ids[-1:]) == (reader.before, reader.behind)

@@ -1,7 +1,7 @@
 """Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
 Numbers are float32 in all formats. In JSON each is the shortest decimal number that is nearest to
-that float32 and to no other, so that reading it as float32 gives back its bits.
+that float32 and to no other. Reading it as float32 gives back the same bits.
 """
 
 import io
@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from service.api.attention.schemas import Format
 from service.tasks.attention.labels import Labels
-from service.tasks.attention.matrices import Attention, AttentionItem, ShownItem, TextItem
+from service.tasks.attention.results import (
+    Attention,
+    PairAttention,
+    SequenceAttention,
+    TextAttention,
+)
 
 MEDIA_TYPES: dict[Format, str] = {
     "json": "application/json",
@@ -53,7 +58,9 @@ def _media_range(part: str) -> tuple[str, float]:
         return media_type, 0.0
 
 
-def json_body(model: str, items: Sequence[ShownItem], decimals: int | None) -> dict[str, Any]:
+def json_body(
+    model: str, items: Sequence[SequenceAttention], decimals: int | None
+) -> dict[str, Any]:
     """Returns the response for `json_chunks`; matrices stay arrays.
 
     Args:
@@ -67,7 +74,7 @@ def json_body(model: str, items: Sequence[ShownItem], decimals: int | None) -> d
         "usage": {
             "source_tokens": sum(_num_tokens(item.source) for item in items),
             "target_tokens": sum(
-                _num_tokens(item.target) for item in items if isinstance(item, AttentionItem)
+                _num_tokens(item.target) for item in items if isinstance(item, PairAttention)
             ),
             "attention_values": sum(a.data.size for item in items for a in item.attentions),
         },
@@ -78,10 +85,10 @@ def _num_tokens(labels: Labels) -> int:
     return sum(len(ids) if isinstance(ids, list) else 1 for ids in labels.ids)
 
 
-def _item_body(item: ShownItem, decimals: int | None) -> dict[str, Any]:
+def _item_body(item: SequenceAttention, decimals: int | None) -> dict[str, Any]:
     source = _labels_body(item.source)
     attentions = [_attention_body(attention) for attention in item.attentions]
-    if isinstance(item, TextItem):
+    if isinstance(item, TextAttention):
         return {"source": source, "attentions": attentions}
     alignment = item.alignment
     pairs = alignment.pairs
@@ -124,7 +131,7 @@ def _attention_body(attention: Attention) -> dict[str, Any]:
     return body if attention.indices is None else {**body, "indices": attention.indices}
 
 
-def arrays(items: Sequence[ShownItem]) -> dict[str, NDArray[Any]]:
+def arrays(items: Sequence[SequenceAttention]) -> dict[str, NDArray[Any]]:
     """Returns the matrices by name: `item0.cross`, and with `top_k` also `item0.cross.indices`."""
     named: dict[str, NDArray[Any]] = {}
     for number, item in enumerate(items):
@@ -151,7 +158,7 @@ def metadata(body: Mapping[str, Any]) -> bytes:
     return orjson.dumps({**body, "items": items})
 
 
-def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
+def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
     """Returns a file for `numpy.load` without pickles: `arrays`, and `metadata` as bytes.
 
     Args:
@@ -164,13 +171,13 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
     return file.getvalue()
 
 
-def safetensors_bytes(body: Mapping[str, Any], items: Sequence[ShownItem]) -> bytes:
+def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
     """Returns a safetensors file: `arrays`, and `metadata` under `regard` in the header."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 
 
-def bertviz_body(items: Sequence[ShownItem]) -> dict[str, Any]:
+def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
     """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
 
     These functions take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`.
@@ -180,10 +187,10 @@ def bertviz_body(items: Sequence[ShownItem]) -> dict[str, Any]:
     return {"items": [_bertviz_item(item) for item in items]}
 
 
-def _bertviz_item(item: ShownItem) -> dict[str, Any]:
+def _bertviz_item(item: SequenceAttention) -> dict[str, Any]:
     data = {attention.kind: attention.data[:, None] for attention in item.attentions}
     written = None
-    if isinstance(item, AttentionItem):
+    if isinstance(item, PairAttention):
         written = item.target.input_tokens if "decoder" in data else item.target.tokens
     return {
         "encoder_attention": data.get("encoder"),

@@ -22,7 +22,7 @@ from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.responses import json_chunks, json_response
 from service.api.services import context_of, services_of
-from service.tasks.attention.results import Inspection
+from service.tasks.attention.results import InspectionResult
 from service.tasks.translation import run_sized
 
 router = APIRouter(tags=["attention"])
@@ -55,7 +55,7 @@ async def attention(request: Request) -> Response:
         return await written(inspection, chosen, body.decimals)
 
 
-async def written(inspection: Inspection, chosen: Format, decimals: int | None) -> Response:
+async def written(inspection: InspectionResult, chosen: Format, decimals: int | None) -> Response:
     """Returns the response in the chosen format."""
     items = inspection.items
     body = json_body(inspection.model, items, decimals)
@@ -80,7 +80,7 @@ async def steps(request: Request) -> Response:
         body = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
         context.num_inputs = 1
     inspector = services.text_inspector if body.task == "embed" else services.inspector
-    found = await unless_disconnected(request, inspector.step_through(body.trace(), context))
+    found = await unless_disconnected(request, inspector.trace(body.trace(), context))
     with context.stage("serialize"):
         return json_response(json_chunks(steps_body(found, body.include)))
 

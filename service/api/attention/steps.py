@@ -11,13 +11,13 @@ from model.inspection.query import AttentionKind
 from model.inspection.trace import AttentionTrace
 from service.api.attention.schemas import Include
 from service.tasks.attention.labels import Labels, token_labels
-from service.tasks.attention.results import SteppedThrough
+from service.tasks.attention.results import TraceResult
 
 SHOWN_VALUES = 8
 """Number of values of each weight × v in the table."""
 
 
-def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str, Any]:
+def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
     """Returns the response for `json_chunks`; matrices stay arrays.
 
     Args:
@@ -26,7 +26,7 @@ def steps_body(found: SteppedThrough, include: Collection[Include]) -> dict[str,
     """
     source = token_labels(found.source)
     target = None if found.target is None else token_labels(found.target, found.start)
-    query, steps = found.query, found.steps
+    query, steps = found.query, found.trace
     body: dict[str, Any] = {
         "model": found.model,
         "kind": query.kind.value,
@@ -59,7 +59,7 @@ def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[
     return source.tokens
 
 
-def query_body(found: SteppedThrough, source: Labels, target: Labels | None) -> dict[str, Any]:
+def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dict[str, Any]:
     """Returns the token that attends; in the decoder with its input and its predicted token."""
     index = found.query.query
     if found.query.kind is AttentionKind.ENCODER or target is None:

@@ -107,7 +107,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
 
 
 def too_slow(size: int, seconds: float) -> DeadlineExceededError:
-    """Returns the error for a body of which only `size` bytes arrived in time."""
+    """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
     return DeadlineExceededError(
         f"{size} bytes of the body arrived within {seconds:g} s, and not the rest; "
         "send it in parts, or try again"

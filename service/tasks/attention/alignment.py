@@ -1,12 +1,20 @@
-"""Which source word each target word translates, by the attention of a decoder.
+"""Word alignment: the source word that each target word translates, by attention of a decoder.
 
-Tokens are merged into words on both sides, and each target word goes with the source word that it
-attends to most. On 997 sentences (FLORES-200 dev) and their translations by the built-in en-pt
-model this aligns to each other 98.1 % of the numerals, and 98.3 % of the words spelt alike, that
-occur once on each side ("a", "as", "do" and "no" apart, which are different words in the two
-languages). The mean or the largest weight of a word's pieces in place of their sum is no better,
-and first pieces alone, on either side, are worse by 0.4 to 0.8. Where people translated, it is
-90.9 and 94.5 %: the model was not made to say what they said.
+Tokens are merged into words on both sides. Each target word is aligned with the source word that
+it attends to most.
+
+Measured on 997 sentences (FLORES-200 dev) and their translations by the built-in en-pt model. The
+words are numerals, and words spelt alike, that occur once on each side. The words "a", "as", "do"
+and "no" are left out: they are different words in the two languages.
+
+| translation | numerals aligned with each other | words spelt alike |
+|---|---|---|
+| by the model | 98.1 % | 98.3 % |
+| by people | 90.9 % | 94.5 % |
+
+The mean or the largest weight of a word's pieces is no better than their sum. First pieces alone,
+on either side, are worse by 0.4 to 0.8. Translations by people score lower: the model was not
+trained to produce them.
 """
 
 from collections.abc import Sequence
@@ -21,15 +29,16 @@ from service.tasks.attention.words import merge, text_span, word_spans
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Words of both sides, and which goes with which.
+    """The words of a sentence pair and their alignment.
 
     Attributes:
-        source_words: [first, end) of each, special tokens left out: in tokens as `align` gives
-            them, in code points of a text after `in_text`.
-        target_words: Likewise.
-        pairs: Source word, target word, and how much the latter attends to the former; by target
-            word, each of which has one, unless the source has no words.
-        pharaoh: The same as "source-target", separated by spaces.
+        source_words: [first, end) of each source word, special tokens left out. `align` gives them
+            in tokens, `in_text` in code points of a text.
+        target_words: [first, end) of each target word, in the same unit.
+        pairs: Source word, target word, and weight with which the target word attends to the
+            source word; sorted by target word. Every target word has one, unless the source has
+            no words.
+        pharaoh: The pairs as "source-target", separated by spaces.
     """
 
     source_words: list[Span]
@@ -44,13 +53,13 @@ def align(
     """Aligns the words of a translation.
 
     Args:
-        weights: (T, S), cross-attention of one head or of a mean of heads, EOS among both.
+        weights: (T, S), cross-attention of one head or of a mean of heads, EOS on both sides.
         source: S tokens.
-        target: T tokens, those that the rows predict.
-        shift: 0 where a row attends to what it predicts, as it does in a head trained to align
-            (Marian's guided alignment); 1 where it attends to what is put in, the target token
-            before. The last token of a target that does not end in EOS is put in nowhere, and
-            has the row that predicts it.
+        target: T tokens, which the rows predict.
+        shift: 0 where a row attends for the token that it predicts, as in a head trained to align
+            (Marian's guided alignment). 1 where a row attends for its input, the target token
+            before. The last token of a target without EOS is never an input; it gets the row that
+            predicts it.
     """
     rows = np.concatenate([weights[shift:], weights[len(weights) - shift :]])  # (T, S)
     target_spans, source_spans = word_spans(target), word_spans(source)
@@ -72,29 +81,29 @@ def in_text(
     target: TokenizedText,
     starts: tuple[int, int] = (0, 0),
 ) -> Alignment:
-    """The same with words in code points.
+    """Returns the alignment with its words in code points instead of tokens.
 
     Args:
-        alignment: Of these sentences.
+        alignment: Alignment of the two sentences, in tokens.
         source: A sentence.
         target: Its translation.
-        starts: Where the two begin in the texts that they are part of.
+        starts: Code points at which the source and the target begin in their texts.
     """
     return Alignment(
-        _moved(source, alignment.source_words, starts[0]),
-        _moved(target, alignment.target_words, starts[1]),
+        _in_code_points(source, alignment.source_words, starts[0]),
+        _in_code_points(target, alignment.target_words, starts[1]),
         alignment.pairs,
         alignment.pharaoh,
     )
 
 
-def _moved(side: TokenizedText, words: Sequence[Span], by: int) -> list[Span]:
+def _in_code_points(side: TokenizedText, words: Sequence[Span], offset: int) -> list[Span]:
     spans = [text_span(side, word) for word in words]
-    return [(start + by, end + by) for start, end in spans]
+    return [(start + offset, end + offset) for start, end in spans]
 
 
 def _best_pairs(weights: NDArray[np.float32]) -> list[tuple[int, int, float]]:
-    """For each row of weights (T, S) its largest column, the first of equals."""
+    """Returns the largest column of each row of weights (T, S); the first of equal ones."""
     if not weights.size:
         return []
     best = weights.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""What the rows and columns of an attention matrix stand for: tokens, or words."""
+"""Labels of the rows and columns of an attention matrix: tokens or words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from service.tasks.attention.words import text_span
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """One side of a translation, token by token or word by word.
+    """The tokens or the words of one side of a translation.
 
     Attributes:
-        text: All of it.
-        tokens: The vocabulary's spelling of each token, or each word as it stands in the text.
-        ids: The vocabulary id of each token, or the list of those of each word.
-        offsets: Where each lies in `text`, [start, end) in code points, without the white space
-            around it; EOS at the end.
-        special: Whether each is a sign to the model (EOS) and not text.
-        input_tokens: Of a target: what is put into the decoder where `tokens` are predicted, the
-            same one place later. None of a source.
+        text: The whole text.
+        tokens: The vocabulary's spelling of each token, or each word as it is in the text.
+        ids: Vocabulary id of each token, or list of the ids of each word.
+        offsets: Place of each in `text`, [start, end) in code points, without the white space
+            around it. EOS is at the end.
+        special: Whether each is a special token such as EOS and no part of the text.
+        input_tokens: Decoder input from which each of `tokens` is predicted: the start, then
+            `tokens` without the last. None for a source.
     """
 
     text: str
@@ -31,19 +31,24 @@ class Labels:
 
 
 def token_labels(side: TokenizedText, start: str | None = None) -> Labels:
-    """The tokens of a text.
+    """Labels the tokens of a text.
 
     Args:
         side: Source or target.
-        start: Of a target: what its decoder starts from, the spelling of a token or "" for the
-            zero vector.
+        start: Spelling of the decoder's start token, "" for the zero vector; None for a source.
     """
     inputs = None if start is None else [start, *side.pieces[:-1]]
     return Labels(side.text, side.pieces, side.ids, side.offsets, side.special, inputs)
 
 
 def word_labels(side: TokenizedText, words: Sequence[Span], start: str | None = None) -> Labels:
-    """The words of a text, found by `word_spans`; `start` as for `token_labels`."""
+    """Labels the words of a text.
+
+    Args:
+        side: Source or target.
+        words: Spans that `word_spans` has found.
+        start: Spelling of the decoder's start token, "" for the zero vector; None for a source.
+    """
     offsets = [text_span(side, word) for word in words]
     special = [side.special[first] for first, _ in words]
     tokens = [

@@ -1,16 +1,15 @@
-"""Sentences beside their translations, and what a worker has found out about them."""
+"""Sentence pairs, and the assembly of the attention and the alignment of pairs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
 from model.tokenization.tokenizer import TokenizedText
 from service.items.result import Result
 from service.tasks.attention.alignment import Alignment, align, in_text
-from service.tasks.attention.matrices import Attention, AttentionItem, show
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
+from service.tasks.attention.results import Attention, PairAttention, pair_attention
 from service.tasks.translation import TranslatedText
 
 HEADS = {
@@ -19,67 +18,62 @@ HEADS = {
     Reduction.MAX_HEADS: "max",
     Reduction.ROLLOUT: "rollout",
 }
-"""What stands for the heads where they are taken together."""
+"""Name of all heads together in a response, by reduction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence and its translation, token by token."""
+    """A tokenised sentence and its tokenised translation."""
 
     source: TokenizedText
     target: TokenizedText
 
-    @property
-    def ids(self) -> tuple[list[int], list[int]]:
-        """Of both."""
-        return self.source.ids, self.target.ids
 
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """Tokens of both."""
-        return len(self.source.ids), len(self.target.ids)
+@dataclass(frozen=True, slots=True)
+class PairQueries:
+    """The queries of a request about sentence pairs.
 
-
-def maps_size(shown: Result) -> int:
-    """How many values there are of what was asked for."""
-    maps = cast("AttentionMaps", shown.value[0])
-    return sum(values.size for values in maps.values())
-
-
-def assemble(
-    pairs: list[Pair],
-    shown: list[Result],
-    asked: tuple[AttentionQuery, Aligner],
-    start: str,
-    view: View,
-) -> list[AttentionItem]:
-    """Numbers beside what they are about, as a client wants to see them.
-
-    Args:
-        pairs: Sentences.
-        shown: The two answers about each.
-        asked: The two questions.
-        start: What the decoder starts from, for people.
-        view: What is wanted.
+    Attributes:
+        attention: Query for the attention that the request asks for.
+        aligner: Cross-attention that aligns the words of each pair.
     """
-    query, aligner = asked
-    items = []
-    for pair, each in zip(pairs, shown, strict=True):
-        maps, cross = each.value
-        alignment = aligned(pair, cross, aligner)
-        found = attentions(query, maps)
-        items.append(show(pair.source, pair.target, start, found, alignment, view))
-    return items
+
+    attention: AttentionQuery
+    aligner: Aligner
+
+    @property
+    def all(self) -> tuple[AttentionQuery, ...]:
+        """Queries about each pair, in the order in which its result answers them."""
+        return self.attention, self.aligner.query
+
+    def assemble(
+        self, pairs: Sequence[Pair], results: Sequence[Result], start: str, view: View
+    ) -> list[PairAttention]:
+        """Returns the attention and the alignment of each pair.
+
+        Args:
+            pairs: Sentence pairs.
+            results: Result of each pair.
+            start: Spelling of the decoder's start token; "" for none.
+            view: Requested form.
+        """
+        items = []
+        for pair, result in zip(pairs, results, strict=True):
+            maps, cross = result.value
+            alignment = align_pair(pair, cross, self.aligner)
+            found = attentions(self.attention, maps)
+            items.append(pair_attention(pair.source, pair.target, start, found, alignment, view))
+        return items
 
 
-def aligned(pair: Pair, cross: AttentionMaps, aligner: Aligner) -> Alignment:
-    """The words of a pair, aligned by the answer to an aligner's question."""
+def align_pair(pair: Pair, cross: AttentionMaps, aligner: Aligner) -> Alignment:
+    """Aligns the words of a sentence pair from the cross-attention of its aligner."""
     (weights,) = cross.values()  # (1, 1, T, S)
     return align(weights[0, 0], pair.source, pair.target, aligner.shift)
 
 
 def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
-    """The answer, with the names that a client knows."""
+    """Returns the attention of each kind, with the names that a response uses."""
     return [
         Attention(
             kind=kind.value,
@@ -94,13 +88,13 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
 
 
 def model_name(translation: TranslatedText) -> str:
-    """Of the model that translated; "" where there was nothing to do."""
+    """Returns the name of the model that translated a text; "" if none did."""
     route = translation.prepared.route
     return route[0].name if route else ""
 
 
 def pairs_of(translation: TranslatedText) -> list[Pair]:
-    """The sentences of a text beside their translations."""
+    """Returns the sentences of a text with their translations."""
     prepared = translation.prepared
     if not prepared.route:
         return []
@@ -112,15 +106,18 @@ def pairs_of(translation: TranslatedText) -> list[Pair]:
 
 
 def align_text(
-    translation: TranslatedText, pairs: list[Pair], shown: Iterator[Result], aligner: Aligner | None
+    translation: TranslatedText,
+    pairs: list[Pair],
+    results: Iterator[Result],
+    aligner: Aligner | None,
 ) -> list[Alignment]:
-    """The alignment of each sentence, with words in code points of both texts.
+    """Returns the alignment of each sentence, with words in code points of both texts.
 
     Args:
-        translation: The text.
+        translation: Text and its translation.
         pairs: Its sentences, from `pairs_of`.
-        shown: The answers about them, and whatever follows.
-        aligner: What was asked; None where there are no pairs.
+        results: Results of the pairs; later results stay in the iterator.
+        aligner: Cross-attention of the results; None for a text without pairs.
     """
     if aligner is None:
         return []
@@ -131,6 +128,6 @@ def align_text(
         strict=True,
     )
     return [
-        in_text(aligned(pair, next(shown).value[0], aligner), pair.source, pair.target, start)
+        in_text(align_pair(pair, next(results).value[0], aligner), pair.source, pair.target, start)
         for pair, start in zip(pairs, starts, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What a request asks of a model's attention, resolved against what the model has."""
+"""Resolves the layers, heads and tokens of a request against the config of a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from model.inspection.query import (
     resolve_trace,
 )
 from model.tokenization.tokenizer import Tokenizer
-from service.errors import InvalidRequestError
-from service.tasks.attention.matrices import check_values
+from service.errors import InvalidRequestError, RequestTooLargeError
 from service.tasks.attention.requests import InspectionRequest, TraceRequest
 
 T = TypeVar("T")
 
-COMPUTED_PER_SHOWN = 8
-"""With `top_k` the worker computes whole rows all the same: so many times the limit at most."""
+COMPUTED_PER_RETURNED = 8
+"""Largest number of computed values, in limits of returned values: with `top_k` a worker computes
+whole rows all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """Which cross-attention aligns words.
+    """The cross-attention that aligns words.
 
     Attributes:
-        query: One layer, and one head or the mean of all.
-        shift: As of `align`.
+        query: Query for one layer, and for one head or the mean of all.
+        shift: Shift of the rows, an argument of `align`.
     """
 
     query: AttentionQuery
@@ -42,7 +42,7 @@ class Aligner:
 
 
 def attention_query(config: InspectedConfig, request: InspectionRequest) -> AttentionQuery:
-    """The layers and heads that a request means.
+    """Returns the query of a request, with the layers and heads of the model.
 
     Raises:
         InvalidRequestError: The model has no such attention, or the kinds differ in their number
@@ -76,8 +76,8 @@ def check_equal_layers(num_layers: Mapping[str, int]) -> None:
     if len(set(num_layers.values())) > 1:
         counts = ", ".join(f"{count} of {kind}" for kind, count in num_layers.items())
         raise InvalidRequestError(
-            f"Invalid request: bertviz shows equally many layers of every kind, not {counts}; "
-            f"ask for one kind, or name layers that all have, 0 to {min(num_layers.values()) - 1}"
+            f"Invalid request: bertviz shows equally many layers of every kind, not {counts}; ask "
+            f"for one kind, or for layers that all kinds have, 0 to {min(num_layers.values()) - 1}"
         )
 
 
@@ -87,10 +87,17 @@ def aligner_of(
     head: int | Literal["mean"] | None = None,
     shift: int | None = None,
 ) -> Aligner:
-    """The attention that aligns words, by default the one that the model was trained to align with.
+    """Returns the attention that aligns words, by default the head that was trained to align.
 
-    A model that was not has, as a rule, its best in the first layer, where a token attends for
-    what is put in: mean of heads, rows moved by one (Opus-MT issue 81).
+    A model without such a head usually aligns best with its first layer, with the mean of its
+    heads. A token attends there for the decoder's input, so rows are shifted by one (Opus-MT
+    issue 81).
+
+    Args:
+        config: Config of the model.
+        layer: Number of a decoder layer; None for the default.
+        head: Number of a head, or `mean`; None for the default.
+        shift: Shift of the rows; None for the default of the layer.
 
     Raises:
         InvalidRequestError: The model has no such layer or head.
@@ -109,26 +116,39 @@ def aligner_of(
 
 
 def default_shift(config: ModelConfig, layer: int) -> int:
-    """0 in a layer trained to align, which attends for what it predicts; 1 in any other."""
+    """Returns the shift of a layer: 0 if it was trained to align, otherwise 1.
+
+    A layer trained to align attends for the predicted token, any other for the input token.
+    """
     if config.alignment_layer is None:
         return 1
     return int(layer % config.decoder_layers != config.alignment_layer)
 
 
-def steps_query(
+def trace_query(
     config: InspectedConfig, request: TraceRequest, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
-    """The head and the token that a request means.
+    """Returns the query of a request, with its head and its token counted from 0.
+
+    Args:
+        config: Config of the model.
+        request: Request, with numbers that may be negative.
+        source_tokens: Number of source tokens.
+        target_tokens: Number of target tokens.
 
     Raises:
-        InvalidRequestError: There is no such one.
+        InvalidRequestError: The model has no such head, or the text no such token.
     """
-    wanted = TraceQuery(AttentionKind(request.kind), request.layer, request.head, request.query)
-    return resolved(lambda: resolve_trace(config, wanted, source_tokens, target_tokens))
+    query = TraceQuery(AttentionKind(request.kind), request.layer, request.head, request.query)
+    return resolved(lambda: resolve_trace(config, query, source_tokens, target_tokens))
 
 
 def resolved(resolve: Callable[[], T]) -> T:
-    """What a function of the model package finds, with its refusal as the client's error."""
+    """Calls a function of the model package, and turns its refusal into the client's error.
+
+    Raises:
+        InvalidRequestError: The function refuses the query.
+    """
     try:
         return resolve()
     except AttentionQueryError as error:
@@ -141,23 +161,36 @@ def check_size(
     top_k: int | None,
     limit: int,
 ) -> None:
-    """Refuses more values than are allowed, before any is computed.
+    """Refuses more values than the limit, before any is computed.
 
     Args:
-        query: What is asked of every sentence.
-        lengths: Source and target tokens of each.
-        top_k: How many values of a row are shown.
-        limit: Values in the reply.
+        query: Query about every sentence.
+        lengths: Numbers of source and target tokens of each sentence.
+        top_k: Number of values that are returned of each row; None for all.
+        limit: Largest number of values in a response.
 
     Raises:
-        RequestTooLargeError: There would be more.
+        RequestTooLargeError: The values that are returned or computed would exceed the limit.
     """
     shapes = [query.shape(kind, *each) for kind in query.kinds for each in lengths]
-    shown = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)
-    check_values(shown, limit)
-    check_values(sum(map(prod, shapes)), COMPUTED_PER_SHOWN * limit)
+    returned = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)
+    check_values(returned, limit)
+    check_values(sum(map(prod, shapes)), COMPUTED_PER_RETURNED * limit)
+
+
+def check_values(count: int, limit: int) -> None:
+    """Refuses more attention values than the limit.
+
+    Raises:
+        RequestTooLargeError: The count exceeds the limit.
+    """
+    if count > limit:
+        raise RequestTooLargeError(
+            f"Invalid request: {count} attention values exceed the limit of {limit}: ask for fewer "
+            "layers or heads, reduce over heads, use top_k, or raise REGARD_MAX_ATTENTION_VALUES"
+        )
 
 
 def start_token(config: ModelConfig, tokenizer: Tokenizer) -> str:
-    """What a decoder starts from, for people: a token's spelling, or "" for the zero vector."""
+    """Returns the spelling of the decoder's start token; "" for the zero vector."""
     return "" if config.start_id is None else tokenizer.pieces([config.start_id])[0]

@@ -1,46 +1,105 @@
-"""What becomes of a request about attention, whichever the task."""
+"""Results of requests for attention, in the form that a client requests.
+
+A worker computes the matrices and reduces them over heads and layers. The functions here merge
+tokens into words and cut each row to its largest values. `service/api/attention` writes the
+results.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from model.inspection.query import TraceQuery
 from model.inspection.trace import AttentionTrace
-from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.errors import InvalidRequestError
-from service.items.attention import AttentionItem
-from service.items.result import Result
-from service.tasks.attention.matrices import ShownItem
-from service.tasks.backend import Backend
-from service.tasks.context import RequestContext
-
-LONG_CHARS = 16
-"""For each token that fits: a longer text is counted before its tokens' places are looked for."""
+from model.tokenization.tokenizer import TokenizedText
+from service.tasks.attention.alignment import Alignment
+from service.tasks.attention.labels import Labels, token_labels, word_labels
+from service.tasks.attention.requests import Kind, View
+from service.tasks.attention.words import input_spans, merge, word_spans
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """Attention of some sentences.
+class Attention:
+    """The attention of one kind in one sentence.
 
     Attributes:
-        model: Served name.
-        items: One a sentence.
+        kind: Encoder: source to source. Decoder: target to decoder input. Cross: target to source.
+        layers: Numbers of the layers.
+        heads: Numbers of the heads, or `mean`, `max` or `rollout`.
+        reduce: Reduction of the request.
+        norm: Norm of the request.
+        data: (layers, heads, rows, columns); a dimension that was reduced has size 1.
+        indices: Column of each value where `data` is cut to the largest values of each row.
+    """
+
+    kind: Kind
+    layers: list[int]
+    heads: list[int] | str
+    reduce: str
+    norm: str
+    data: NDArray[np.float32]
+    indices: NDArray[np.int32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairAttention:
+    """The attention and the alignment of a sentence and its translation.
+
+    Attributes:
+        source: Labels of the source tokens or words.
+        target: Labels of the target tokens or words.
+        attentions: One for each requested kind.
+        alignment: Word alignment, in tokens at every level of the view.
+    """
+
+    source: Labels
+    target: Labels
+    attentions: list[Attention]
+    alignment: Alignment
+
+
+@dataclass(frozen=True, slots=True)
+class TextAttention:
+    """The attention of a text that is embedded.
+
+    Attributes:
+        source: Labels of its tokens or words.
+        attentions: Attention of the encoder.
+    """
+
+    source: Labels
+    attentions: list[Attention]
+
+
+SequenceAttention = PairAttention | TextAttention
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionResult:
+    """The attention of some sentences.
+
+    Attributes:
+        model: Served name of the model.
+        items: Attention of each sentence.
     """
 
     model: str
-    items: Sequence[ShownItem]
+    items: Sequence[SequenceAttention]
 
 
 @dataclass(frozen=True, slots=True)
-class SteppedThrough:
-    """One token's attention.
+class TraceResult:
+    """The attention of one token in one head, step by step.
 
     Attributes:
-        model: Served name.
-        query: What was asked, counted from 0.
-        source: Text.
-        target: Its translation; None of a text that is embedded.
-        start: What the decoder starts from, for people.
-        steps: All numbers.
+        model: Served name of the model.
+        query: Query with numbers from 0.
+        source: Tokens of the text.
+        target: Tokens of its translation; None for a text that is embedded.
+        start: Spelling of the decoder's start token; "" for none.
+        trace: Numbers of every step.
     """
 
     model: str
@@ -48,40 +107,77 @@ class SteppedThrough:
     source: TokenizedText
     target: TokenizedText | None
     start: str
-    steps: AttentionTrace
+    trace: AttentionTrace
 
 
-async def compute(
-    backend: Backend, items: list[AttentionItem], deadline: float, context: RequestContext
-) -> list[Result]:
-    """Captures the attention of items; returns one result each, in order.
+def pair_attention(
+    source: TokenizedText,
+    target: TokenizedText,
+    start: str,
+    attentions: Sequence[Attention],
+    alignment: Alignment,
+    view: View,
+) -> PairAttention:
+    """Returns the attention of a sentence pair in the form that a client requests.
 
-    Raises:
-        ServiceError: The items are refused, too late, or failed.
+    Args:
+        source: S tokens.
+        target: T tokens.
+        start: Spelling of the decoder's start token; "" for none.
+        attentions: Attention between tokens; each (layers, heads, T or S, T or S).
+        alignment: Word alignment of the pair.
+        view: Requested form.
     """
-    tokens = sum(item.num_tokens for item in items)
-    lease = await context.admit(backend, tokens, at_once=False)
-    results = await lease.submit(items, deadline).in_order(len(items))
-    context.add_times(results)
-    return results
+    if view.level == "word":
+        source_words, target_words = word_spans(source), word_spans(target)
+        spans = {
+            "encoder": (source_words, source_words),
+            "decoder": (target_words, input_spans(target_words)),
+            "cross": (target_words, source_words),
+        }
+        attentions = [replace(a, data=merge(a.data, *spans[a.kind])) for a in attentions]
+        labels = word_labels(source, source_words), word_labels(target, target_words, start)
+    else:
+        labels = token_labels(source), token_labels(target, start)
+    return PairAttention(*labels, [_cut(a, view) for a in attentions], alignment)
 
 
-def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
-    """Tokens, EOS included, of a text with more than `limit`; 0 where that is not plain at once.
+def text_attention(
+    text: TokenizedText, attentions: Sequence[Attention], view: View
+) -> TextAttention:
+    """Returns the attention of a text to itself in the form that a client requests.
 
-    Counting takes a tenth of the time of `tokenize`, which looks for the place of each.
+    Args:
+        text: T tokens.
+        attentions: Attention between tokens; each (layers, heads, T, T).
+        view: Requested form.
     """
-    if len(text) <= LONG_CHARS * limit:
-        return 0
-    number = len(tokenizer.encode(text)) + 1
-    return number if number > limit else 0
+    labels = token_labels(text)
+    if view.level == "word":
+        words = word_spans(text)
+        attentions = [replace(a, data=merge(a.data, words, words)) for a in attentions]
+        labels = word_labels(text, words)
+    return TextAttention(labels, [_cut(a, view) for a in attentions])
 
 
-def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
-    """What a message calls one of the texts of a field."""
-    return f"{name}[{number}]" if len(texts) > 1 else name
+def _cut(attention: Attention, view: View) -> Attention:
+    data, indices = attention.data, attention.indices
+    if view.top_k is not None:
+        data, indices = largest(data, view.top_k)
+    return replace(attention, data=rounded(data, view.decimals), indices=indices)
 
 
-def nothing_to_read(name: str) -> InvalidRequestError:
-    """The error for a text without tokens."""
-    return InvalidRequestError(f"Invalid request: {name} has nothing to read; send words")
+def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Returns the largest values of each row (..., S), largest first, and their columns.
+
+    Of equal values the one further left comes first. Both arrays are (..., min(count, S)).
+    """
+    order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)
+
+
+def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float32]:
+    """Rounds values so that their shortest spelling has at most `decimals` decimals."""
+    if decimals is None:
+        return data
+    return np.round(data.astype(np.float64), decimals).astype(np.float32)

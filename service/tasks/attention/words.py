@@ -1,8 +1,8 @@
-"""Tokens gathered into words, and attention between tokens into attention between words.
+"""Merges tokens into words, and attention between tokens into attention between words.
 
-A word is what stands between two blanks, less its punctuation: runs of letters and digits, and
-every punctuation mark or symbol, are words of their own as far as the borders of pieces allow.
-"mat." is two words where the full stop is a piece of its own.
+Words are separated by white space. A run of letters and digits is a word, and so is every
+punctuation mark or symbol. Words begin and end at the borders of pieces: the text "mat." is two
+words where the full stop is a piece of its own.
 """
 
 import unicodedata
@@ -16,43 +16,43 @@ from model.tokenization.tokenizer import WORD_START, Span, TokenizedText
 
 
 class TokenClass(Enum):
-    """What a token is to the words around it."""
+    """The class of a token, which decides whether it continues a word."""
 
     BLANK = auto()
-    """White space, or nothing: after a blank, a word goes on or the next one begins."""
+    """White space or an empty place; after it a word goes on, or the next one begins."""
     WRITTEN = auto()
-    """Letters, digits and whatever is no mark: runs of it are a word."""
+    """Letters, digits and everything but marks; a run of them is a word."""
     MARK = auto()
     """Punctuation and symbols: each is a word."""
 
 
 def word_spans(side: TokenizedText) -> list[Span]:
-    """The words of a text as tokens [first, end), which together are all its tokens.
+    """Returns the words of a text as tokens [first, end), which together are all its tokens.
 
-    A special token is a word of its own. So is the last token, whatever it is: it is never put
-    into a decoder, and so `input_spans` are whole words.
+    A special token is a word of its own. So is the last token, whatever it is: it is never an
+    input of a decoder, and so `input_spans` are whole words.
     """
     starts = list(_word_starts(side))
     return list(zip(starts, [*starts[1:], len(side.ids)], strict=True))
 
 
 def input_spans(words: Sequence[Span]) -> list[Span]:
-    """The words of what is put into a decoder: its start, and all of the target but its end."""
+    """Returns the words of a decoder's input: the start, then the target without its last word."""
     return [(0, 1), *((first + 1, end + 1) for first, end in words[:-1])]
 
 
 def merge(
     weights: NDArray[np.float32], rows: Sequence[Span], columns: Sequence[Span]
 ) -> NDArray[np.float32]:
-    """Attention between words.
+    """Merges attention between tokens into attention between words.
 
-    A word is attended to as much as its pieces together, and attends as its pieces do on average,
-    so that rows which sum to 1 still do.
+    The columns of a word's pieces are summed, and their rows are averaged: rows that sum to 1
+    still do.
 
     Args:
         weights: (..., T, S) between tokens.
-        rows: Spans that together are all of T.
-        columns: Spans that together are all of S.
+        rows: Spans that together cover all T rows.
+        columns: Spans that together cover all S columns.
 
     Returns:
         (..., rows, columns), summed in float64.
@@ -67,7 +67,7 @@ def merge(
 
 
 def text_span(side: TokenizedText, word: Span) -> Span:
-    """Where a word lies in the text, in code points."""
+    """Returns the place of a word in the text, [start, end) in code points."""
     first, end = word
     return side.offsets[first][0], side.offsets[end - 1][1]
 
@@ -75,26 +75,27 @@ def text_span(side: TokenizedText, word: Span) -> Span:
 def _word_starts(side: TokenizedText) -> Iterator[int]:
     word, word_end = TokenClass.BLANK, 0
     for at, (piece, (start, end)) in enumerate(zip(side.pieces, side.offsets, strict=True)):
-        kind = _kind(side.text[start:end])
-        is_apart = any(map(str.isspace, side.text[word_end:start]))
+        token_class = _class_of(side.text[start:end])
+        has_space = any(map(str.isspace, side.text[word_end:start]))
         is_new = piece.startswith(WORD_START) or (
-            kind is not TokenClass.BLANK and (is_apart or TokenClass.MARK in (kind, word))
+            token_class is not TokenClass.BLANK
+            and (has_space or TokenClass.MARK in (token_class, word))
         )
         is_next = start >= word_end  # tokens that share a character are one word
-        if _is_alone(side, at) or (word is not TokenClass.BLANK and is_new and is_next):
+        if _begins_word(side, at) or (word is not TokenClass.BLANK and is_new and is_next):
             yield at
             word = TokenClass.BLANK
-        word = word if kind is TokenClass.BLANK else kind
+        word = word if token_class is TokenClass.BLANK else token_class
         word_end = end
 
 
-def _is_alone(side: TokenizedText, at: int) -> bool:
-    """Whether a token begins a word whatever it is."""
+def _begins_word(side: TokenizedText, at: int) -> bool:
+    """Reports whether a token begins a word whatever its class."""
     is_outer = at in (0, len(side.ids) - 1)
     return is_outer or side.special[at] or side.special[at - 1]
 
 
-def _kind(text: str) -> TokenClass:
+def _class_of(text: str) -> TokenClass:
     if not text:
         return TokenClass.BLANK
     categories = {unicodedata.category(char)[0] for char in text}

@@ -28,7 +28,7 @@ class Backlog(Generic[Item]):
 
     Attributes:
         waiting: Items in order of arrival.
-        retries: Parts of failed batches, each of which is computed by itself.
+        retries: Parts of failed batches; each part is computed by itself.
         running: Items of the batch that is computed, by id.
         is_retry: Whether this batch is a part of a failed one.
         given_up: Ids of the batch whose results are no longer wanted.

@@ -1,6 +1,6 @@
 """Embeddings in a worker: the texts of one model, batch by batch and slice by slice.
 
-Texts of similar length are computed together, short ones first: a short text that arrives while a
+Texts of similar length are computed together, short ones first. A short text that arrives while a
 long one is computed goes ahead of it at the next slice. A share of the work goes to the oldest
 text, so that long texts end however many short ones arrive.
 """
@@ -53,7 +53,7 @@ def take_fitting(waiting: deque[EmbeddingItem]) -> list[EmbeddingItem]:
 
 
 class Bucket:
-    """Texts of one length bucket: those that wait, and the batch that is computed."""
+    """The texts of one length bucket: the waiting ones, and the batch that is computed."""
 
     def __init__(self) -> None:
         self.backlog: Backlog[EmbeddingItem] = Backlog()

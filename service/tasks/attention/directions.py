@@ -1,0 +1,101 @@
+"""Chooses the translation model whose attention a request asks for, and its language pair."""
+
+from collections.abc import Sequence
+
+from service.errors import InvalidRequestError, NotFoundError, UnsupportedLanguageError
+from service.models.catalog import Catalog
+from service.models.served import Direction, ServedModel
+from service.tasks.attention.requests import ModelChoice
+from service.tasks.translation import run_sized
+from service.text.detection import LanguageDetector
+
+
+async def choose_direction(
+    choice: ModelChoice, texts: Sequence[str], catalog: Catalog, detector: LanguageDetector
+) -> Direction:
+    """Returns the language pair of the model that a request names by its name or languages.
+
+    Args:
+        choice: Model or languages of the request.
+        texts: Texts of the request; the first one decides a source language of `auto`.
+        catalog: Served models.
+        detector: Detects the language of a text.
+
+    Raises:
+        NotFoundError: There is no model of that name.
+        UnsupportedLanguageError: No model translates between these languages.
+        InvalidRequestError: Both languages are the same, or the model has others.
+    """
+    if choice.model is not None:
+        model = catalog.models.get(choice.model)
+        if model is None:
+            known = ", ".join(catalog.models)
+            raise NotFoundError(f"there is no model {choice.model[:64]}; there are {known}")
+        return _direction_of(model, choice, catalog)
+    target = catalog.language(choice.target or "")
+    source = await _source(choice, target, texts, catalog, detector)
+    route = catalog.route(source, target)
+    if not route:
+        raise InvalidRequestError(
+            f"Invalid request: nothing is translated from {target} to {target}; "
+            "name two languages, or a model"
+        )
+    if len(route) > 1:
+        models = " and ".join(direction.name for direction in route)
+        raise InvalidRequestError(
+            f"Invalid request: no single model translates from {source} to {target}; "
+            f"send one request for each of {models}"
+        )
+    return route[0]
+
+
+async def _source(
+    choice: ModelChoice,
+    target: str,
+    texts: Sequence[str],
+    catalog: Catalog,
+    detector: LanguageDetector,
+) -> str:
+    """Returns the source language of all texts; `auto` detects it from the first text."""
+    code = choice.source or "auto"
+    if not _is_auto(code):
+        return catalog.language(code)
+    candidates = [code for code in catalog.sources(target) if code != target]
+    if not candidates:
+        raise UnsupportedLanguageError(
+            f"nothing is translated to {target}; GET /languages lists what is"
+        )
+    text = texts[0]
+    detected = await run_sized(len(text), detector.detect, text, candidates)
+    return detected[0].language if detected else candidates[0]
+
+
+def _direction_of(model: ServedModel, choice: ModelChoice, catalog: Catalog) -> Direction:
+    """Returns the language pair that a request names for a model that it names."""
+    if model.files.source:
+        _check_languages(model, choice, catalog)
+        return model.direction(model.files.source, model.files.target)
+    source, target = choice.source or "auto", choice.target
+    if target is None or _is_auto(source):
+        raise InvalidRequestError(
+            f"Invalid request: {model.name} has many languages; name source and target"
+        )
+    return model.direction(catalog.language(source), catalog.language(target))
+
+
+def _check_languages(model: ServedModel, choice: ModelChoice, catalog: Catalog) -> None:
+    sides = {
+        "source": (choice.source, model.files.source),
+        "target": (choice.target, model.files.target),
+    }
+    for name, (code, expected) in sides.items():
+        is_any = code is None or (name == "source" and _is_auto(code))
+        if code is not None and not is_any and catalog.language(code) != expected:
+            raise InvalidRequestError(
+                f"Invalid request: {name} {code[:35]} is not the {name} language of {model.name}, "
+                f"{expected}; leave {name} or model out"
+            )
+
+
+def _is_auto(code: str) -> bool:
+    return code.strip().lower() == "auto"

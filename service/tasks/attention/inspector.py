@@ -1,0 +1,270 @@
+"""The flow of a request for attention, which translations and embedded texts share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from model.inspection.query import (
+    AttentionJob,
+    AttentionMaps,
+    AttentionQuery,
+    InspectedConfig,
+    TraceQuery,
+)
+from model.inspection.trace import AttentionTrace
+from model.tokenization.tokenizer import TokenizedText
+from service.errors import UnavailableError
+from service.items.attention import AttentionItem
+from service.items.result import Result
+from service.models.catalog import Catalog
+from service.settings import Settings
+from service.tasks.attention.query import check_size, trace_query
+from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
+from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult
+from service.tasks.backend import Backend
+from service.tasks.context import RequestContext
+from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.workers.messages import Resident
+
+
+class InspectedModel(Protocol):
+    """A loaded model whose attention a request asks for."""
+
+    @property
+    def name(self) -> str:
+        """Served name."""
+
+    @property
+    def config(self) -> InspectedConfig:
+        """Sizes and switches of the model."""
+
+    @property
+    def start(self) -> str:
+        """Spelling of the decoder's start token; "" for none."""
+
+
+class InspectedSequence(Protocol):
+    """A tokenised sequence whose attention is captured."""
+
+    @property
+    def source(self) -> TokenizedText:
+        """Tokens of the text."""
+
+    @property
+    def target(self) -> TokenizedText | None:
+        """Tokens of its translation; None for a text that is embedded."""
+
+
+ModelT = TypeVar("ModelT", bound=InspectedModel)
+SequenceT = TypeVar("SequenceT", bound=InspectedSequence)
+SequenceT_contra = TypeVar("SequenceT_contra", bound=InspectedSequence, contravariant=True)
+P = ParamSpec("P")
+
+
+class Queries(Protocol[SequenceT_contra]):
+    """The queries of a request, resolved for its model."""
+
+    @property
+    def attention(self) -> AttentionQuery:
+        """Query for the attention that the request asks for."""
+
+    @property
+    def all(self) -> tuple[AttentionQuery, ...]:
+        """Queries about each sequence, in the order in which its result answers them."""
+
+    def assemble(
+        self,
+        sequences: Sequence[SequenceT_contra],
+        results: Sequence[Result],
+        start: str,
+        view: View,
+    ) -> Sequence[SequenceAttention]:
+        """Returns the attention of each sequence in the form that the client requests.
+
+        Args:
+            sequences: Sequences of the request.
+            results: Result of each sequence.
+            start: Spelling of the decoder's start token; "" for none.
+            view: Requested form.
+        """
+
+
+class Inspector(ABC, Generic[ModelT, SequenceT]):
+    """Computes attention: choose the model, tokenise, check the size, capture, assemble.
+
+    Args:
+        catalog: Served models.
+        backend: Admission and device workers.
+        settings: Limits.
+
+    Attributes:
+        min_target_tokens: Smallest number of target tokens of a sequence.
+    """
+
+    min_target_tokens: ClassVar[int]
+
+    def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.settings = settings
+
+    async def inspect(
+        self, request: InspectionRequest, context: RequestContext
+    ) -> InspectionResult:
+        """Returns the attention of every sequence of a request.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        model = await self._choose_model(request, request.texts, context)
+        queries = self._queries(model, request)
+        sources = await self._tokenize(request.texts, model, request.is_split, context)
+        self._check_size(queries, [(len(s.ids), self.min_target_tokens) for s in sources], request)
+        target_texts = request.target_texts or [None] * len(sources)
+        sequences = await self._complete(model, sources, target_texts, context)
+        self._check_size(queries, list(map(lengths, sequences)), request)
+        items = [item_of(model.name, sequence, queries.all) for sequence in sequences]
+        results = await self._capture(items, context)
+        size = sum(map(num_values, results))
+        with context.stage("detokenize"):
+            attentions = await run_sized(
+                size, queries.assemble, sequences, results, model.start, request.view
+            )
+        return InspectionResult(model.name, attentions)
+
+    async def trace(self, request: TraceRequest, context: RequestContext) -> TraceResult:
+        """Returns the attention of one token in one head, step by step.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        model = await self._choose_model(request, [request.text], context)
+        trace_query(model.config, replace(request, query=0), 1, self.min_target_tokens)
+        sources = await self._tokenize([request.text], model, False, context)
+        (sequence,) = await self._complete(model, sources, [request.target_text], context)
+        query = trace_query(model.config, request, *lengths(sequence))
+        (result,) = await self._capture([item_of(model.name, sequence, (query,))], context)
+        trace = cast("AttentionTrace", result.value[0])
+        return TraceResult(model.name, query, sequence.source, sequence.target, model.start, trace)
+
+    @abstractmethod
+    async def _choose_model(
+        self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
+    ) -> ModelT:
+        """Returns the model of a request, which is loaded, and names it in the context.
+
+        Raises:
+            ServiceError: There is no such model, or it is not loaded.
+        """
+
+    @abstractmethod
+    def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
+        """Resolves the queries of a request.
+
+        Raises:
+            InvalidRequestError: The model has no such attention.
+        """
+
+    @abstractmethod
+    async def _tokenize(
+        self, texts: Sequence[str], model: ModelT, is_split: bool, context: RequestContext
+    ) -> list[TokenizedText]:
+        """Tokenises the texts of a request, which is admitted first.
+
+        Args:
+            texts: Texts of the client.
+            model: Model that reads them.
+            is_split: Whether each text is split into sentences.
+            context: Context of the request.
+
+        Raises:
+            ServiceError: The request is not admitted, or a text is empty or too long.
+        """
+
+    @abstractmethod
+    async def _complete(
+        self,
+        model: ModelT,
+        sources: list[TokenizedText],
+        target_texts: Sequence[str | None],
+        context: RequestContext,
+    ) -> list[SequenceT]:
+        """Returns the sequences of tokenised sources, with translations where the model reads them.
+
+        Raises:
+            ServiceError: A translation is empty or too long, or cannot be computed.
+        """
+
+    async def _admit_and_tokenize(
+        self,
+        num_chars: int,
+        context: RequestContext,
+        tokenize: Callable[P, list[TokenizedText]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> list[TokenizedText]:
+        """Admits a request, then tokenises it: only admitted texts take memory for their tokens.
+
+        Raises:
+            ServiceError: The request is not admitted, or a text cannot be read.
+        """
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            return await run_sized(num_chars, tokenize, *args, **kwargs)
+
+    async def _resident(self, name: str) -> Resident:
+        """Returns a model as the workers have loaded it.
+
+        Raises:
+            UnavailableError: The model is not loaded yet.
+        """
+        resident = (await self.backend.status()).models.get(name)
+        if resident is None:
+            raise UnavailableError("the models are loading; try again soon", 1)
+        return resident
+
+    def _check_size(
+        self,
+        queries: Queries[SequenceT],
+        num_tokens: list[tuple[int, int]],
+        request: InspectionRequest,
+    ) -> None:
+        limit = self.settings.max_attention_values
+        check_size(queries.attention, num_tokens, request.view.top_k, limit)
+
+    async def _capture(self, items: list[AttentionItem], context: RequestContext) -> list[Result]:
+        """Captures the attention of items; returns one result each, in order.
+
+        Raises:
+            ServiceError: The items are refused, too late, or failed.
+        """
+        tokens = sum(item.num_tokens for item in items)
+        lease = await context.admit(self.backend, tokens, at_once=False)
+        results = await lease.submit(items, self._deadline(context)).in_order(len(items))
+        context.add_times(results)
+        return results
+
+    def _deadline(self, context: RequestContext) -> float:
+        return context.started + self.settings.request_timeout_seconds
+
+
+def item_of(
+    model: str, sequence: InspectedSequence, queries: tuple[AttentionQuery | TraceQuery, ...]
+) -> AttentionItem:
+    """Returns the work item of queries about one sequence."""
+    target = sequence.target
+    ids = [] if target is None else target.ids
+    return AttentionItem(model, AttentionJob(sequence.source.ids, ids, queries))
+
+
+def lengths(sequence: InspectedSequence) -> tuple[int, int]:
+    """Returns the numbers of source and target tokens of a sequence."""
+    return len(sequence.source.ids), len(sequence.target.ids) if sequence.target else 0
+
+
+def num_values(result: Result) -> int:
+    """Returns the number of attention values that the request asks for in one result."""
+    maps = cast("AttentionMaps", result.value[0])
+    return sum(values.size for values in maps.values())
