@@ -48,8 +48,8 @@ def select_device(name: str) -> torch.device:
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
     """Returns the precision of that name.
 
-    `auto` selects int8 on a CPU if native code multiplies in int8 and quality does not suffer,
-    bfloat16 only on hardware that is fast at it, and float32 otherwise.
+    `auto` selects int8 on a CPU if native code multiplies in int8 and quality does not suffer. It
+    selects bfloat16 on hardware that is fast at it, and float32 otherwise.
 
     Args:
         name: A precision, or `auto`.
@@ -77,7 +77,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Returns whether the device has matrix units for bfloat16.
 
     These are tensor cores (Ampere or later) on a GPU and AMX tiles on a CPU. AVX-512 BF16 alone
-    does not count: there 64 rows ran 1.7 times as fast as in float32, but a single sentence ran a
+    does not count. There 64 rows ran 1.7 times as fast as in float32, but a single sentence ran a
     quarter slower, and its bits depended on its batch.
     """
     if device.type == "cuda":

@@ -130,8 +130,8 @@ class Decoder(nn.Module):
         """Decodes tokens (B, T) after the past in `state`, and advances `state` by T tokens.
 
         Returns:
-            Hidden states (B, T, D); with `return_weights` also each layer's self-attention weights
-            (B, H, T, L), except of an SSRU, and cross-attention weights (B, H, T, S).
+            Hidden states (B, T, D). With `return_weights` also the weights of each layer:
+            self-attention (B, H, T, L), except in an SSRU, and cross-attention (B, H, T, S).
         """
         x = self.embedding(tokens, state.positions, max_position)  # (B, T, D)
         all_self, all_cross = [], []

@@ -46,13 +46,13 @@ class FullOutput:
         self.bias[forbidden] = NEVER
 
     def enter(self, row: int, source: list[int]) -> None:
-        """Does nothing: the full vocabulary does not depend on the source."""
+        """Keeps nothing: the full vocabulary does not depend on the source."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Does nothing: the rows have no state."""
+        """Keeps nothing: the rows have no state."""
 
     def leave(self, row: int) -> None:
-        """Does nothing: the rows have no state."""
+        """Keeps nothing: the rows have no state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (B, V)."""
@@ -85,7 +85,7 @@ class ShortlistOutput:
     """Computes logits of the union of the rows' shortlists, and masks the columns of other rows.
 
     New sentences extend the union at its end. It is rebuilt when it has doubled since the last
-    rebuild or is twice as large as the rows need, so that most decode steps copy no weights. Sums
+    rebuild, or is twice as large as the rows need. Most decode steps then copy no weights. Sums
     run over D alone: a logit does not depend on the other columns.
 
     Args:

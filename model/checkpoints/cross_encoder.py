@@ -1,7 +1,7 @@
 """A filled cross-encoder, from its files.
 
 BERT adds the vector of a segment to the vector of each token. The encoder always adds that of
-segment 0, so the token table holds each vector once for each segment: row `vocab_size + id` is the
+segment 0, so the token table holds each vector once for each segment. Row `vocab_size + id` is the
 vector of `id` plus segment 1 minus segment 0. The passes of embedding models then serve as they
 are. BERT-base's table of 30,522 rows takes 94 MB more in float32.
 """
@@ -45,8 +45,8 @@ def load_cross_encoder_model(
     Args:
         files: Files of the model.
         device: Device that computes.
-        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`, which is never int8:
-            the comparison that `auto` makes for vectors means nothing for a single number.
+        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` is never int8:
+            its comparison of vectors means nothing for a single number.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.

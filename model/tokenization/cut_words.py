@@ -2,12 +2,12 @@
 
 BPE and Unigram tokenise a word of any length as one piece. Both have one property: where a word's
 tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. So an
-edge of the whole word is certain if `word[:p]` has it for every edge p that the whole word may
-have around some place. Those p are few: the place itself, and the beginning of each vocabulary
+edge of the whole word is certain under one condition: `word[:p]` has it for every edge p that the
+whole word may have around some place. Those p are few: the place itself, and the beginning of each vocabulary
 entry that stands across the place. In BPE the same holds from the other end of the word.
 
-This matters in words that repeat themselves. Whether a run of dots is cut after an even or an odd
-number of them may change each of its tokens, however far from the cut.
+This matters in words that repeat themselves. In a run of dots, a cut after an even or an odd number
+of dots may change each token, however far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
 of the result. In Unigram it is the principle of the Viterbi algorithm; from the other end its ties

@@ -1,4 +1,4 @@
-"""Which tokens of a part of a text are tokens of the whole text.
+"""Counts the tokens of a part of a text that are tokens of the whole text.
 
 A tokenizer first splits a text into words, by rules that look a few characters ahead. Then it
 tokenises each word by itself. So the tokens of all words are stable, except for the last words

@@ -269,7 +269,7 @@ class CudaRunner:
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Does nothing: free rows are computed as padding rows until sequences enter them."""
+        """Frees nothing: free rows are computed as padding rows until sequences enter them."""
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:

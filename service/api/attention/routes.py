@@ -49,7 +49,7 @@ async def attention(request: Request) -> Response:
         context.num_inputs = len(body.texts)
         check_number(body.texts, services.settings.max_inputs)
     chosen = choose_format(body.format, request.headers.get("accept", ""))
-    inspector = services.text_inspector if body.task == "embed" else services.inspector
+    inspector = services.inspector if body.has_target else services.text_inspector
     inspection = await unless_disconnected(request, inspector.inspect(body.inspection(), context))
     with context.stage("serialize"):
         return await written(inspection, chosen, body.decimals)
@@ -79,7 +79,7 @@ async def steps(request: Request) -> Response:
     with context.stage("validate"):
         body = await read_parameters(request, StepsRequest, services.settings.max_body_bytes)
         context.num_inputs = 1
-    inspector = services.text_inspector if body.task == "embed" else services.inspector
+    inspector = services.inspector if body.has_target else services.text_inspector
     found = await unless_disconnected(request, inspector.trace(body.trace(), context))
     with context.stage("serialize"):
         return json_response(json_chunks(steps_body(found, body.include)))

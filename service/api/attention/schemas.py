@@ -38,6 +38,10 @@ Format = Literal["json", "npz", "safetensors", "bertviz"]
 Include = Literal["vectors", "output", "output_weight"]
 Task = Literal["translate", "embed"]
 
+HAS_TARGET = {"translate": True, "embed": False}
+"""Whether a task reads each text together with a translation."""
+
+
 OF_TRANSLATION = {
     "source": None,
     "target": None,
@@ -48,6 +52,11 @@ OF_TRANSLATION = {
     "alignment_shift": None,
 }
 """Parameters that task `embed` does not accept, and the value that counts as absent."""
+
+
+def has_target(task: Any) -> bool:
+    """Returns whether the task of a request that is not yet checked reads translations."""
+    return HAS_TARGET.get(task, True) if isinstance(task, str) else True
 
 
 def check_numbers(value: Any, info: ValidationInfo) -> Any:
@@ -114,9 +123,14 @@ class AttentionQuestion(Parameters):
     )
     api_key: Any = Field(None, description="Accepted and ignored.")
 
+    @property
+    def has_target(self) -> bool:
+        """Whether each text is read together with a translation."""
+        return HAS_TARGET[self.task]
+
     @model_validator(mode="after")
     def _check_task(self) -> Self:
-        if self.task == "translate":
+        if self.has_target:
             if self.prompt_name is not None:
                 refuse("prompt_name is of embedding models; leave it out, or use task embed")
             return self
@@ -127,7 +141,7 @@ class AttentionQuestion(Parameters):
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
-        if self.task == "embed":
+        if not self.has_target:
             if self.model is not None and not self.model.strip():
                 refuse("missing model parameter")
             return self
@@ -248,7 +262,7 @@ class AttentionRequest(AttentionQuestion):
             defaults |= {"reduce": "none", "layers": "all"}
             if given.get("reduce") == "mean_heads":
                 del given["reduce"]
-        if given.get("reduce") == "rollout" or given.get("task") == "embed":
+        if given.get("reduce") == "rollout" or not has_target(given.get("task")):
             defaults |= {"kinds": ["encoder"]}
         return {**defaults, **given}
 
@@ -256,7 +270,7 @@ class AttentionRequest(AttentionQuestion):
     def _check_texts(self) -> Self:
         if not self.text:
             refuse("missing text parameter")
-        if self.task == "embed":
+        if not self.has_target:
             check_embedded(self.kinds)
         if self.target_text is None:
             return self
@@ -345,7 +359,7 @@ class StepsRequest(AttentionQuestion):
     @classmethod
     def _fill(cls, fields: Any) -> Any:
         """Adds the default that depends on the task."""
-        if isinstance(fields, dict) and fields.get("task") == "embed":
+        if isinstance(fields, dict) and not has_target(fields.get("task")):
             return {**fields, "kind": fields.get("kind") or "encoder"}
         return fields
 
@@ -353,7 +367,7 @@ class StepsRequest(AttentionQuestion):
     def _check_text(self) -> Self:
         if not self.text:
             refuse("missing text parameter")
-        if self.task == "embed":
+        if not self.has_target:
             check_embedded([self.kind])
         return self
 

@@ -1,7 +1,7 @@
 """Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
 Each file imports only from those above it. Only those from `http_client` to `pull` import a client
-for the network, and only the commands import those: a server that starts loads none of them.
+for the network, and only the commands import those. A server that starts loads none of them.
 
     errors       the error tree
     references   names of models

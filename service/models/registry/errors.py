@@ -83,7 +83,7 @@ class TransientError(Exception):
     """One try failed in a way that a later try may not.
 
     Args:
-        reason: What happened.
+        reason: Description of the failure.
         retry_after_seconds: Pause that the server asks for.
     """
 

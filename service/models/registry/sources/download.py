@@ -99,8 +99,8 @@ class _Transfer:
                 raise TransientError("the file is shorter than the part that was fetched before")
 
     def _headers(self, offset: int, etag: str) -> dict[str, str]:
-        # Packed files are asked for as they are stored: the bucket would unpack them on the way,
-        # and then they have no length and cannot be resumed.
+        # Packed files are requested as they are stored. Otherwise the bucket unpacks them on the
+        # way, and an unpacked file has no length and cannot be resumed.
         headers = {"Accept-Encoding": "gzip" if self.file.is_packed else "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}

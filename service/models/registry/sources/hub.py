@@ -1,8 +1,8 @@
 """Hugging Face's registry: the files of a repository that make up a model.
 
 huggingface_hub downloads them into its own cache, which HF_HOME or HF_HUB_CACHE names and which
-other programs share. The cache of this package gets a link to each file that a model needs, so
-that code and other files of the repository stay outside the model's folder.
+other programs share. The cache of this package gets a link to each file that a model needs.
+Code and other files of the repository stay outside the model's folder.
 """
 
 import logging
