@@ -77,7 +77,7 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Returns whether the device has matrix units for bfloat16.
 
     These are tensor cores (Ampere or later) on a GPU and AMX tiles on a CPU. AVX-512 BF16 alone
-    does not count. There 64 rows ran 1.7 times as fast as in float32, but a single sentence ran a
+    does not count. There 64 rows ran 1.7 times as fast as in float32. But a single sentence ran a
     quarter slower, and its bits depended on its batch.
     """
     if device.type == "cuda":

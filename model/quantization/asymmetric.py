@@ -2,7 +2,8 @@
 
 Two differences to `model.quantization.int8` keep more precision. Every output has a scale of its
 own. A row is quantised around the midpoint of its range, because most inputs lie to one side of
-zero. After GELU, for example, no value is below -0.17. On all-MiniLM-L6-v2 this removed two thirds of the error.
+zero. After GELU, for example, no value is below -0.17. On all-MiniLM-L6-v2 this removed two thirds
+of the error.
 
 The sums are integers: a row's products do not depend on the rows beside it.
 """

@@ -1,10 +1,10 @@
 """Finds the tokens of a cut word that are tokens of the whole word too.
 
 BPE and Unigram tokenise a word of any length as one piece. Both have one property: where a word's
-tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. So an
-edge of the whole word is certain under one condition: `word[:p]` has it for every edge p that the
-whole word may have around some place. Those p are few: the place itself, and the beginning of each vocabulary
-entry that stands across the place. In BPE the same holds from the other end of the word.
+tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. Let the
+word have an edge p around some place, but p be unknown. An edge is certain if `word[:p]` has it
+for every possible p. Those p are few: the place itself, and the beginning of each vocabulary entry
+that stands across the place. In BPE the same holds from the other end of the word.
 
 This matters in words that repeat themselves. In a run of dots, a cut after an even or an odd number
 of dots may change each token, however far from the cut.

@@ -10,8 +10,8 @@ from model.checkpoints.formats.tensors import Arrays
 from model.checkpoints.names import Name, fill
 from model.embedding_config import TextEncoderConfig
 
-# position_ids and token_type_ids are constants. Sentence vectors do not use the pooler, a layer over
-# the first token. cls and lm_head are heads that fill in words. No other heads are ignored: an
+# position_ids and token_type_ids are constants. Sentence vectors do not use the pooler, a layer
+# over the first token. cls and lm_head are heads that fill in words. No other heads are ignored: an
 # encoder below a classifier does not embed.
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."

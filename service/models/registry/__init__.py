@@ -1,6 +1,6 @@
 """Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
-Each file imports only from those above it. Only those from `http_client` to `pull` import a client
+Each file imports only from those above it. Only `sources` and `pull` import a client
 for the network, and only the commands import those. A server that starts loads none of them.
 
     errors       the error tree
@@ -10,10 +10,7 @@ for the network, and only the commands import those. A server that starts loads 
     cache        the folder of pulled models, with their records
     locate       the models to serve, found on disk
     describe     what a model on disk does
-    http_client  GET requests with retries (httpx2)
-    download     one file: resumed, checked, renamed when complete
-    hub          Hugging Face's registry (huggingface_hub)
-    firefox      Mozilla's registry
+    sources/     the registries: their clients and downloads
     pull         from a reference to files in the cache
     commands     regard models
 """

@@ -1,1 +1,7 @@
-"""The registries that models come from, and downloads from them."""
+"""The registries that models come from, and downloads from them.
+
+http_client  GET requests with retries (httpx2)
+download     one file: resumed, checked, renamed when complete
+hub          Hugging Face's registry (huggingface_hub)
+firefox      Mozilla's registry
+"""
