@@ -260,7 +260,8 @@ class RemoteLease:
 
     def release(self) -> None:
         """Ends the admission, and cancels the items that are left."""
-        is_over = all(self.backend.streams.pop(number).is_over for number in self.streams)
+        streams = [self.backend.streams.pop(number) for number in self.streams]
+        is_over = all(stream.is_over for stream in streams)
         self.streams = []
         if not self.is_held:
             return

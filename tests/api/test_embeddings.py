@@ -302,7 +302,8 @@ def test_text_that_makes_a_batch_fail_fails_alone(
     assert_error(bad, InternalError, "RuntimeError")
     assert (first.status_code, last.status_code) == (200, 200)
     assert blocker.result(LIMIT_SECONDS).status_code == 200
-    until(lambda: server.sample("regard_batch_splits_total", model="tiny") == 1)
+    # Its batch is computed again in halves, and so once more if it then was one of two.
+    until(lambda: server.sample("regard_batch_splits_total", model="tiny") in (1, 2))
 
 
 def test_text_of_a_worker_that_died_is_tried_once_more(

@@ -8,7 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from service.errors import DeadlineExceededError, InvalidRequestError, RequestTooLargeError
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    InvalidRequestError,
+    RequestTooLargeError,
+)
 from tests.api.conftest import Serve, ServeAny, ServeTcp
 from tests.api.servers import AnyServer, assert_error
 from tests.hf_files import SENTENCE, write_multilingual, write_pieces
@@ -104,6 +109,22 @@ def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script:
     assert {s.source[0] for s in script.admitted if s.id in script.aborted} == {token}
     server.until_released()
     assert server.sample("regard_decode_slots", model="en-fr", state="used") == 0
+
+
+def test_failed_second_leg_ends_a_request_whose_first_legs_go_on(
+    serve_any: ServeAny, models: str, script: Script
+) -> None:
+    server = serve_any(models=models)
+    encode = server.catalog.models["de-en"].vocabularies.source.encode
+    script.stuck = {*encode(OTHER)} - {*encode(SENTENCE)}
+    script.poison.add(french_token(server))
+    assert_error(translate(server, [OTHER, SENTENCE]), InternalError, "RuntimeError")
+    server.until_released()
+    until(lambda: len(script.aborted) == 1)
+    for name in ("de-en", "en-fr"):
+        assert server.sample("regard_decode_slots", model=name, state="used") == 0
+    labels = {"task": "translate", "model": "de-en", "where": "running"}
+    assert server.sample("regard_cancelled_total", **labels) == 1
 
 
 def test_client_that_goes_ends_its_second_leg(

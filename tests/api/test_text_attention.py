@@ -226,7 +226,7 @@ def test_it_is_counted(server: AnyServer) -> None:
     items(ask(server))
     until(lambda: server.sample("regard_requests_total", **kind, outcome="ok") == before + 1)
     until(lambda: server.sample("regard_batches_total", **kind, phase="attention") > 0)
-    assert server.sample("regard_queue_depth", **kind, lane="attention") == 0
+    assert server.sample("regard_queue_depth", **kind, lane="interactive") == 0
 
 
 @pytest.mark.checkpoint

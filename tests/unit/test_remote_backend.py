@@ -299,6 +299,22 @@ def test_release_read_with_its_submit_leaves_nothing_behind(
     run(test)
 
 
+def test_release_forgets_all_open_submissions_of_a_request() -> None:
+    """Guards a fault: only those up to the first open one were forgotten."""
+
+    async def test(ends: Ends) -> None:
+        lease = await ends.backend.admit(9, at_once=False)
+        for make in (sentences, texts, pairs):
+            lease.submit(make(2), deadline())
+        await ends.until_held(6)
+        assert len(ends.backend.streams) == 3
+        lease.release()
+        assert not ends.backend.streams
+        await ends.until_idle()
+
+    run(test)
+
+
 def test_release_with_finished_results_waits_for_a_later_message() -> None:
     """The end of a request needs no message of its own; the end of open items does."""
 

@@ -1,0 +1,160 @@
+"""The lease of a request: it is admitted once, and counts until its reply has been written."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from service.errors import InternalError, OverloadedError
+from service.scheduling.admission import Reservation
+from service.server import create_app
+from tests.api.conftest import ServeAny
+from tests.api.servers import (
+    AnyServer,
+    ApartServer,
+    LiveServer,
+    SocketServer,
+    assert_error,
+    make_settings,
+)
+from tests.api.test_attention import CAT, asking
+from tests.workers import Script, Threads, until
+
+ALIGNED = {"q": f"{CAT} It is cold. A dog sleeps.", "return_alignment": True}
+
+
+@contextmanager
+def counted_reservations(server: AnyServer) -> Iterator[list[int]]:
+    """Records the tokens of each reservation that is made inside."""
+    admission, tokens = server.core.admission, list[int]()
+    reserve = admission.reserve
+
+    def record(count: int) -> Reservation:
+        tokens.append(count)
+        return reserve(count)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admission, "reserve", record)
+        yield tokens
+
+
+@pytest.fixture(params=["real_server", "serve_real"])
+def real(request: pytest.FixtureRequest) -> AnyServer:
+    """Returns a server of the built-in models, with one HTTP process and with two."""
+    found = request.getfixturevalue(request.param)
+    server: AnyServer = found() if request.param == "serve_real" else found
+    return server
+
+
+@pytest.mark.checkpoint
+def test_request_of_several_submissions_is_admitted_once(real: AnyServer) -> None:
+    """/attention translates and then reads the pair; return_alignment reads after it translates."""
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/attention", asking()),
+        ("/attention", asking([CAT, "It is cold."])),
+        ("/attention", asking(f"{CAT} It is cold.", split=True)),
+        ("/attention/steps", asking(query=0)),
+        ("/translate", asking() | ALIGNED),
+        ("/translate", asking() | {**ALIGNED, "q": [CAT, "It is cold."]}),
+    ]
+    for path, body in requests:
+        with counted_reservations(real) as reservations:
+            response = real.post(path, json=body)
+        assert response.status_code == 200, response.text
+        assert len(reservations) == 1
+        real.until_released()
+
+
+def ask_for_many_vectors(server: SocketServer) -> socket.socket:
+    """Returns the connection of a client that reads nothing of a reply of several megabytes."""
+    port: int = server.port
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    body = json.dumps({"inputs": ["a b c a b c a b c a"] * 2000}).encode()
+    connection.sendall(
+        b"POST /embed_all HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
+    return connection
+
+
+@pytest.fixture(params=["live", "apart"])
+def embedding_server(
+    request: pytest.FixtureRequest, both: tuple[str, ...], script: Script
+) -> Iterator[SocketServer]:
+    """A server with the tiny embedding model, with one HTTP process and with two."""
+    settings: dict[str, Any] = {
+        "models": both,
+        "max_pending_requests": 1,
+        "max_token_vectors": 24_000,
+    }
+    start = Threads(script.load)
+    if request.param == "live":
+        with LiveServer(create_app(make_settings(**settings), start)) as live:
+            yield live
+    else:
+        with ApartServer(make_settings(http_workers=2, **settings), start) as apart:
+            yield apart.until_ready().until_listening()
+
+
+def test_lease_is_held_until_a_slow_client_has_read_its_reply(
+    embedding_server: SocketServer,
+) -> None:
+    """The buffers of the sockets are smaller than the reply, and so the server waits to write."""
+    server = embedding_server
+    admission = server.core.admission
+    with ask_for_many_vectors(server) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        assert not any(map(len, server.core.scheduler.queues["embed"].values()))
+        assert admission.requests == 1
+        assert server.translate("Hello.").status_code == 429
+        received = 0
+        while part := connection.recv(1 << 20):
+            received += len(part)
+    assert received > 8_000_000
+    until(lambda: not admission.requests)
+    assert admission.tokens == 0
+    assert server.translate("Hello.").status_code == 200
+
+
+def test_failed_sentence_ends_its_request_before_the_others_have_ended(
+    serve_any: ServeAny, script: Script
+) -> None:
+    """Guards a fault: an error was noticed only when all sentences before it had ended.
+
+    Each of the two workers has one row: the first never finishes, the second fails.
+    """
+    server = serve_any(workers=2, max_rows=1, max_beam_size=1)
+    script.stuck.add(server.token("Stuck"))
+    script.poison.add(server.token("Poison"))
+    response = server.translate(["Stuck.", "Poison.", "Later.", "Later."])
+    assert_error(response, InternalError, "RuntimeError")
+    server.until_released()
+    until(lambda: len(script.aborted) == 1)
+    labels = {"task": "translate", "model": "en-pt"}
+    assert server.sample("regard_cancelled_total", **labels, where="running") == 1
+    assert server.sample("regard_cancelled_total", **labels, where="queued") == 2
+    assert server.sample("regard_queue_depth", **labels, lane="interactive") == 0
+    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
+    assert server.translate("Next.").status_code == 200
+
+
+@pytest.mark.parametrize("body", [{"q": "Hello."}, {"q": ["Hello.", "It is cold."]}])
+def test_refused_request_leaves_no_lease(
+    serve_any: ServeAny, script: Script, body: dict[str, Any]
+) -> None:
+    server = serve_any(max_pending_requests=1)
+    script.may_finish.clear()
+    first = server.begin_translate("Hello.")
+    server.until_admitted(1)
+    for _ in range(3):
+        assert_error(server.translate(**body), OverloadedError)
+    assert server.core.admission.requests == 1
+    script.may_finish.set()
+    assert first.result(60).status_code == 200
+    server.until_released()
+    assert server.translate(**body).status_code == 200
