@@ -38,7 +38,7 @@ serve: install  ## starts the server on REGARD_PORT (8000)
 	$(BIN)/regard serve
 
 test: $(VENV)/.installed-dev browser  ## runs all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 browser:  ## finds or installs a Chromium for the tests of the page
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
