@@ -1,4 +1,4 @@
-"""Models that load in a thread beside the work of a worker."""
+"""Models that a worker loads in a thread beside its work."""
 
 import gc
 import select
@@ -6,7 +6,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 import pytest
@@ -16,10 +15,10 @@ from model.architectures.seq2seq import EncoderDecoder
 from model.backends.native.library import LIBRARIES
 from model.backends.native.runner import PackedModel, max_positions
 from model.backends.native.text_runner import NativeTextEncoder
-from model.engine.engine import Engine
 from model.quantization.asymmetric import quantize
 from service.workers.background_load import USUAL_SWITCH_SECONDS, BackgroundLoads, Outcome
 from service.workers.device_memory import give_back_memory, held_bytes
+from service.workers.loading import LoadedModel
 from tests.text_models import new_model
 from tests.tiny import LIMITS, quantized, tiny_config, tiny_model
 from tests.workers import LIMIT_SECONDS, until
@@ -32,33 +31,29 @@ def loads() -> Iterator[BackgroundLoads]:
     loads.close()
 
 
-class FakeEngine:
-    """Nothing is asked of it."""
-
-
-def engine(fake: FakeEngine | None = None) -> Engine:
-    return cast("Engine", fake or FakeEngine())
+def loaded_model() -> LoadedModel:
+    return LoadedModel({}, torch.device("cpu"), "float32")
 
 
 def wait(loads: BackgroundLoads) -> list[Outcome]:
-    """What comes next, as a worker without work waits for it."""
+    """Waits for the next outcomes, as a worker without work does."""
     assert select.select([loads.fileno()], [], [], LIMIT_SECONDS)[0]
     return loads.finished()
 
 
-def test_outcome_can_be_waited_for_and_is_told_once(loads: BackgroundLoads) -> None:
+def test_outcome_can_be_waited_for_and_is_returned_once(loads: BackgroundLoads) -> None:
     assert not select.select([loads.fileno()], [], [], 0)[0]
-    it = engine()
-    loads.begin("a", lambda: it)
+    model = loaded_model()
+    loads.begin("a", lambda: model)
     (outcome,) = wait(loads)
     assert outcome.name == "a"
-    assert outcome.loaded is it
+    assert outcome.loaded is model
     assert loads.finished() == []
     assert not select.select([loads.fileno()], [], [], 0)[0]
 
 
 def test_error_is_an_outcome(loads: BackgroundLoads) -> None:
-    def fail() -> Engine:
+    def fail() -> LoadedModel:
         raise MemoryError
 
     loads.begin("a", fail)
@@ -70,10 +65,10 @@ def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
     begun: list[str] = []
     may_end = threading.Event()
 
-    def load(name: str) -> Engine:
+    def load(name: str) -> LoadedModel:
         begun.append(name)
         assert may_end.wait(LIMIT_SECONDS)
-        return engine()
+        return loaded_model()
 
     loads.begin("a", lambda: load("a"))
     until(lambda: begun)
@@ -88,14 +83,16 @@ def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
     assert sys.getswitchinterval() == pytest.approx(USUAL_SWITCH_SECONDS)
 
 
-def test_what_was_dropped_is_not_told_though_it_is_loaded_again(loads: BackgroundLoads) -> None:
+def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
+    loads: BackgroundLoads,
+) -> None:
     may_end = threading.Event()
 
-    def load(loaded: Engine) -> Engine:
+    def load(model: LoadedModel) -> LoadedModel:
         assert may_end.wait(LIMIT_SECONDS)
-        return loaded
+        return model
 
-    old, new = engine(), engine()
+    old, new = loaded_model(), loaded_model()
     loads.begin("a", lambda: load(old))
     assert loads.drop("a")
     assert not loads.drop("a")
@@ -108,14 +105,14 @@ def test_what_was_dropped_is_not_told_though_it_is_loaded_again(loads: Backgroun
     assert outcome.loaded is new
 
 
-def test_load_that_ends_after_the_worker_tells_nobody() -> None:
+def test_load_that_ends_after_the_worker_has_no_outcome() -> None:
     loads = BackgroundLoads()
     may_end, has_ended = threading.Event(), threading.Event()
 
-    def load() -> Engine:
+    def load() -> LoadedModel:
         assert may_end.wait(LIMIT_SECONDS)
         has_ended.set()
-        return engine()
+        return loaded_model()
 
     loads.begin("a", load)
     (thread,) = (each for each in threading.enumerate() if each.daemon and "_run" in each.name)
@@ -164,7 +161,7 @@ def test_held_bytes_count_weights_of_native_code_once() -> None:
     assert 0 < packed.native_bytes < before / 4
 
 
-def test_cycles_that_were_there_at_the_start_are_found() -> None:
+def test_cycles_of_frozen_objects_are_found() -> None:
     class Node:
         pass
 

@@ -1,4 +1,4 @@
-"""The supervisor with processes that do nothing: what becomes of those that hang or end."""
+"""The supervisor with processes that do nothing: those that hang or end, and their models."""
 
 import asyncio
 import socket
@@ -13,8 +13,6 @@ from model.sequence import EngineLimits
 from service.ipc import processes
 from service.ipc.channel import pack
 from service.ipc.processes import MAX_BACKOFF_SECONDS, Process
-from service.metrics.definitions import Metrics
-from service.scheduling.admission import Admission
 from service.scheduling.scheduler import Scheduler
 from service.workers.messages import (
     FromWorker,
@@ -22,23 +20,24 @@ from service.workers.messages import (
     LoadFailed,
     Ready,
     Report,
-    ResidentModel,
+    Resident,
     Unloaded,
     WorkerConfig,
 )
+from service.workers.model_set import ModelSet
 from service.workers.supervisor import Supervisor
 from tests.tiny import tiny_config
-from tests.unit.scheduling import begin, sentences, settle
+from tests.unit.scheduling import begin, make_scheduler, sentences, settle
 
-ANY = Path(__file__)  # no worker reads it
+ANY = Path(__file__)  # the processes read no files
 FILES = ModelFiles("en", "pt", ANY, ANY, ANY, None, 3.0)
-CONFIG = WorkerConfig(
-    (FILES,), "cpu", "float32", "auto", EngineLimits(), threads=1, attention_share=0.1
-)
+CONFIG = WorkerConfig(ModelSet((FILES,)), (), "cpu", "float32", "auto", EngineLimits(), threads=1)
+RESIDENT = Resident("en-pt", "cpu", "float32", 0.1, max_rows=8, config=tiny_config())
+READY = Ready({"en-pt": RESIDENT})
 
 
 class DeafProcess:
-    """It holds its end of the socket, reads nothing, and ends only when it is killed."""
+    """A process that ignores messages and ends only when it is killed."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection.dup()
@@ -62,7 +61,7 @@ class DeafProcess:
 
 
 class Starts:
-    """A StartWorker of such processes."""
+    """A StartWorker that starts such processes."""
 
     def __init__(self) -> None:
         self.processes: list[DeafProcess] = []
@@ -77,11 +76,15 @@ class Starts:
 
 def run(test: Callable[[Supervisor, Starts], Awaitable[None]], count: int = 1) -> None:
     async def main() -> None:
-        metrics, starts = Metrics(("en-pt",)), Starts()
-        scheduler = Scheduler(("en-pt",), Admission(1, 1), metrics)
-        await test(Supervisor(CONFIG, count, scheduler, metrics, starts), starts)
+        scheduler, starts = make_scheduler(), Starts()
+        await test(Supervisor(CONFIG, count, scheduler, scheduler.metrics, starts), starts)
 
     asyncio.run(main())
+
+
+def scheduler_of(supervisor: Supervisor) -> Scheduler:
+    assert isinstance(supervisor.scheduler, Scheduler)
+    return supervisor.scheduler
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -91,18 +94,16 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.02)
 
 
-def test_worker_that_does_not_listen_is_killed() -> None:
-    """It was waited for without end."""
-
+def test_worker_that_ignores_a_stop_is_killed() -> None:
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.start()
         await until(lambda: len(starts.processes) == 2)
         for process in starts.processes:
-            process.say(Ready([]))
+            process.say(Ready({}))
         await until(lambda: len(supervisor.ready) == 2)
         await supervisor.stop()
         assert [process.is_killed for process in starts.processes] == [True, True]
@@ -113,7 +114,7 @@ def test_worker_that_does_not_listen_is_killed() -> None:
 
 
 def test_worker_that_loads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It listens to nothing until it has loaded, and holds nothing that could be lost."""
+    """It reads no message until it has loaded, and holds no item that could be lost."""
     monkeypatch.setattr(processes, "STOP_SECONDS", 1000.0)
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
@@ -126,7 +127,7 @@ def test_worker_that_loads_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_worker_that_is_being_started_at_the_end_is_ended_too() -> None:
-    """Nothing told it to stop, as it had no link yet."""
+    """It has no link yet that a Stop could be sent to."""
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         starts.may_start.clear()
@@ -165,7 +166,7 @@ def test_supervisor_that_was_never_started_can_stop() -> None:
 
 
 def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a thousand failures their doubling was too large a number to compute with."""
+    """After a thousand failures, the doubled pause would be too large for a float."""
     pauses: list[float] = []
 
     async def fail(_connection: socket.socket, _threads: int) -> Process:
@@ -195,20 +196,20 @@ def test_pauses_between_starts_grow_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     assert pauses[-1] == MAX_BACKOFF_SECONDS
 
 
-def test_only_a_worker_that_has_work_and_says_nothing_is_ended() -> None:
-    """Not one that reports, nor one that has nothing to do, nor one that loads its models."""
+def test_only_a_silent_worker_with_work_is_ended() -> None:
+    """A worker that reports, or is idle, or loads its models goes on."""
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.timeout_seconds = 0.2
         supervisor.start()
         await until(lambda: len(supervisor.links) == 4)
         silent, talking, idle, loading = starts.processes
-        model = ResidentModel("en-pt", "cpu", "float32", 0.0, 1, tiny_config())
+        one_row = Ready({"en-pt": replace(RESIDENT, max_rows=1)})
         for process in (silent, talking):
-            process.say(Ready([model]))
-        idle.say(Ready([]))
+            process.say(one_row)
+        idle.say(Ready({}))
         await until(lambda: len(supervisor.ready) == 3)
-        work = begin(supervisor.scheduler, sentences(2))
+        work = begin(scheduler_of(supervisor), sentences(2))
         async with asyncio.timeout(20):
             while not silent.is_killed:
                 talking.say(Report(memory_bytes={"resident": 1}))
@@ -221,19 +222,17 @@ def test_only_a_worker_that_has_work_and_says_nothing_is_ended() -> None:
 
 
 def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
-    """With their end it has no work, for a while, and so need not say anything."""
+    """Without requests it has no work for a while, and need not report."""
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.timeout_seconds = 0.2
         supervisor.start()
         await until(lambda: supervisor.links)
-        starts.processes[0].say(
-            Ready([ResidentModel("en-pt", "cpu", "float32", 0.0, 1, tiny_config())])
-        )
+        starts.processes[0].say(Ready({"en-pt": replace(RESIDENT, max_rows=1)}))
         await until(lambda: supervisor.ready)
         async with asyncio.timeout(20):
             while not starts.processes[0].is_killed:
-                work = begin(supervisor.scheduler, sentences(1))
+                work = begin(scheduler_of(supervisor), sentences(1))
                 await asyncio.sleep(0.03)
                 work.cancel()
                 await asyncio.sleep(0.03)
@@ -242,8 +241,8 @@ def test_worker_that_hangs_is_noticed_although_its_requests_time_out() -> None:
     run(test)
 
 
-def test_model_that_was_unloaded_may_be_gone_for_a_worker_that_still_starts() -> None:
-    """It ended the server, for which the model was of no account any more."""
+def test_starting_worker_may_fail_to_load_a_model_that_was_unloaded() -> None:
+    """The server goes on: it does not serve the model any more."""
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.start()
@@ -253,37 +252,38 @@ def test_model_that_was_unloaded_may_be_gone_for_a_worker_that_still_starts() ->
         starts.processes[0].end()
         await until(lambda: len(starts.processes) == 2)
         assert supervisor.failure is None
-        starts.processes[1].say(Ready([]))
+        starts.processes[1].say(Ready({}))
         await until(lambda: supervisor.is_ready)
         await supervisor.stop()
 
     run(test)
 
 
-def test_worker_that_starts_with_a_model_of_then_has_not_the_one_of_now() -> None:
-    """Of the same name: it went on to answer for the model that had been unloaded."""
+def test_worker_that_started_with_an_earlier_model_of_the_same_name_loads_the_new_one() -> None:
+    """It must not go on to serve the model that was unloaded."""
 
     async def test(supervisor: Supervisor, starts: Starts) -> None:
         supervisor.start()
         await until(lambda: len(supervisor.links) == 2)
-        resident = ResidentModel("en-pt", "cpu", "float32", 0.1, 8, tiny_config())
         first, second = starts.processes
-        first.say(Ready([resident]))
+        first.say(READY)
         await until(lambda: supervisor.ready)
         unloading = asyncio.create_task(supervisor.unload("en-pt"))
         first.say(Unloaded("en-pt"))
         await unloading
         loading = asyncio.create_task(supervisor.load(replace(FILES), {}))
         await settle()
-        first.say(Loaded(resident))
+        first.say(Loaded(RESIDENT))
         await loading
-        second.say(Ready([resident]))
+        second.say(READY)
         await until(lambda: len(supervisor.ready) == 2)
-        seats = {link.name: seat for link, seat in supervisor.scheduler.seats.items()}
-        assert [seat.missing for seat in seats.values()] == [set(), {"en-pt"}]
+        assert [each.missing for each in scheduler_of(supervisor).workers.values()] == [
+            set(),
+            {"en-pt"},
+        ]
         second.say(Unloaded("en-pt"))
-        second.say(Loaded(resident))
-        await until(lambda: all(ready.names for ready in supervisor.ready.values()))
+        second.say(Loaded(RESIDENT))
+        await until(lambda: all(supervisor.ready.values()))
         await supervisor.stop()
 
     run(test, count=2)

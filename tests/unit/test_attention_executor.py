@@ -1,0 +1,209 @@
+"""Attention of one model in a worker, slice by slice, computed by a tiny model."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from model.architectures.seq2seq import EncoderDecoder
+from model.config import DecoderKind
+from model.encoding.teacher_forced import AttentionPass
+from model.errors import ModelError, UnknownTokenError
+from model.sequence import BatchStats
+from service.items.result import Done
+from service.workers.executors.attention import AttentionExecutor
+from tests.attention_jobs import assert_maps_close, results
+from tests.tiny import tiny_config, tiny_model
+from tests.unit.worker_bench import PAIRS, pair
+
+
+@pytest.fixture(scope="module")
+def model() -> EncoderDecoder:
+    return tiny_model(tiny_config(decoder=DecoderKind.SSRU), seed=1)
+
+
+@pytest.fixture
+def executor(model: EncoderDecoder) -> AttentionExecutor:
+    return AttentionExecutor(partial(AttentionPass, model), model.device)
+
+
+def finish(executor: AttentionExecutor) -> tuple[list[Done], list[int]]:
+    """Computes all items, as a worker does; returns the results and the ids of failed items."""
+    done: list[Done] = []
+    failed: list[int] = []
+    while len(executor):
+        try:
+            done += executor.step()
+        except (ModelError, RuntimeError):
+            failed += [item.id for item in executor.isolate()]
+    return done, failed
+
+
+def ids(done: list[Done]) -> list[int]:
+    return [each.id for each in done]
+
+
+def rows(executor: AttentionExecutor) -> list[int]:
+    """Returns the number of items of each batch since the last call."""
+    return [stats.rows for stats in executor.drain_stats()]
+
+
+def test_waiting_items_are_computed_together(
+    executor: AttentionExecutor, model: EncoderDecoder
+) -> None:
+    items = [pair(number) for number in range(3)]
+    executor.add(items[:2])
+    executor.add(items[2:])
+    assert len(executor) == 3
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([0, 1, 2], [])
+    expected = results(model, [item.job for item in items])
+    for each, maps in zip(done, expected, strict=True):
+        (found,) = each.value
+        assert isinstance(maps, dict)
+        assert_maps_close(found, maps, atol=0)
+    tokens = sum(len(source) + len(target) for source, target in PAIRS[:3])
+    assert executor.drain_stats() == [BatchStats("attention", 3, tokens, 0)]
+    assert not executor.drain_stats()
+
+
+def test_each_step_computes_one_slice(executor: AttentionExecutor) -> None:
+    """An item that arrives meanwhile waits for the next batch."""
+    executor.add([pair(1)])
+    assert executor.step() == []
+    executor.add([pair(2)])
+    done: list[Done] = []
+    num_steps = 1
+    while not done:
+        done = executor.step()
+        num_steps += 1
+    assert num_steps > 4
+    assert ids(done) == [1]
+    assert len(executor) == 1
+    assert ids(finish(executor)[0]) == [2]
+    assert rows(executor) == [1, 1]
+
+
+def test_aborted_items_are_not_computed(executor: AttentionExecutor) -> None:
+    executor.add(pair(number) for number in range(4))
+    executor.abort([1, 3, 77])
+    assert len(executor) == 2
+    assert ids(finish(executor)[0]) == [0, 2]
+    assert rows(executor) == [2]
+
+
+def test_item_aborted_while_it_is_computed_has_no_result(executor: AttentionExecutor) -> None:
+    executor.add(pair(number) for number in range(3))
+    executor.step()
+    executor.abort([1])
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([0, 2], [])
+
+
+def test_batch_ends_when_all_of_its_items_are_aborted(executor: AttentionExecutor) -> None:
+    executor.add([pair(0), pair(1)])
+    executor.step()
+    executor.add([pair(2)])
+    executor.abort([0])
+    assert len(executor) == 3  # the batch goes on
+    executor.abort([1])
+    assert len(executor) == 1
+    assert ids(finish(executor)[0]) == [2]
+    assert rows(executor) == [1]
+
+
+def test_item_at_fault_fails_alone_and_the_others_are_computed(
+    executor: AttentionExecutor,
+) -> None:
+    executor.add([pair(0), pair(1, is_wrong=True), pair(2), pair(3)])
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([0, 2, 3], [1])
+    assert rows(executor) == [1, 2]  # of the halves, the second is computed in one batch
+
+
+def test_fault_in_the_middle_of_a_batch_is_isolated_too(
+    executor: AttentionExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault occurs once; all items of the batch are then computed, in halves."""
+    executor.add([pair(0), pair(1)])
+    executor.step()
+
+    def fail() -> bool:
+        raise RuntimeError("a fault of the device")
+
+    assert executor.capture is not None
+    monkeypatch.setattr(executor.capture, "advance", fail)
+    executor.add([pair(2)])
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([0, 1, 2], [])
+    assert rows(executor) == [1, 1, 1]
+
+
+def test_items_that_arrive_during_retries_wait_for_their_end(executor: AttentionExecutor) -> None:
+    executor.add([pair(0), pair(1, is_wrong=True), pair(2), pair(3)])
+    with pytest.raises(UnknownTokenError, match="vocabulary"):
+        executor.step()
+    assert executor.isolate() == []
+    executor.add([pair(4), pair(5)])
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([0, 2, 3, 4, 5], [1])
+    assert rows(executor) == [1, 2, 2]
+
+
+def test_aborted_item_of_a_failed_batch_is_not_computed_again(
+    executor: AttentionExecutor,
+) -> None:
+    executor.add([pair(0), pair(1, is_wrong=True), pair(2)])
+    with pytest.raises(UnknownTokenError, match="vocabulary"):
+        executor.step()
+    assert executor.isolate() == []
+    executor.abort([2])
+    assert len(executor) == 2
+    executor.abort([0])
+    assert len(executor) == 1
+    assert finish(executor) == ([], [1])
+
+
+def test_failed_batch_whose_items_are_all_aborted_is_gone(executor: AttentionExecutor) -> None:
+    executor.add([pair(0), pair(1, is_wrong=True)])
+    with pytest.raises(UnknownTokenError, match="vocabulary"):
+        executor.step()
+    assert executor.isolate() == []
+    executor.abort([0, 1])
+    assert not len(executor)
+    executor.add([pair(2)])
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([2], [])
+
+
+def test_half_that_is_computed_can_be_aborted(executor: AttentionExecutor) -> None:
+    executor.add([pair(0), pair(1), pair(2, is_wrong=True)])
+    with pytest.raises(UnknownTokenError, match="vocabulary"):
+        executor.step()
+    executor.isolate()
+    executor.step()
+    assert executor.num_running == 2
+    executor.abort([0, 1])
+    assert (executor.num_running, len(executor)) == (0, 1)
+    assert finish(executor) == ([], [2])
+
+
+def test_item_that_is_left_of_a_failed_batch_is_not_at_fault(executor: AttentionExecutor) -> None:
+    """Of two items, the aborted one may have been at fault."""
+    executor.add([pair(0), pair(1)])
+    executor.step()
+    executor.abort([0])
+    assert executor.isolate() == []
+    done, failed = finish(executor)
+    assert (ids(done), failed) == ([1], [])
+
+
+def test_results_are_those_of_an_item_alone(
+    executor: AttentionExecutor, model: EncoderDecoder
+) -> None:
+    executor.add(pair(number) for number in range(6))
+    for each in finish(executor)[0]:
+        (alone,) = results(model, [pair(each.id).job])
+        assert isinstance(alone, dict)
+        for kind, values in each.value[0].items():
+            np.testing.assert_allclose(values, alone[kind], rtol=0, atol=1e-6)

@@ -1,0 +1,210 @@
+"""The items of an executor: those that wait, the batch, and the parts of failed batches."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from service.items.embedding import EmbeddingItem
+from service.workers.executors.base import Backlog
+
+Items = list[EmbeddingItem]
+Choose = Callable[[deque[EmbeddingItem]], Items]
+
+
+def items(*ids: int) -> Items:
+    return [EmbeddingItem("tiny", [5], id=number) for number in ids]
+
+
+def ids(found: Items) -> list[int]:
+    return [item.id for item in found]
+
+
+def take_all(waiting: deque[EmbeddingItem]) -> Items:
+    found = list(waiting)
+    waiting.clear()
+    return found
+
+
+def filled(*numbers: int) -> Backlog[EmbeddingItem]:
+    """Returns a backlog with waiting items."""
+    backlog: Backlog[EmbeddingItem] = Backlog()
+    backlog.waiting.extend(items(*numbers))
+    return backlog
+
+
+def failed(*numbers: int) -> Backlog[EmbeddingItem]:
+    """Returns a backlog whose only batch has failed."""
+    backlog = filled(*numbers)
+    backlog.begin(take_all)
+    assert backlog.isolate() == []
+    return backlog
+
+
+def parts(backlog: Backlog[EmbeddingItem]) -> list[list[int]]:
+    return [ids(part) for part in backlog.retries]
+
+
+def compute(backlog: Backlog[EmbeddingItem], faults: set[int]) -> tuple[list[int], list[int], int]:
+    """Computes all batches; a batch with one of `faults` fails.
+
+    Returns:
+        Ids of the computed items and of the failed items, and the number of batches.
+    """
+    done: list[int] = []
+    at_fault: list[int] = []
+    num_batches = 0
+    while len(backlog):
+        num_batches += 1
+        batch = ids(backlog.begin(take_all))
+        if faults.isdisjoint(batch):
+            done += batch
+            backlog.end()
+        else:
+            at_fault += ids(backlog.isolate())
+    return done, at_fault, num_batches
+
+
+def test_batch_has_the_items_that_are_chosen() -> None:
+    backlog = filled(1, 2, 3)
+    assert ids(backlog.begin(lambda waiting: [waiting.popleft()])) == [1]
+    assert list(backlog.running) == [1]
+    assert not backlog.is_retry
+    assert len(backlog) == 3
+    backlog.end()
+    assert len(backlog) == 2
+    assert ids(backlog.begin(take_all)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("batch", "halves"),
+    [
+        ([1, 2], [[1], [2]]),
+        ([1, 2, 3], [[1, 2], [3]]),
+        ([1, 2, 3, 4, 5], [[1, 2, 3], [4, 5]]),
+    ],
+)
+def test_failed_batch_is_computed_again_in_halves(
+    batch: list[int], halves: list[list[int]]
+) -> None:
+    backlog = failed(*batch)
+    assert parts(backlog) == halves
+    assert len(backlog) == len(batch)
+    for half in halves:
+        assert ids(backlog.begin(take_all)) == half
+        assert backlog.is_retry
+        backlog.end()
+        assert not backlog.is_retry
+    assert not len(backlog)
+
+
+def test_halves_go_ahead_of_waiting_items_and_are_not_mixed_with_them() -> None:
+    backlog = failed(1, 2)
+    backlog.waiting.extend(items(3))
+    batches = []
+    while len(backlog):
+        batches.append((ids(backlog.begin(take_all)), backlog.is_retry))
+        backlog.end()
+    assert batches == [([1], True), ([2], True), ([3], False)]
+
+
+def test_halves_of_a_half_go_ahead_of_the_other_half() -> None:
+    backlog = failed(1, 2, 3, 4)
+    backlog.begin(take_all)
+    assert backlog.isolate() == []
+    assert parts(backlog) == [[1], [2], [3, 4]]
+
+
+def test_item_that_was_alone_is_at_fault() -> None:
+    backlog = filled(1)
+    backlog.begin(take_all)
+    assert ids(backlog.isolate()) == [1]
+    assert not len(backlog)
+    assert not backlog.is_retry
+
+
+@pytest.mark.parametrize("num_faults", [0, 1, 2, 5, 16])
+def test_all_items_at_fault_are_found_and_the_others_computed(num_faults: int) -> None:
+    numbers = [*range(1, 17)]
+    faults = set(random.Random(num_faults).sample(numbers, num_faults))
+    done, at_fault, num_batches = compute(filled(*numbers), faults)
+    assert (done, at_fault) == (sorted({*numbers} - faults), sorted(faults))
+    assert num_batches <= min(2 * 16 - 1, 1 + 2 * 4 * num_faults)  # four halvings of 16 items
+
+
+def test_aborted_items_leave_the_queue_and_the_failed_parts() -> None:
+    backlog = failed(1, 2, 3, 4)
+    backlog.waiting.extend(items(5, 6))
+    backlog.abort([2, 3, 4, 5, 77])
+    assert parts(backlog) == [[1]]
+    assert ids(take_all(backlog.waiting)) == [6]
+
+
+def test_aborted_items_of_the_batch_are_marked() -> None:
+    backlog = filled(1, 2)
+    backlog.begin(take_all)
+    backlog.abort([1, 77])
+    backlog.abort([1])
+    assert backlog.given_up == {1}
+    assert list(backlog.running) == [1, 2]
+
+
+def test_batch_is_given_up_once_all_of_its_items_are_aborted() -> None:
+    backlog = filled(1, 2, 3)
+    given_up = [backlog.is_given_up]
+    backlog.begin(lambda waiting: [waiting.popleft(), waiting.popleft()])
+    for item_id in (3, 1, 2):
+        given_up.append(backlog.is_given_up)
+        backlog.abort([item_id])
+    given_up.append(backlog.is_given_up)
+    backlog.end()
+    given_up.append(backlog.is_given_up)
+    assert given_up == [False, False, False, False, True, False]
+    assert not len(backlog)
+
+
+def test_marks_do_not_outlive_their_batch() -> None:
+    backlog = filled(1, 2)
+    backlog.begin(take_all)
+    backlog.abort([1])
+    backlog.isolate()
+    backlog.begin(take_all)
+    assert not backlog.given_up
+
+
+def test_aborted_items_of_a_failed_batch_are_not_computed_again() -> None:
+    backlog = filled(1, 2, 3, 4)
+    backlog.begin(take_all)
+    backlog.abort([1, 3])
+    assert backlog.isolate() == []
+    assert parts(backlog) == [[2], [4]]
+
+
+def test_item_that_is_left_of_a_failed_batch_is_not_at_fault() -> None:
+    """Of two items, the aborted one may have been at fault."""
+    backlog = filled(1, 2)
+    backlog.begin(take_all)
+    backlog.abort([1])
+    assert backlog.isolate() == []
+    assert parts(backlog) == [[2]]
+
+
+@pytest.mark.parametrize("batch", [[1], [1, 2]])
+def test_failed_batch_of_aborted_items_leaves_nothing(batch: list[int]) -> None:
+    backlog = filled(*batch)
+    backlog.begin(take_all)
+    backlog.abort(batch)
+    assert backlog.isolate() == []
+    assert not len(backlog)
+    assert not backlog.retries
+
+
+def test_oldest_item_may_wait_be_computed_or_be_a_part_of_a_failed_batch() -> None:
+    backlog = filled(4)
+    assert backlog.oldest == 4
+    backlog.retries.extend([items(3), items(2)])
+    assert backlog.oldest == 2
+    backlog.retries.appendleft(items(1))
+    backlog.begin(take_all)
+    assert backlog.oldest == 1

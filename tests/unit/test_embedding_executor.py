@@ -1,0 +1,312 @@
+"""Embeddings of one model in a worker, batch by batch and slice by slice."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.checkpoints.families.sentence_transformers import read_folder
+from model.errors import ModelError
+from model.sequence import BatchStats, EngineLimits
+from service.items.embedding import EMBED, EmbeddingItem
+from service.items.length_buckets import BUCKET_TOKENS, bucket_of
+from service.workers.executors.embedding import (
+    BATCH_TOKENS,
+    OLDEST_SHARE,
+    Batch,
+    EmbeddingExecutor,
+)
+from service.workers.loading import load_embedder
+from service.workers.messages import WorkerConfig
+from service.workers.model_set import ModelSet
+from tests.tiny_text import write_model
+
+SHORT, LONG = 8, 400
+
+
+class ManySlices:
+    """A batch that takes one slice, and one more for every 20 tokens of its longest text."""
+
+    def __init__(self, items: Sequence[EmbeddingItem], order: list[int]) -> None:
+        self.items = items
+        self.order = order
+        self.slices_left = 1 + max(item.num_tokens for item in items) // 20
+
+    def advance(self) -> bool:
+        if any(-1 in item.ids for item in self.items):
+            raise RuntimeError("a fault of the device")
+        self.order.append(self.items[0].id)
+        self.slices_left -= 1
+        return self.slices_left > 0
+
+    def take_finished(self) -> dict[int, NDArray[np.float32]]:
+        return {
+            index: np.array([item.id, item.num_tokens], dtype=np.float32)
+            for index, item in enumerate(self.items)
+        }
+
+
+class Bench:
+    """An executor that records its batches.
+
+    Attributes:
+        order: Id of the first text of each slice's batch, in order.
+        batches: Ids of the texts of each batch, in order.
+    """
+
+    def __init__(self) -> None:
+        self.order: list[int] = []
+        self.batches: list[list[int]] = []
+        self.executor = EmbeddingExecutor(self.begin, torch.device("cpu"))
+
+    def begin(self, items: Sequence[EmbeddingItem]) -> Batch:
+        self.batches.append([item.id for item in items])
+        return ManySlices(items, self.order)
+
+    def finish(self) -> tuple[list[int], list[int]]:
+        """Computes all texts, as a worker does; returns ids of computed and of failed texts."""
+        done: list[int] = []
+        failed: list[int] = []
+        while len(self.executor):
+            try:
+                done += [each.id for each in self.executor.step()]
+            except RuntimeError:
+                failed += [item.id for item in self.executor.isolate()]
+        return done, failed
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def text(number: int, length: int = SHORT, is_wrong: bool = False) -> EmbeddingItem:
+    return EmbeddingItem("tiny", [-1 if is_wrong else 5] * length, id=number)
+
+
+def test_waiting_texts_are_computed_together(bench: Bench) -> None:
+    bench.executor.add([text(1), text(2)])
+    bench.executor.add([text(3)])
+    first = bench.executor.step()
+    assert [each.id for each in first] == [1, 2, 3]
+    assert np.frombuffer(first[1].value, dtype=np.float32).tolist() == [2, SHORT]
+    assert bench.executor.drain_stats() == [BatchStats("embed", 3, 3 * SHORT, 0)]
+    assert not bench.executor.drain_stats()
+    assert not len(bench.executor)
+
+
+def test_batch_has_a_limited_number_of_tokens(bench: Bench) -> None:
+    fitting = BATCH_TOKENS // 60
+    bench.executor.add(text(number, 60) for number in range(fitting + 2))
+    bench.finish()
+    assert list(map(len, bench.batches)) == [fitting, 2]
+
+
+def test_text_longer_than_a_batch_is_computed_alone(bench: Bench) -> None:
+    bench.executor.add([text(1, LONG), text(2, LONG)])
+    assert bench.finish() == ([1, 2], [])
+    assert bench.batches == [[1], [2]]
+
+
+def test_short_text_goes_ahead_of_a_long_one_that_is_computed(bench: Bench) -> None:
+    """The short one has the next slice; then the long one goes on where it was."""
+    bench.executor.add([text(1, LONG)])
+    bench.executor.step()
+    bench.executor.add([text(2)])
+    assert [each.id for each in bench.executor.step()] == [2]
+    assert bench.finish() == ([1], [])
+    assert bench.batches == [[1], [2]]
+
+
+def test_texts_of_different_buckets_are_computed_separately(bench: Bench) -> None:
+    lengths = [1, BUCKET_TOKENS[0], BUCKET_TOKENS[0] + 1, BUCKET_TOKENS[1], BUCKET_TOKENS[1] + 1]
+    assert [bucket_of(length) for length in lengths] == [0, 0, 1, 1, 2]
+    bench.executor.add(text(number, length) for number, length in enumerate(lengths))
+    done, _ = bench.finish()
+    assert sorted(done) == [0, 1, 2, 3, 4]
+    assert bench.batches[0] == [0, 1]
+    assert [2, 3] not in bench.batches  # 321 tokens
+    assert [4] in bench.batches
+
+
+def test_long_text_ends_however_many_short_ones_arrive(bench: Bench) -> None:
+    """It receives its share of the work, not of the slices: slices of long texts cost more."""
+    bench.executor.add([text(0, LONG)])
+    slices = 1 + LONG // 20
+    number = 0
+    while bench.order.count(0) < slices:
+        number += 1
+        assert number < 5000
+        bench.executor.add([text(number)])
+        bench.executor.step()
+    long, short = slices * BATCH_TOKENS, (len(bench.order) - slices) * SHORT
+    assert long / (long + short) == pytest.approx(OLDEST_SHARE, abs=0.02)
+
+
+def test_share_of_the_oldest_is_not_saved_up(bench: Bench) -> None:
+    """Short texts without longer ones owe nothing to a long one that arrives later."""
+    for number in range(1, 200):
+        bench.executor.add([text(number)])
+        bench.executor.step()
+    bench.executor.add([text(200, LONG), text(201)])
+    bench.executor.step()
+    assert bench.order[-1] == 201
+
+
+def test_aborted_texts_are_not_computed(bench: Bench) -> None:
+    bench.executor.add(text(number) for number in range(4))
+    bench.executor.abort([1, 3, 77])
+    assert len(bench.executor) == 2
+    assert bench.finish() == ([0, 2], [])
+    assert bench.batches == [[0, 2]]
+
+
+def test_text_aborted_while_it_is_computed_has_no_result(bench: Bench) -> None:
+    bench.executor.add(text(number, 60) for number in range(3))
+    bench.executor.step()
+    bench.executor.abort([1])
+    assert bench.finish() == ([0, 2], [])
+
+
+def test_batch_ends_when_all_of_its_texts_are_aborted(bench: Bench) -> None:
+    bench.executor.add([text(0, LONG)])
+    bench.executor.step()
+    bench.executor.abort([0])
+    assert not len(bench.executor)
+    bench.executor.add([text(1, LONG)])
+    assert bench.finish() == ([1], [])
+
+
+def test_text_at_fault_fails_alone_and_the_others_are_computed(bench: Bench) -> None:
+    bench.executor.add([text(0), text(1, is_wrong=True), text(2), text(3)])
+    assert bench.finish() == ([0, 2, 3], [1])
+    assert bench.batches == [[0, 1, 2, 3], [0, 1], [0], [1], [2, 3]]
+
+
+def test_halves_go_ahead_of_waiting_texts_of_their_bucket(bench: Bench) -> None:
+    bench.executor.add([text(0), text(1, is_wrong=True)])
+    with pytest.raises(RuntimeError):
+        bench.executor.step()
+    assert bench.executor.num_running == 2
+    assert bench.executor.isolate() == []
+    bench.executor.add([text(2), text(3)])
+    assert bench.finish() == ([0, 2, 3], [1])
+    assert bench.batches == [[0, 1], [0], [1], [2, 3]]
+
+
+def test_short_text_goes_ahead_of_halves_of_long_ones(bench: Bench) -> None:
+    middle = BUCKET_TOKENS[0] + 1
+    bench.executor.add([text(0, middle), text(1, middle, is_wrong=True)])
+    with pytest.raises(RuntimeError):
+        bench.executor.step()
+    bench.executor.isolate()
+    bench.executor.add([text(2)])
+    assert [each.id for each in bench.executor.step()] == [2]
+    assert bench.finish() == ([0], [1])
+    assert bench.batches == [[0, 1], [2], [0], [1]]
+
+
+def test_batch_that_fails_leaves_the_batches_of_other_buckets(bench: Bench) -> None:
+    bench.executor.add([text(0, LONG)])
+    bench.executor.step()
+    bench.executor.add([text(1, is_wrong=True), text(2)])
+    assert bench.finish() == ([2, 0], [1])
+    assert bench.batches == [[0], [1, 2], [1], [2]]  # the long text was not begun again
+
+
+def test_aborted_text_of_a_failed_batch_is_not_computed_again(bench: Bench) -> None:
+    bench.executor.add([text(0), text(1, is_wrong=True), text(2), text(3)])
+    with pytest.raises(RuntimeError):
+        bench.executor.step()
+    bench.executor.isolate()
+    bench.executor.abort([1, 2])
+    assert len(bench.executor) == 2
+    assert bench.finish() == ([0, 3], [])
+    assert bench.batches[1:] == [[0], [3]]
+
+
+def test_failed_batch_whose_texts_are_all_aborted_is_gone(bench: Bench) -> None:
+    bench.executor.add([text(0), text(1, is_wrong=True)])
+    with pytest.raises(RuntimeError):
+        bench.executor.step()
+    bench.executor.isolate()
+    bench.executor.abort([0, 1])
+    assert not len(bench.executor)
+    bench.executor.add([text(2)])
+    assert bench.finish() == ([2], [])
+    assert bench.batches == [[0, 1], [2]]
+
+
+def test_text_that_is_left_of_a_failed_batch_is_not_at_fault(bench: Bench) -> None:
+    """Of two texts, the aborted one may have been at fault."""
+    bench.executor.add([text(0), text(1, is_wrong=True)])
+    bench.executor.current = bench.executor.buckets[0]
+    bench.executor.current.choose()
+    bench.executor.abort([1])
+    with pytest.raises(RuntimeError):
+        bench.executor.step()
+    assert bench.executor.isolate() == []
+    assert bench.finish() == ([0], [])
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingExecutor:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    write_model(folder, hidden_size=32, intermediate_size=64)
+    config = WorkerConfig(ModelSet(), (), "cpu", "float32", "auto", EngineLimits(), threads=1)
+    loaded = load_embedder(read_folder(folder), config)
+    return EmbeddingExecutor(loaded.executables[EMBED], loaded.device)
+
+
+def text_of(number: int, ids: list[int], **options: bool) -> EmbeddingItem:
+    return EmbeddingItem("tiny", ids, id=number, **options)
+
+
+def vectors(executor: EmbeddingExecutor, items: Sequence[EmbeddingItem]) -> dict[int, bytes]:
+    executor.add(items)
+    found: dict[int, bytes] = {}
+    while len(executor):
+        try:
+            found |= {each.id: each.value for each in executor.step()}
+        except ModelError:
+            found |= {item.id: b"" for item in executor.isolate()}
+    return found
+
+
+def test_vector_is_the_same_alone_and_among_others(real: EmbeddingExecutor) -> None:
+    generator = np.random.default_rng(1)
+    lengths = generator.integers(2, 13, size=40)
+    items = [
+        text_of(number, generator.integers(1, 14, size=length).tolist())
+        for number, length in enumerate(lengths)
+    ]
+    together = vectors(real, items)
+    for item in items:
+        assert vectors(real, [item])[item.id] == together[item.id]
+
+
+def test_raw_vector_has_the_direction_of_the_normal_one(real: EmbeddingExecutor) -> None:
+    found = vectors(real, [text_of(1, [1, 8, 9, 2]), text_of(2, [1, 8, 9, 2], is_raw=True)])
+    normal, raw = (np.frombuffer(found[number], dtype=np.float32) for number in (1, 2))
+    assert np.linalg.norm(normal) == pytest.approx(1, abs=1e-6)
+    assert np.linalg.norm(raw) != pytest.approx(1, abs=0.05)
+    np.testing.assert_allclose(raw / np.linalg.norm(raw), normal, atol=1e-6)
+
+
+def test_each_token_has_a_vector(real: EmbeddingExecutor) -> None:
+    found = vectors(real, [text_of(1, [1, 8, 9, 2], is_per_token=True)])
+    assert np.frombuffer(found[1], dtype=np.float32).shape == (4 * 32,)
+
+
+def test_id_that_is_not_in_the_vocabulary_fails_alone(real: EmbeddingExecutor) -> None:
+    items = [
+        text_of(1, [1, 8, 2]),
+        text_of(2, [1, 10_000, 2]),
+        text_of(3, [1, 9, 2]),
+    ]
+    found = vectors(real, items)
+    assert found[2] == b""
+    assert found[1]
+    assert found[3] == vectors(real, items[2:])[3]

@@ -1,0 +1,349 @@
+"""Translations of one model in a worker: its in-flight batch, and the parts of failed batches."""
+
+import pytest
+import torch
+
+from model.checkpoints.build import new_engine
+from model.engine.engine import Engine
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished, Hypothesis
+from service.items.result import Done
+from service.items.translation import TRANSLATE, TranslationItem
+from service.workers.executors.translation import HOLD_ROWS, TranslationExecutor
+from service.workers.messages import WorkerConfig
+from tests.tiny import LIMITS, assert_same_hypotheses, tiny_config, tiny_model, tiny_sources
+from tests.unit.worker_talk import config, files
+from tests.workers import EchoEngine, Script
+
+CPU = torch.device("cpu")
+MAX_ROWS = 32
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def executor(script: Script) -> TranslationExecutor:
+    wanted: WorkerConfig = config(max_rows=MAX_ROWS)
+    engine = script.load(files("en", "pt"), wanted).executables[TRANSLATE]
+    return TranslationExecutor(engine, CPU)
+
+
+def items(*ids: int, beam: int = 1, is_bulk: bool = False) -> list[TranslationItem]:
+    """Returns sentences with the token 100 + id."""
+    options = DecodingOptions(beam_size=beam)
+    return [
+        TranslationItem("en-pt", [100 + number, 0], options, is_bulk=is_bulk, id=number)
+        for number in ids
+    ]
+
+
+def step(executor: TranslationExecutor) -> tuple[list[int], list[int]]:
+    """Runs one step, as a worker does; returns ids of done and of failed sentences."""
+    try:
+        return [done.id for done in executor.step()], []
+    except RuntimeError:
+        return [], [item.id for item in executor.isolate()]
+
+
+def finish(executor: TranslationExecutor) -> tuple[list[int], list[int]]:
+    """Runs steps until nothing is left; returns ids of done and of failed sentences."""
+    done: list[int] = []
+    failed: list[int] = []
+    while len(executor):
+        found = step(executor)
+        done += found[0]
+        failed += found[1]
+    return done, failed
+
+
+def admitted(script: Script) -> list[int]:
+    return [sequence.id for sequence in script.admitted]
+
+
+def encoded(executor: TranslationExecutor) -> list[int]:
+    """Returns the number of sequences of each call of the encoder."""
+    return [stats.rows for stats in executor.drain_stats() if stats.phase == "encode"]
+
+
+def test_result_is_the_list_of_hypotheses(executor: TranslationExecutor, script: Script) -> None:
+    script.num_steps = 1
+    executor.add(items(1, beam=2))
+    assert executor.step() == [Done(1, [Hypothesis([101, 0], [-0.5, -0.5], -0.5)])]
+    assert not len(executor)
+
+
+def test_waiting_items_are_encoded_together(executor: TranslationExecutor) -> None:
+    executor.add(items(1, 2))
+    executor.add(items(3))
+    assert (len(executor), executor.num_running, executor.num_rows) == (3, 0, 0)
+    assert step(executor) == ([], [])
+    assert (len(executor), executor.num_running, executor.num_rows) == (3, 3, 3)
+    assert executor.has_stats
+    assert executor.drain_stats() == [BatchStats("encode", 3, 6, 0), BatchStats("decode", 3, 3, 0)]
+    assert not executor.has_stats
+
+
+def test_items_join_the_batch_and_leave_it_one_by_one(executor: TranslationExecutor) -> None:
+    executor.add(items(1))
+    assert step(executor) == ([], [])
+    executor.add(items(2, beam=3))
+    assert step(executor) == ([1], [])
+    assert (len(executor), executor.num_running, executor.num_rows) == (1, 1, 3)
+    assert step(executor) == ([2], [])
+    assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
+
+
+def test_sequence_has_the_options_of_its_item(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    options = DecodingOptions(beam_size=2, num_hypotheses=2)
+    executor.add([TranslationItem("en-pt", [5, 6, 0], options, first_id=7, id=1)])
+    executor.step()
+    (sequence,) = script.admitted
+    assert (sequence.id, sequence.source, sequence.first_id) == (1, [5, 6, 0], 7)
+    assert sequence.options == options
+
+
+def test_aborted_item_that_waits_is_not_admitted(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    executor.add(items(1, 2, 3))
+    executor.abort([1, 3, 77])
+    assert len(executor) == 1
+    assert finish(executor) == ([2], [])
+    assert admitted(script) == [2]
+    assert not script.aborted
+
+
+def test_rows_of_an_aborted_item_are_free_at_once(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    executor.add(items(1, beam=MAX_ROWS))
+    executor.step()
+    executor.abort([1])
+    assert script.aborted == [1]
+    assert (len(executor), executor.num_rows) == (0, 0)
+    assert not executor.backlog.given_up  # ids of aborted items do not pile up
+    executor.add(items(2, beam=MAX_ROWS))
+    assert finish(executor) == ([2], [])
+
+
+def test_item_at_fault_fails_alone_and_the_others_are_decoded_again(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison = {103}
+    executor.add(items(1, 2, 3, 4))
+    assert finish(executor) == ([1, 2, 4], [3])
+    # One batch of four, then its halves, then the halves of the second half.
+    assert admitted(script) == [1, 2, 3, 4, 1, 2, 3, 4, 3, 4]
+    assert executor.num_rows == 0
+
+
+def test_one_half_is_decoded_at_a_time(executor: TranslationExecutor, script: Script) -> None:
+    """In one batch, the halves would fail again."""
+    script.poison = {103}
+    executor.add(items(1, 2, 3, 4))
+    running = []
+    while len(executor):
+        step(executor)
+        running.append([*executor.backlog.running])
+    assert running == [[], [1, 2], [], [], [], [4], []]
+
+
+def test_items_that_arrive_during_retries_wait_for_their_end(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison = {101}
+    executor.add(items(1, 2))
+    assert step(executor) == ([], [])
+    executor.add(items(3))
+    executor.add(items(4))
+    assert len(executor) == 4
+    running = []
+    while len(executor):
+        step(executor)
+        running.append([*executor.backlog.running])
+    assert running == [[], [2], [], [3, 4], []]
+    assert admitted(script) == [1, 2, 1, 2, 3, 4]
+    assert encoded(executor)[-1] == 2
+
+
+def test_batch_is_decoded_again_when_an_item_that_joins_it_fails(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison = {109}
+    executor.add(items(1, 2))
+    executor.step()
+    executor.add(items(9))
+    assert step(executor) == ([], [])
+    assert finish(executor) == ([1, 2], [9])
+    assert admitted(script) == [1, 2, 9, 1, 2, 9]
+
+
+def test_finished_item_is_not_decoded_again(executor: TranslationExecutor, script: Script) -> None:
+    executor.add(items(1))
+    executor.step()
+    executor.add(items(2, 3))
+    assert step(executor) == ([1], [])
+    script.poison = {103}
+    assert step(executor) == ([], [])
+    assert finish(executor) == ([2], [3])
+    assert admitted(script)[3:] == [2, 3]
+
+
+def test_item_that_cannot_be_encoded_fails_alone(
+    executor: TranslationExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admit = executor.engine.admit
+
+    def refuse(sequences: list[TranslationItem]) -> None:
+        if any(sequence.id == 2 for sequence in sequences):
+            raise RuntimeError("it cannot be encoded")
+        admit(sequences)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(executor.engine, "admit", refuse)
+    executor.add(items(1, 2, 3))
+    assert finish(executor) == ([1, 3], [2])
+
+
+def test_aborted_item_of_a_failed_batch_is_not_decoded_again(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison, script.stuck = {104}, {101}
+    executor.add(items(1, 2, 3, 4))
+    step(executor)
+    step(executor)
+    assert [*executor.backlog.running] == [1, 2]
+    executor.abort([1, 3])  # one is decoded, one waits
+    assert script.aborted == [1]
+    assert len(executor) == 2
+    assert finish(executor) == ([2], [4])
+    assert admitted(script)[4:] == [1, 2, 4]
+
+
+def test_half_whose_items_are_all_aborted_makes_way_for_the_other(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison, script.stuck = {104}, {101, 102}
+    executor.add(items(1, 2, 3, 4))
+    step(executor)
+    step(executor)
+    executor.abort([1, 2])
+    assert (len(executor), executor.num_rows) == (2, 0)
+    assert finish(executor) == ([3], [4])
+
+
+def test_failed_batch_whose_items_are_all_aborted_is_gone(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    script.poison, script.stuck = {104}, {101}
+    executor.add(items(1, 2, 3, 4))
+    step(executor)
+    step(executor)
+    executor.abort([1, 2, 3, 4])
+    assert (len(executor), executor.num_running, executor.num_rows) == (0, 0, 0)
+    executor.add(items(5, 6))
+    assert finish(executor) == ([5, 6], [])
+    assert admitted(script)[-2:] == [5, 6]
+
+
+def test_fault_without_items_fails_none(executor: TranslationExecutor) -> None:
+    executor.add(items(1))
+    executor.step()
+    executor.abort([1])
+    assert executor.isolate() == []
+    assert not len(executor)
+
+
+def test_item_that_is_left_alone_in_the_engine_is_at_fault(
+    executor: TranslationExecutor, script: Script
+) -> None:
+    """An aborted item leaves the engine, so that it cannot make a later step fail."""
+    executor.add(items(1, 2))
+    executor.step()
+    executor.abort([1])
+    script.poison = {102}
+    assert step(executor) == ([], [2])
+
+
+@pytest.mark.parametrize(
+    ("rows", "low_latency", "has_low_latency"),
+    [(HOLD_ROWS, False, False), (HOLD_ROWS, True, True), (HOLD_ROWS - 1, False, True)],
+)
+def test_engine_has_low_latency_for_other_work_and_in_small_batches(
+    executor: TranslationExecutor, rows: int, low_latency: bool, has_low_latency: bool
+) -> None:
+    executor.add(items(*range(rows)))
+    executor.step(low_latency)
+    assert executor.engine.is_hurried is has_low_latency
+
+
+@pytest.mark.parametrize("ending", ["aborted", "done", "failed"])
+def test_engine_has_low_latency_until_bulk_work_ends(
+    executor: TranslationExecutor, script: Script, ending: str
+) -> None:
+    executor.add(items(99, is_bulk=True))
+    executor.add(items(*range(HOLD_ROWS)))
+    executor.step()
+    low_latency = [executor.engine.is_hurried]
+    executor.abort([*range(HOLD_ROWS)])
+    if ending == "aborted":
+        executor.abort([99])
+    else:
+        script.poison = {199} if ending == "failed" else set()
+        finish(executor)
+    assert not len(executor)
+    executor.add(items(*range(HOLD_ROWS)))
+    executor.step()
+    low_latency.append(executor.engine.is_hurried)
+    assert low_latency == [True, False]
+
+
+def test_engine_decodes_the_reported_number_of_tokens_a_step(
+    executor: TranslationExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EchoEngine, "tokens_per_step", 4)
+    assert executor.tokens_per_call == 4
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 3])
+def test_sentence_that_is_decoded_again_has_the_same_translation(
+    num_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real engine fails once, after some tokens."""
+    model = tiny_model(tiny_config(), seed=1)
+    limits = EngineLimits(LIMITS.max_rows * 4, LIMITS.max_source_tokens, LIMITS.max_batch_tokens)
+    sources = tiny_sources(12)
+
+    def translate(executor: TranslationExecutor) -> dict[int, list[Hypothesis]]:
+        executor.add(
+            TranslationItem("en-pt", source, DecodingOptions(beam_size=1 + number % 2), id=number)
+            for number, source in enumerate(sources)
+        )
+        found: dict[int, list[Hypothesis]] = {}
+        while len(executor):
+            try:
+                found |= {done.id: done.value for done in executor.step()}
+            except RuntimeError:
+                assert executor.isolate() == []
+        return found
+
+    expected = translate(TranslationExecutor(new_engine(model, limits), CPU))
+    engine = new_engine(model, limits)
+    decode, num_calls = Engine.step, 0
+
+    def fail_once() -> list[Finished]:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == num_steps:
+            raise RuntimeError("a fault of the device")
+        return decode(engine)
+
+    monkeypatch.setattr(engine, "step", fail_once)
+    found = translate(TranslationExecutor(engine, CPU))
+    assert num_calls > num_steps
+    assert found.keys() == expected.keys()
+    for number, hypotheses in expected.items():
+        assert_same_hypotheses(found[number], hypotheses)

@@ -1,0 +1,209 @@
+"""Batches that fail in a worker: their parts are computed again until the fault is found."""
+
+import logging
+import socket
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from model.sequence import Sequence
+from service.ipc.channel import Channel
+from service.items.translation import TRANSLATE
+from service.workers import worker as worker_module
+from service.workers.executors.translation import TranslationExecutor
+from service.workers.messages import (
+    Abort,
+    Compute,
+    Report,
+    Unload,
+    Unloaded,
+)
+from service.workers.time_slicing import TimeShare
+from service.workers.worker import Worker
+from tests.unit.worker_talk import Start, config, files, sentences, talks
+from tests.workers import EchoEngine, Script, until
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def start(script: Script) -> Iterator[Start]:
+    with talks(script) as start:
+        yield start
+
+
+def test_sentences_at_fault_are_found_and_the_others_translated(
+    start: Start, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = start(max_rows=16)
+    talk.receive()
+    script.poison = {103, 110}
+    with caplog.at_level(logging.WARNING):
+        talk.send(Compute(sentences(*range(16))))
+        talk.hear(16)
+    assert talk.failed.keys() == {3, 10}
+    assert all(failed.error == "RuntimeError" for failed in talk.failed.values())
+    assert not any(failed.is_out_of_memory for failed in talk.failed.values())
+    assert talk.done.keys() == {*range(16)} - {3, 10}
+    assert talk.total("splits") == 7  # 16, two of 8, two of 4, two of 2
+    assert talk.total("out_of_memory") == 0
+    assert "sequence 3 cannot be computed" in caplog.text
+    talk.send(Compute(sentences(20)))
+    talk.hear(17)
+    assert 20 in talk.done
+
+
+def test_worker_reports_while_it_decodes_parts_of_a_failed_batch(
+    start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends a worker that is silent."""
+    monkeypatch.setattr(worker_module, "REPORT_SECONDS", -1.0)
+    script.num_steps = 50
+    script.poison.add(66)
+    talk = start()
+    talk.receive()
+    talk.send(Compute([*sentences(1, tokens=[66]), *sentences(2, 3)]))
+    talk.hear(3)
+    assert talk.failed.keys() == {1}
+    assert len(talk.reports) > 50
+
+
+def test_batch_is_decoded_again_when_a_sentence_that_joins_it_fails(
+    start: Start, script: Script
+) -> None:
+    talk = start()
+    talk.receive()
+    script.may_finish.clear()
+    script.poison = {109}
+    talk.send(Compute(sentences(1, 2)))
+    until(lambda: len(script.admitted) == 2)
+    talk.send(Compute(sentences(9)))
+    until(lambda: len(script.admitted) > 3)
+    script.may_finish.set()
+    talk.hear(3)
+    assert talk.done.keys() == {1, 2}
+    assert talk.failed.keys() == {9}
+
+
+def test_sentence_that_cannot_be_encoded_fails_alone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admit = EchoEngine.admit
+
+    def refuse(engine: EchoEngine, sequences: list[Sequence]) -> None:
+        if any(sequence.id == 2 for sequence in sequences):
+            raise RuntimeError("it cannot be encoded")
+        admit(engine, sequences)
+
+    monkeypatch.setattr(EchoEngine, "admit", refuse)
+    talk = start()
+    talk.receive()
+    talk.send(Compute(sentences(1, 2, 3)))
+    talk.hear(3)
+    assert (set(talk.done), set(talk.failed)) == ({1, 3}, {2})
+
+
+def admitted(script: Script) -> list[int]:
+    return [sequence.id for sequence in script.admitted]
+
+
+def test_other_models_and_aborts_go_on_beside_parts_of_a_failed_batch(
+    start: Start, script: Script
+) -> None:
+    """A part that takes long keeps up neither other models nor aborts."""
+    script.poison, script.stuck = {101}, {102}
+    talk = start("en-pt", "pt-en")
+    talk.receive()
+    talk.send(Compute(sentences(1, 2, 3, 4)))
+    talk.hear(1)
+    until(lambda: admitted(script) == [1, 2, 3, 4, 1, 2, 1, 2])
+    talk.send(Compute(sentences(9, 10, model="pt-en")))
+    talk.hear(3)
+    assert (set(talk.done), set(talk.failed)) == ({9, 10}, {1})
+    talk.send(Compute(sentences(5)), Abort([2, 3]))
+    talk.hear(5)
+    assert talk.done.keys() == {4, 5, 9, 10}
+    assert script.aborted == [2]
+    # The other half follows without the aborted sentence; sentence 5 waits for its end.
+    assert admitted(script)[8:] == [9, 10, 4, 5]
+
+
+def test_parts_of_a_failed_batch_are_gone_once_all_are_aborted(
+    start: Start, script: Script
+) -> None:
+    script.poison, script.stuck = {101}, {102}
+    talk = start()
+    talk.receive()
+    talk.send(Compute(sentences(1, 2, 3, 4)))
+    talk.hear(1)
+    until(lambda: len(script.admitted) == 8)
+    talk.send(Abort([2, 3, 4]))
+    until(lambda: script.aborted)
+    talk.send(Compute(sentences(5, 6)))
+    talk.hear(3)
+    assert (set(talk.done), set(talk.failed)) == ({5, 6}, {1})
+    assert admitted(script)[8:] == [5, 6]
+
+
+def test_model_can_be_unloaded_while_parts_of_its_batch_wait(start: Start, script: Script) -> None:
+    script.poison, script.stuck = {101}, {102}
+    talk = start("en-pt", "pt-en")
+    talk.receive()
+    talk.send(Compute(sentences(1, 2, 3, 4)))
+    talk.hear(1)
+    talk.send(Abort([2, 3, 4]), Unload("en-pt"))
+    answer = talk.receive()
+    while isinstance(answer, Report):
+        assert not answer.done
+        assert not answer.failed
+        answer = talk.receive()
+    assert answer == Unloaded("en-pt")
+    talk.send(Compute(sentences(5, model="pt-en")))
+    talk.hear(2)
+    assert 5 in talk.done
+
+
+def test_batch_that_needs_too_much_memory_is_halved(start: Start, script: Script) -> None:
+    talk = start()
+    talk.receive()
+    script.no_memory = {55}
+    talk.send(Compute(sentences(1, 2, 3, tokens=[55])))
+    talk.hear(3)
+    assert talk.done.keys() == {1, 2, 3}
+    assert talk.total("out_of_memory") == 2
+    assert talk.total("splits") == 2
+
+
+def test_sentence_that_needs_too_much_memory_alone_is_reported_as_such(
+    start: Start, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_engine: EchoEngine) -> None:
+        raise torch.OutOfMemoryError("too much")
+
+    monkeypatch.setattr(EchoEngine, "_fail_if_scripted", fail)
+    talk = start()
+    talk.receive()
+    talk.send(Compute(sentences(1)))
+    talk.hear(1)
+    assert talk.failed[1].is_out_of_memory
+    assert talk.total("out_of_memory") == 1
+    assert talk.total("splits") == 0
+
+
+def test_fault_after_all_were_aborted_fails_no_sentence(script: Script) -> None:
+    """An engine may fail with no sequence in it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker = Worker(Channel(theirs), script.loaders)
+        engine = script.load(files("en", "pt"), config()).executables[TRANSLATE]
+        share = worker.shares[TRANSLATE] = TimeShare(None)
+        executor = share.executors["en-pt"] = TranslationExecutor(engine, torch.device("cpu"))
+        worker._isolate("en-pt", executor, RuntimeError("a fault of the device"))
+        worker.loads.close()
+        assert not worker.failed
+        assert not worker.splits["en-pt"]
+        assert worker.is_idle

@@ -1,0 +1,325 @@
+"""A worker without a socket, whose models take time by a clock that only the test moves."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from model.architectures.seq2seq import EncoderDecoder
+from model.checkpoints.families.sentence_transformers import EmbeddingFiles
+from model.checkpoints.load import ModelFiles
+from model.encoding.teacher_forced import AttentionPass, RecordedPass
+from model.inspection.query import AttentionJob, AttentionKind, resolve_query
+from model.sequence import BatchStats, DecodingOptions, EngineLimits, Finished
+from model.sequence import Sequence as SourceSequence
+from service.ipc.channel import Channel
+from service.items.attention import ATTENTION, AttentionItem
+from service.items.base import WorkItem
+from service.items.embedding import EMBED, EmbeddingItem
+from service.items.translation import TRANSLATE, TranslationItem
+from service.settings import Settings
+from service.tasks.table import executor_specs
+from service.workers import time_slicing
+from service.workers import worker as worker_module
+from service.workers.executors.attention import AttentionExecutor
+from service.workers.loading import LoadedModel, Loaders
+from service.workers.messages import Abort, Compute, ExecutorSpec, Report, WorkerConfig
+from service.workers.model_set import ModelSet
+from service.workers.time_slicing import TimeShare
+from service.workers.worker import Worker
+from tests.attention_jobs import random_pairs
+from tests.tiny import VOCAB_SIZE, tiny_config, tiny_model
+
+TEXT_SLICE_SECONDS = 0.003
+TEXT_SLICES = 3
+"""Number of slices of each batch of texts."""
+
+ATTENTION_SLICE_SECONDS = 0.002
+POISON = 99
+"""Token of a text whose batch fails."""
+
+CPU = torch.device("cpu")
+NOWHERE = Path("/nowhere")
+PAIRS = random_pairs(6, seed=5, longest=20)
+TRANSLATION_FILES = tuple(
+    ModelFiles(source, target, NOWHERE, NOWHERE, NOWHERE, None, 3.0)
+    for source, target in (("en", "pt"), ("pt", "en"))
+)
+EMBEDDING_FILES = tuple(EmbeddingFiles(name, NOWHERE, NOWHERE, None) for name in ("tiny", "other"))
+MODELS = ModelSet(TRANSLATION_FILES + EMBEDDING_FILES)
+
+
+def specs(attention_share: float = 0.1) -> tuple[ExecutorSpec, ...]:
+    """Returns how a worker computes each task kind."""
+    settings: dict[str, Any] = {"attention_share": attention_share}
+    return executor_specs(Settings(**settings))
+
+
+def sentence(number: int, model: str = "en-pt", is_bulk: bool = False) -> TranslationItem:
+    """Returns a sentence of two tokens."""
+    return TranslationItem(model, [5, 0], DecodingOptions(), is_bulk=is_bulk, id=number)
+
+
+def text(number: int, model: str = "tiny", length: int = 200, token: int = 5) -> EmbeddingItem:
+    """Returns a text of `length` equal tokens."""
+    return EmbeddingItem(model, [token] * length, id=number)
+
+
+def pair(number: int, model: str = "en-pt", is_wrong: bool = False) -> AttentionItem:
+    """Returns one of a few sentence pairs; a wrong one has an id outside the vocabulary."""
+    source, target = PAIRS[number % len(PAIRS)]
+    source = [VOCAB_SIZE, *source] if is_wrong else source
+    query = resolve_query(tiny_config(), [AttentionKind.ENCODER, AttentionKind.CROSS])
+    return AttentionItem(model, AttentionJob(source, target, (query,)), id=number)
+
+
+class Clock:
+    """Replaces the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class FakeEngine:
+    """Decodes sequences that never finish; admitting and stepping take time of the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.step_seconds = 0.0
+        self.admit_seconds = 0.0
+        self.num_steps = 0
+        self.tokens_per_step = 1
+        self.is_hurried = False
+        self.running: set[int] = set()
+        self.stats: list[BatchStats] = []
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.running)
+
+    def admit(self, sequences: Sequence[SourceSequence]) -> None:
+        self.clock.now += self.admit_seconds
+        self.running.update(sequence.id for sequence in sequences)
+
+    def step(self) -> list[Finished]:
+        self.num_steps += 1
+        self.clock.now += self.step_seconds
+        return []
+
+    def abort(self, sequence_id: int) -> bool:
+        is_running = sequence_id in self.running
+        self.running.discard(sequence_id)
+        return is_running
+
+    def drain_stats(self) -> list[BatchStats]:
+        stats, self.stats = self.stats, []
+        return stats
+
+
+class TimedBatch:
+    """A batch of texts; each slice takes TEXT_SLICE_SECONDS of the clock."""
+
+    def __init__(self, bench: "Bench", items: Sequence[EmbeddingItem]) -> None:
+        self.bench = bench
+        self.items = items
+        self.slices_left = TEXT_SLICES
+
+    def advance(self) -> bool:
+        self.bench.text_slices += 1
+        self.bench.clock.now += TEXT_SLICE_SECONDS
+        if any(POISON in item.ids for item in self.items):
+            raise self.bench.error
+        self.slices_left -= 1
+        return self.slices_left > 0
+
+    def take_finished(self) -> dict[int, NDArray[np.float32]]:
+        return {index: np.zeros(2, np.float32) for index in range(len(self.items))}
+
+
+class TimedPass(AttentionPass):
+    """Captures attention; each slice takes ATTENTION_SLICE_SECONDS of the clock."""
+
+    def __init__(self, capture: "TimedCapture", jobs: Sequence[AttentionJob]) -> None:
+        super().__init__(capture.model, jobs)
+        self.capture = capture
+
+    def advance(self) -> bool:
+        self.capture.slices += 1
+        self.capture.clock.now += ATTENTION_SLICE_SECONDS
+        return super().advance()
+
+
+class TimedCapture:
+    """Begins to capture the attention of a tiny model, and counts the slices."""
+
+    def __init__(self, model: EncoderDecoder, clock: Clock) -> None:
+        self.model = model
+        self.clock = clock
+        self.slices = 0
+
+    def __call__(self, jobs: Sequence[AttentionJob]) -> RecordedPass:
+        return TimedPass(self, jobs)
+
+
+class Bench:
+    """A worker with two translation and two embedding models.
+
+    Args:
+        clock: The clock of the worker.
+        attention_share: Share of the time that attention receives beside other work.
+
+    Attributes:
+        sent: Reports of the worker.
+        engines: Engines of the translation models, by name.
+        captures: Attention of the translation models, by name.
+        text_slices: Number of slices of all batches of texts.
+        error: Error of a batch that has a poisoned text.
+    """
+
+    def __init__(self, clock: Clock, attention_share: float = 0.1) -> None:
+        self.clock = clock
+        self.sent: list[Report] = []
+        self.engines: dict[str, FakeEngine] = {}
+        self.captures: dict[str, TimedCapture] = {}
+        self.text_slices = 0
+        self.error: Exception = RuntimeError("a fault of the device")
+        self.model = tiny_model(tiny_config(), seed=1)
+        channel = cast("Channel", SimpleNamespace(send=self.sent.append))
+        loaders: Loaders = {
+            ModelFiles: self._load_translation,
+            EmbeddingFiles: self._load_embedding,
+        }
+        self.worker = Worker(channel, loaders)
+        limits, threads = EngineLimits(), torch.get_num_threads()
+        config = WorkerConfig(
+            MODELS, specs(attention_share), "cpu", "float32", "auto", limits, threads
+        )
+        self.worker._start(config)
+        self.sent.clear()  # the Ready
+        self.worker.last_report = clock.now
+
+    def _load_translation(self, files: ModelFiles, _config: WorkerConfig) -> LoadedModel:
+        engine = self.engines[files.name] = FakeEngine(self.clock)
+        capture = self.captures[files.name] = TimedCapture(self.model, self.clock)
+        return LoadedModel({TRANSLATE: engine, ATTENTION: capture}, CPU, "float32")
+
+    def _load_embedding(self, _files: EmbeddingFiles, _config: WorkerConfig) -> LoadedModel:
+        return LoadedModel({EMBED: lambda items: TimedBatch(self, items)}, CPU, "float32")
+
+    @property
+    def engine(self) -> FakeEngine:
+        """The engine of the first model."""
+        return self.engines["en-pt"]
+
+    @property
+    def capture(self) -> TimedCapture:
+        """The attention of the first model."""
+        return self.captures["en-pt"]
+
+    @property
+    def attention(self) -> TimeShare:
+        """The share of attention."""
+        return self.worker.shares[ATTENTION]
+
+    @property
+    def embedding(self) -> TimeShare:
+        """The share of embeddings."""
+        return self.worker.shares[EMBED]
+
+    def send(self, *items: WorkItem) -> None:
+        """Sends items to the worker."""
+        self.worker._take(Compute(items))
+
+    def abort(self, *ids: int) -> None:
+        """Aborts items."""
+        self.worker._take(Abort([*ids]))
+
+    def translate(self, step_seconds: float, rows: int = 4) -> None:
+        """Fills rows of the first model with sentences that never finish."""
+        self.engine.step_seconds = step_seconds
+        self.send(*(sentence(1_000_000 + row) for row in range(rows)))
+
+    def stop_translating(self) -> None:
+        """Aborts the sentences of `translate`."""
+        self.abort(*self.engine.running)
+
+    def attend_one_by_one(self, numbers: Sequence[int], model: str = "en-pt") -> None:
+        """Queues pairs that are captured one after the other, as parts of failed batches are."""
+        executor = self.attention.executors[model]
+        assert isinstance(executor, AttentionExecutor)
+        executor.backlog.retries.extend([pair(number, model)] for number in numbers)
+
+    def loop(self, times: int = 1) -> None:
+        """Runs the worker's loop, without receiving."""
+        for _ in range(times):
+            self.worker._compute()
+            self.worker._report()
+
+    def finish(self) -> None:
+        """Runs the worker's loop until nothing is left to compute."""
+        while not self.worker.is_idle:
+            self.loop()
+        self.loop()
+
+    def has_low_latency(self) -> bool:
+        """Runs the worker's loop; returns whether the first model's step had low latency."""
+        self.loop()
+        return self.engine.is_hurried
+
+    def run_for(self, seconds: float) -> None:
+        """Runs the worker's loop for a time of the clock."""
+        begin = self.clock.now
+        while self.clock.now < begin + seconds:
+            self.loop()
+
+    @property
+    def done(self) -> list[int]:
+        """Ids of the computed items, in order."""
+        return [done.id for report in self.sent for done in report.done]
+
+    @property
+    def failed(self) -> list[int]:
+        """Ids of the failed items, in order."""
+        return [failed.id for report in self.sent for failed in report.failed]
+
+    def batches(self, model: str) -> list[BatchStats]:
+        """Returns the reported batches of a model."""
+        return [batch for report in self.sent for batch in report.batches.get(model, {})]
+
+    def total(self, figure: str, model: str) -> int:
+        """Returns the sum of a figure of all reports."""
+        return sum(getattr(report, figure).get(model, 0) for report in self.sent)
+
+
+Start = Callable[..., Bench]
+"""Returns a new Bench; takes the share of attention."""
+
+
+@contextmanager
+def benches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Yields a function that starts a Bench."""
+    clock = Clock()
+    started: list[Bench] = []
+
+    def start(attention_share: float = 0.1) -> Bench:
+        started.append(Bench(clock, attention_share))
+        return started[-1]
+
+    monkeypatch.setattr(worker_module, "time", clock)
+    monkeypatch.setattr(time_slicing, "time", clock)
+    monkeypatch.setattr(worker_module, "freeze_heap", lambda: None)
+    yield start
+    for bench in started:
+        bench.worker.loads.close()

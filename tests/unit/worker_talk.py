@@ -1,0 +1,103 @@
+"""The server's end of the channel to a worker in a thread."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from model.checkpoints.load import ModelFiles
+from model.sequence import DecodingOptions, EngineLimits
+from service.ipc.channel import Channel
+from service.items.result import Done, Failed
+from service.items.translation import TranslationItem
+from service.workers.messages import (
+    FromWorker,
+    Report,
+    ToWorker,
+    WorkerConfig,
+)
+from service.workers.model_set import ModelSet
+from tests.unit.worker_bench import specs
+from tests.workers import Script, ThreadWorker
+
+
+def files(source: str, target: str) -> ModelFiles:
+    """Returns the name of a model; the fake engines read no files."""
+    nowhere = Path("/nowhere")
+    return ModelFiles(source, target, nowhere, nowhere, nowhere, None, 3.0)
+
+
+def config(*pairs: str, max_rows: int = 8) -> WorkerConfig:
+    limits = EngineLimits(max_rows=max_rows, max_source_tokens=128)
+    models = ModelSet(tuple(files(*pair.split("-")) for pair in pairs or ("en-pt",)))
+    return WorkerConfig(models, specs(), "cpu", "float32", "auto", limits, threads=1)
+
+
+class Talk:
+    """The server's end of the channel: sends messages and records reports."""
+
+    def __init__(self, channel: Channel, worker: ThreadWorker) -> None:
+        self.channel = channel
+        self.worker = worker
+        self.reports: list[Report] = []
+
+    def send(self, *messages: ToWorker) -> None:
+        for message in messages:
+            self.channel.send([message])
+
+    def receive(self) -> FromWorker:
+        message: FromWorker = self.channel.receive()
+        return message
+
+    def hear(self, num_results: int) -> None:
+        """Reads reports until the number of done and failed items is `num_results`."""
+        while len(self.done) + len(self.failed) < num_results:
+            report = self.receive()
+            assert isinstance(report, Report)
+            self.reports.append(report)
+
+    @property
+    def done(self) -> dict[int, Done]:
+        return {done.id: done for report in self.reports for done in report.done}
+
+    @property
+    def failed(self) -> dict[int, Failed]:
+        return {failed.id: failed for report in self.reports for failed in report.failed}
+
+    def total(self, name: str) -> int:
+        return sum(getattr(report, name).get("en-pt", 0) for report in self.reports)
+
+
+Start = Callable[..., Talk]
+
+
+def sentences(
+    *ids: int, model: str = "en-pt", tokens: list[int] | None = None, beam: int = 1
+) -> list[TranslationItem]:
+    """Returns sentences; each has the token 100 + id unless `tokens` are given."""
+    options = DecodingOptions(beam_size=beam)
+    return [TranslationItem(model, [*(tokens or [100 + i]), 0], options, id=i) for i in ids]
+
+
+def tokens_of(done: Done) -> list[int]:
+    """Returns the target of a translated sentence."""
+    found: list[int] = done.value[0].tokens
+    return found
+
+
+@contextmanager
+def talks(script: Script) -> Iterator[Start]:
+    """Yields a function that starts a worker with fake models, given their pairs."""
+    with ExitStack() as opened:
+
+        def begin(*pairs: str, max_rows: int = 8) -> Talk:
+            ours, theirs = map(opened.enter_context, socket.socketpair())
+            worker = ThreadWorker(theirs, script.loaders)
+            theirs.close()
+            talk = Talk(Channel(ours), worker)
+            opened.callback(worker.thread.join)
+            opened.callback(ours.shutdown, socket.SHUT_RDWR)
+            talk.send(config(*pairs, max_rows=max_rows))
+            return talk
+
+        yield begin
