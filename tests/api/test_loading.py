@@ -101,7 +101,7 @@ def test_attention_of_an_embedding_model_that_is_loaded(
     assert unload(server, "tiny").json()["deleted"]
     assert server.post("/attention", json=question).status_code == 404
     with pytest.raises(KeyError):
-        server.sample("regard_queue_depth", task="attention", model="tiny", lane="attention")
+        server.sample("regard_queue_depth", task="attention", model="tiny", lane="interactive")
 
 
 @pytest.fixture

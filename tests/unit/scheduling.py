@@ -6,10 +6,11 @@ That is enough: the scheduler only sends messages to a worker and takes reports 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from model.inspection.query import AttentionJob
 from model.sequence import DecodingOptions, Hypothesis
+from service.core import Core
 from service.items.attention import ATTENTION, AttentionItem
 from service.items.base import WorkItem
 from service.items.embedding import EMBED, EmbeddingItem
@@ -17,11 +18,13 @@ from service.items.length_buckets import bucket_of
 from service.items.result import Done, Failed, Result
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import Metrics
+from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
 from service.scheduling.policies import BUCKET_CAPACITY_TOKENS, MAX_SLOTS
 from service.scheduling.scheduler import Scheduler
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
+from service.workers.supervisor import Supervisor
 
 MODELS = ("en-pt", "pt-en")
 MODEL_KINDS = {
@@ -210,3 +213,30 @@ def assert_idle(scheduler: Scheduler) -> None:
     for worker in scheduler.workers.values():
         assert not worker.held
         assert not any(worker.used.values())
+
+
+def core_of(scheduler: Scheduler) -> Core:
+    """Returns a core without workers of its own; a lease does not need them."""
+    absent = None
+    return Core(
+        scheduler.metrics,
+        scheduler.admission,
+        scheduler,
+        cast("Supervisor", absent),
+        cast("ModelChanges", absent),
+    )
+
+
+def deadline() -> float:
+    """Returns a deadline that does not pass during a test."""
+    return time.perf_counter() + FOREVER
+
+
+def sample(scheduler: Scheduler, name: str, **labels: str) -> float:
+    value = scheduler.metrics.registry.get_sample_value(name, labels)
+    assert value is not None
+    return value
+
+
+def slots(scheduler: Scheduler, state: str) -> float:
+    return sample(scheduler, "regard_decode_slots", model="en-pt", state=state)

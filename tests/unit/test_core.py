@@ -1,9 +1,7 @@
 """The lease of the core: one admission for all submissions of a request."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import cast
 
 import pytest
 
@@ -12,31 +10,18 @@ from service.core import Core
 from service.errors import NotFoundError, OverloadedError, RequestTooLargeError
 from service.items.base import WorkItem
 from service.items.translation import TranslationItem
-from service.models.changes import ModelChanges
 from service.scheduling.scheduler import Scheduler
-from service.workers.supervisor import Supervisor
 from tests.unit.scheduling import (
-    FOREVER,
     FakeWorker,
     assert_idle,
+    core_of,
+    deadline,
     numbers,
     pairs,
     run,
     sentences,
     settle,
 )
-
-
-def core_of(scheduler: Scheduler) -> Core:
-    """Returns a core without workers of its own; a lease does not need them."""
-    absent = None
-    return Core(
-        scheduler.metrics,
-        scheduler.admission,
-        scheduler,
-        cast("Supervisor", absent),
-        cast("ModelChanges", absent),
-    )
 
 
 def run_core(test: Callable[[Core, FakeWorker], Awaitable[None]]) -> None:
@@ -49,10 +34,6 @@ def run_core(test: Callable[[Core, FakeWorker], Awaitable[None]]) -> None:
         assert_idle(scheduler)
 
     run(with_core)
-
-
-def deadline() -> float:
-    return time.perf_counter() + FOREVER
 
 
 def test_lease_counts_until_it_is_released() -> None:

@@ -125,6 +125,7 @@ def test_rows_of_an_aborted_item_are_free_at_once(
     executor.abort([1])
     assert script.aborted == [1]
     assert (len(executor), executor.num_rows) == (0, 0)
+    assert not executor.backlog.given_up  # ids of aborted items do not pile up
     executor.add(items(2, beam=MAX_ROWS))
     assert finish(executor) == ([2], [])
 
@@ -160,7 +161,11 @@ def test_items_that_arrive_during_retries_wait_for_their_end(
     executor.add(items(3))
     executor.add(items(4))
     assert len(executor) == 4
-    assert finish(executor) == ([2, 3, 4], [1])
+    running = []
+    while len(executor):
+        step(executor)
+        running.append([*executor.backlog.running])
+    assert running == [[], [2], [], [3, 4], []]
     assert admitted(script) == [1, 2, 1, 2, 3, 4]
     assert encoded(executor)[-1] == 2
 
