@@ -241,6 +241,9 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
             ServiceError: The items are refused, too late, or failed.
         """
         tokens = sum(item.num_tokens for item in items)
+        if len(items) > self.settings.bulk_sentences:
+            for item in items:
+                item.is_bulk = True
         lease = await context.admit(self.backend, tokens, at_once=False)
         results = await lease.submit(items, self._deadline(context)).in_order(len(items))
         context.add_times(results)
