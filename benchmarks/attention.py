@@ -24,7 +24,6 @@ from benchmarks.files import find_pair
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import load_model, new_engine
 from model.checkpoints.load import load_vocabularies
-from model.device import Precision
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.inspection.query import (
     AttentionJob,
@@ -35,6 +34,7 @@ from model.inspection.query import (
     resolve_query,
 )
 from model.inspection.trace import AttentionTrace
+from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
 
 Pairs = list[tuple[list[int], list[int]]]

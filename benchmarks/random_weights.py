@@ -15,7 +15,7 @@ import torch
 from model.architectures.seq2seq import EncoderDecoder
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, ModelConfig, NormPosition
-from model.device import Precision
+from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
 
 EOS, UNK = 0, 1

@@ -22,5 +22,6 @@ Folders, from the top floor to the lowest; each folder imports only from the fol
     layers/         attention, feed-forward, SSRU, positions, residual, caches
     tokenization/   text <-> ids with character offsets
 
-Modules that every folder may import: `errors`, `config`, `embedding_config`, `sequence`, `device`.
+Modules that every folder may import: `errors`, `config`, `embedding_config`, `sequence`, `device`,
+`precision`.
 """

@@ -14,8 +14,8 @@ from model.architectures.shortlist import Shortlist
 from model.backends.base import ModelRunner
 from model.backends.torch_runner import TorchRunner
 from model.config import DecoderKind, ModelConfig, NormPosition
-from model.device import Precision
 from model.engine.engine import Engine
+from model.precision import Precision
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 from model.sequence import EngineLimits, Finished, Hypothesis, Sequence
 

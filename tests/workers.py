@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from model.checkpoints.families.sentence_transformers import EmbeddingFiles
 from model.checkpoints.load import ModelFiles
 from model.config import ModelConfig
-from model.device import Precision
 from model.encoding.teacher_forced import CapturePass
 from model.engine.engine import Engine
 from model.errors import CheckpointError
 from model.inspection.query import AttentionJob
+from model.precision import Precision
 from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis
 from model.sequence import Sequence as SourceSequence
 from service.ipc.channel import Channel

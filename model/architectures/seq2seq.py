@@ -9,9 +9,9 @@ from model.architectures.decoder import Decoder
 from model.architectures.embedding import NO_TOKEN, Embedding
 from model.architectures.encoder import Encoder
 from model.config import ModelConfig
-from model.device import Precision
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
+from model.precision import Precision
 
 
 @dataclass(frozen=True, slots=True)

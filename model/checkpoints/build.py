@@ -21,9 +21,9 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
-from model.device import Precision, select_precision
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
+from model.precision import Precision, select_precision
 from model.sequence import EngineLimits
 
 CPU_ROWS = 64

@@ -27,8 +27,8 @@ from model.checkpoints.formats.json_files import read_options
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights
 from model.checkpoints.names import fill
-from model.device import Precision, select_precision
 from model.encoding.pooling import EmbeddingModel
+from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize
 
 TOKENS = "embeddings.word_embeddings.weight"

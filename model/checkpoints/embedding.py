@@ -19,10 +19,10 @@ from model.checkpoints.formats.mapped_files import forget_pages
 from model.checkpoints.formats.tensors import read_tensors
 from model.checkpoints.formats.weight_files import find_weights, weight_files
 from model.checkpoints.names import fill
-from model.device import Precision, select_precision
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.encoding.pooling import Dense, EmbeddingModel
+from model.precision import Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
 
 NOTHING = re.compile(r"(?!)")

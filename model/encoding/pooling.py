@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from model.architectures.text_encoder import TextEncoder
 from model.backends.native.text_runner import NativeTextEncoder
-from model.device import Precision
 from model.embedding_config import DenseConfig, EmbeddingConfig, NormalizeConfig, Pooling
+from model.precision import Precision
 
 
 def weighted_mean(hidden: Tensor) -> Tensor:

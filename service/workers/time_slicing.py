@@ -1,7 +1,7 @@
 """The shares of a worker's time: one foreground kind, and kinds computed in slices beside it.
 
 Every second of foreground work earns each other kind some time. Slices of that kind are computed
-while it has time left.
+while it has time left. The task table sets the share of each kind (`service/tasks/table.py`).
 """
 
 import time

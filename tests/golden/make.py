@@ -15,7 +15,7 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
-from model.device import Precision
+from model.precision import Precision
 from model.sequence import EngineLimits
 from tests.tiny import greedy_ids
 

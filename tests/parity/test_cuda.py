@@ -15,10 +15,10 @@ import torch
 from model.backends.cuda.runner import MOST_ROWS, CudaRunner
 from model.checkpoints.build import default_rows, load_engine, load_model, new_engine
 from model.checkpoints.load import ModelFiles
-from model.device import Precision
 from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
 from model.inspection.query import AttentionJob, resolve_query
+from model.precision import Precision
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from service.workers.loading import warm_up
 from tests.attention_jobs import (

@@ -12,8 +12,8 @@ import torch
 
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
-from model.device import Precision
 from model.engine.engine import Engine
+from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
 from tests.golden.make import PATH, TEXTS
 from tests.tiny import greedy_ids, torch_runner

@@ -13,8 +13,8 @@ from model.backends.native.runner import NativeRunner
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles
-from model.device import Precision
 from model.engine.engine import Engine
+from model.precision import Precision
 from model.sequence import EngineLimits, Sequence
 from tests.parity.numpy_marian import NumpyMarian, Vector
 from tests.tiny import forced_log_probs, greedy_ids

@@ -15,8 +15,8 @@ from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, read_folder
-from model.device import Precision
 from model.errors import CheckpointError, CheckpointFormatError
+from model.precision import Precision
 from model.sequence import EngineLimits
 from tests.marian_writer import container, float32_item, options_item, tiny_options, tiny_tensors
 from tests.tiny import greedy_ids, torch_runner
@@ -119,7 +119,7 @@ def test_missing_native_code_is_logged_for_embedding_models(
 def test_models_that_need_no_native_code_log_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, dtype: str, device: str
 ) -> None:
-    monkeypatch.setattr("model.device.has_fast_bfloat16", lambda device: True)
+    monkeypatch.setattr("model.precision.has_fast_bfloat16", lambda device: True)
     library.warn_without_build(dtype, torch.device(device))
     assert not caplog.records
 

@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from model import device
-from model.device import Precision, has_fast_bfloat16, select_device, select_precision
+from model import precision as precision_module
+from model.device import select_device
 from model.errors import DeviceError
+from model.precision import Precision, has_fast_bfloat16, select_precision
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda")
@@ -78,7 +79,7 @@ def test_int8_is_refused_on_a_gpu() -> None:
 def test_auto_precision_follows_the_hardware(
     monkeypatch: pytest.MonkeyPatch, where: torch.device, is_fast: bool, precision: Precision
 ) -> None:
-    monkeypatch.setattr(device, "has_fast_bfloat16", lambda _: is_fast)
+    monkeypatch.setattr(precision_module, "has_fast_bfloat16", lambda _: is_fast)
     assert select_precision("auto", where) is precision
 
 

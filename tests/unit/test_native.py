@@ -16,8 +16,8 @@ from model.backends.native.runner import NativeRunner, can_serve
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
-from model.device import select_precision
 from model.engine.engine import Engine
+from model.precision import select_precision
 from model.sequence import DecodingOptions, EngineLimits, Sequence
 from tests.tiny import (
     LIMITS,

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from model.device import SHORT_NAMES, Precision
+from model.precision import SHORT_NAMES, Precision
 from service.cli import app
 from service.settings import Dtype, Settings
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.device import Precision, select_precision
+from model.precision import Precision, select_precision
 
 logger = logging.getLogger("regard.native")
 
