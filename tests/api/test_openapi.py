@@ -51,6 +51,7 @@ ROUTES = {
     ("post", "/embed"),
     ("post", "/embed_all"),
     ("post", "/similarity"),
+    ("post", "/rerank"),
     ("post", "/v1/embeddings"),
     ("post", "/suggest"),
     ("post", "/translate_file"),

@@ -161,7 +161,7 @@ def test_words_are_not_aligned_through_two_models(
 def test_attention_is_asked_of_one_model_after_the_other(serve: Serve, models: str) -> None:
     body = {"text": SENTENCE, "source": "de", "target": "fr"}
     response = serve(models=models).post("/attention", json=body)
-    assert_error(response, InvalidRequestError, "ask about de-en and en-fr")
+    assert_error(response, InvalidRequestError, "send one request for each of de-en and en-fr")
 
 
 def test_alternatives_and_scores_are_the_second_models(
