@@ -153,7 +153,7 @@ class ModelConfig:
     def max_target_tokens(self, source_tokens: int) -> int:
         """Returns the length limit of a target, EOS included; the rest of the batch has no effect.
 
-        Marian uses the longest source of the batch here, which makes a sentence's translation
-        depend on its batch. This limit depends on the sentence alone.
+        Marian computes its limit from the longest source of the batch, so its translation of a
+        sentence depends on the batch. This limit depends on the sentence alone.
         """
         return max(1, -int(-self.max_length_factor * source_tokens // 1))

@@ -24,7 +24,7 @@ class DecodingOptions:
 
     @property
     def needs_log_probs(self) -> bool:
-        """Returns whether a decode step must return log-probabilities beside the best tokens."""
+        """Returns whether a decode step must also return log-probabilities."""
         return self.return_scores or self.beam_size > 1
 
 
@@ -76,8 +76,8 @@ class BatchStats:
     Attributes:
         phase: `encode` or `decode`.
         rows: Number of sentences encoded, or of rows decoded.
-        tokens: Number of their tokens.
-        padding_tokens: Number of padding positions computed beside them.
+        tokens: Number of tokens of these rows.
+        padding_tokens: Number of padding positions computed in addition.
     """
 
     phase: str

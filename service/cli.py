@@ -150,7 +150,7 @@ def take_models(settings: Settings) -> Settings:
     It runs once, before any process starts. No process asks a registry afterwards.
 
     Raises:
-        RegistryError: A file is missing, cannot be fetched, or has another sum.
+        RegistryError: A file is missing, cannot be fetched, or has a different checksum.
         CheckpointError: A pulled model cannot be served.
     """
     cache = ModelCache.at(settings.model_cache)

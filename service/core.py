@@ -1,4 +1,7 @@
-"""The part of the server that exists once: metrics, admission, queues, and device workers."""
+"""The part of the server that runs in only one process.
+
+It holds the metrics, the admission, the queues and the device workers.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +56,9 @@ class Core:
         self.metrics.end(ended)
 
     async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
-        """Admits a request of about so many tokens; here always at once.
+        """Admits a request of about `tokens` tokens.
+
+        This implementation decides immediately and ignores `at_once`.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -62,7 +67,7 @@ class Core:
         return self.reserve(tokens)
 
     def reserve(self, tokens: int) -> "CoreLease":
-        """Admits a request of about so many tokens, in this turn of the event loop.
+        """Admits a request of about `tokens` tokens, in this turn of the event loop.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

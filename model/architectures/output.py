@@ -63,7 +63,7 @@ class FullOutput:
         torch.addmm(self.bias, hidden, self.weight.t(), out=logits)
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the columns, which are the ids."""
+        """Returns the columns unchanged: column i belongs to token id i."""
         return columns
 
 
@@ -86,7 +86,7 @@ class ShortlistOutput:
 
     New sentences extend the union at its end. It is rebuilt when it has doubled since the last
     rebuild, or is twice as large as the rows need. Most decode steps then copy no weights. Sums
-    run over D alone: a logit does not depend on the other columns.
+    run over D alone: a logit does not depend on the columns of other tokens.
 
     Args:
         decoder: Decoder that owns the output weight.
@@ -147,7 +147,7 @@ class ShortlistOutput:
         return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the ids of the columns, which stand in the order of their entry."""
+        """Returns the ids of the columns. Columns are in the order in which ids were added."""
         ids: Ids = self.ids[columns]
         return ids
 

@@ -32,7 +32,7 @@ class Decoded:
     Attributes:
         best: Most probable id of each row at each decode step (B, K); -1 after the row's end.
         scores: Scores of each group of rows that was requested.
-        padding_rows: Number of padding rows computed beside the rows in use.
+        padding_rows: Number of padding rows computed in addition to the rows in use.
     """
 
     best: NDArray[np.integer]

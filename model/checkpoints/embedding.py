@@ -88,7 +88,7 @@ def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
 
 
 def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
-    """Returns texts of random tokens, the same in every call, which suit any language."""
+    """Returns texts of random tokens for any language, the same texts in every call."""
     ids = np.random.default_rng(0).integers(
         config.encoder.vocab_size, size=(SAMPLE_TEXTS, min(SAMPLE_TOKENS, config.max_tokens))
     )

@@ -1,4 +1,4 @@
-"""Names of models from the names of their folders. Without torch."""
+"""Makes names of models from the names of their folders. Does not import torch."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Finds the files of models: below a folder, or in an installed package. Without torch."""
+"""Finds the files of models: below a folder, or in an installed package.
+
+Does not import torch.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -43,7 +46,7 @@ def files_below(root: Path) -> Iterator[Path]:
 
 
 def installed_files(package: str) -> list[Path]:
-    """Returns the files of an installed package, which is not imported.
+    """Returns the files of an installed package without importing the package.
 
     Raises:
         CheckpointNotFoundError: There is no such package.
@@ -57,13 +60,13 @@ def installed_files(package: str) -> list[Path]:
 
 
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
-    """Returns a name for each model of a package, which no model of another package has.
+    """Returns names for the models of a package that differ from those of all other packages.
 
-    It is the name of the package. Where there are several models, the path of the folder follows.
+    One model gets the name of the package; several get the package's name followed by their folder.
 
     Args:
         reference: `package:NAME`.
-        folders: The folders of its models.
+        folders: The folders of the package's models.
     """
     name = metadata.distribution(reference.removeprefix(PACKAGE)).name
     package = title_of(Path(name.replace("-", "_")))

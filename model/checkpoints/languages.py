@@ -1,4 +1,4 @@
-"""Converts language codes of checkpoints to BCP 47 tags. Without torch."""
+"""Converts language codes of checkpoints to BCP 47 tags. Does not import torch."""
 
 import re
 from collections import defaultdict

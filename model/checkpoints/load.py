@@ -52,8 +52,8 @@ class ModelFiles:
         source_vocab: A `.spm` file.
         target_vocab: A `.spm` file; the same file if the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
-        max_length_factor: Largest target length for each source token, from the settings beside
-            the weights.
+        max_length_factor: Largest target length for each source token, from the settings file
+            in the folder of the weights.
         source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
         target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
         tokens: Tokens that name languages to the model; None for a model without them.
@@ -103,7 +103,7 @@ class ModelFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first digits of the sha256 sum of the weights."""
+        """Returns the first digits of the sha256 checksum of the weights."""
         return revision_of(self.weights)
 
     @property
@@ -260,7 +260,7 @@ class Vocabularies:
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """Returns the vocabularies of one pair, which put its tokens in front of texts."""
+        """Returns the vocabularies of one pair; they put the pair's tokens in front of texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -273,7 +273,7 @@ class Vocabularies:
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Returns both tokenizers. Those of a model of several pairs belong to no pair yet.
+    """Returns both tokenizers. For a model of several pairs they belong to no pair yet.
 
     Raises:
         CheckpointFormatError: A file is damaged.

@@ -124,7 +124,7 @@ class EmbeddingEncode(SlicedEncode):
         super().__init__()
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch, those of short texts first."""
+        """Computes batch after batch, batches of short texts first."""
         for batch in batches(self.numbered, self.slice_tokens):
             hidden = yield from self._encode(batch)
             parts = torch.split(hidden[0, : sum(each.length for each in batch)], lengths(batch))
@@ -191,7 +191,7 @@ class Group:
 class PackedBatch:
     """Runs a packed batch of texts through all layers of an encoder.
 
-    In the shapes here N is the number of tokens of all texts, and B is 1.
+    In the shapes of this class N is the number of tokens of all texts, and B is 1.
 
     Args:
         encoder: Text encoder.
@@ -212,7 +212,7 @@ class PackedBatch:
         self.groups = [Group(len(list(texts)), length) for length, texts in sizes]
 
     def run(self) -> Slices[Tensor]:
-        """Returns the last hidden states (1, N, D), those of a padding text included."""
+        """Returns the last hidden states (1, N, D), including the states of a padding text."""
         x = self._embed()
         bias = self._bias()
         for layer in self.encoder.encoder_layers:

@@ -2,11 +2,11 @@
 
 A slice is about half a layer of a batch; between two slices a worker goes on translating. The
 sentences of a batch are packed without padding and attend within themselves. A sentence's result
-does not depend on the others; in int8, whose products are exact, it has the same bits in every
-batch. Only the cells of an SSRU, which need no matrix products, are padded.
+does not depend on the rest of the batch. In int8 all products are exact, so the result has the same
+bits in every batch. Only the cells of an SSRU are padded: they need no matrix products.
 
 The fused kernel computes all hidden states. The attention weights of the queried layers and heads
-are computed beside it, from the same queries and keys.
+are computed separately, from the same queries and keys.
 """
 
 from abc import ABC, abstractmethod
@@ -139,7 +139,7 @@ def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[C
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried one.
 
-    In the shapes here N is the number of tokens of all sentences, and B is 1.
+    In the shapes of this class N is the number of tokens of all sentences, and B is 1.
 
     Args:
         model: The model.
@@ -175,7 +175,7 @@ class TeacherForcedBatch:
             yield from self.decode(memory)
 
     def encode(self) -> Slices[Tensor]:
-        """Returns the memory (1, N, D), which is complete only if a query is about the decoder."""
+        """Returns the memory (1, N, D); it is complete only if a query is about the decoder."""
         encoder, is_whole = self.model.encoder, self.last_decoder >= 0
         x = self._embed(encoder.embedding, [each.job.source for each in self.captured])
         layers = cast("list[EncoderLayer]", list(encoder.layers))

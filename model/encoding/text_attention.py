@@ -1,7 +1,7 @@
 """Captures the attention of an embedding model's encoder in sliced passes over texts.
 
 Texts are packed and run through the layers as for embedding: the fused kernel computes the hidden
-states. Attention weights are computed beside it, as in `teacher_forced`.
+states. Attention weights are computed separately, as in `teacher_forced`.
 """
 
 from collections.abc import Sequence

@@ -204,7 +204,7 @@ def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
 
 
 def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the mean over the heads, which replaces the previous layer's."""
+    """Stores the mean over the heads in place of the previous layer's mean."""
     result[0, 0] = heads.mean(dim=0)
 
 

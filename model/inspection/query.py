@@ -1,8 +1,9 @@
 """Defines attention queries and the type of their results.
 
-A caller's numbers may be negative or left out. `resolve_query` and `resolve_trace` resolve them
-against the model's config; a resolved query names existing layers and heads, from 0. The module
-does not import torch, so that client processes stay small.
+The layer, head and token numbers that a caller gives may be negative or omitted. `resolve_query`
+and `resolve_trace` resolve these numbers against the model's config. A resolved query names
+existing layers and heads, from 0. The module does not import torch, so that client processes stay
+small.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ class Reduction(StrEnum):
 
 
 class AttentionNorm(StrEnum):
-    """The values of a map: attention weights, or weights times the norm of the weighted value.
+    """The values of a map: attention weights, or the norm of weight × transformed value.
 
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
     weight · (x W_V + b_V) W_O.
@@ -75,7 +76,7 @@ class AttentionQuery:
         layers: Numbers of layers from 0, for each kind, in the order of the result.
         heads: Numbers of heads from 0, in the order of the result.
         reduce: Reduction over layers and heads.
-        norm: Kind of the values.
+        norm: Values of the result: weights or value norms.
     """
 
     layers: Mapping[AttentionKind, tuple[int, ...]]
@@ -147,7 +148,10 @@ class AttentionJob:
 
 
 def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
-    """Returns the kinds of attention of a model, and their numbers of layers; an SSRU has none."""
+    """Returns the number of layers of each kind of attention that a model has.
+
+    A decoder with an SSRU has no self-attention, so the kind `decoder` is left out.
+    """
     if isinstance(config, TextEncoderConfig):
         return {AttentionKind.ENCODER: config.layers}
     layers = {
@@ -175,7 +179,9 @@ def resolve_query(
     reduce: Reduction = Reduction.NONE,
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
 ) -> AttentionQuery:
-    """Returns the resolved query for a caller's numbers.
+    """Returns the query with the caller's layer and head numbers resolved.
+
+    The numbers may be negative or omitted.
 
     Args:
         config: Config of the model.
@@ -184,10 +190,11 @@ def resolve_query(
             None means all. Rollout uses all layers up to the last one named.
         heads: Numbers of heads; negative numbers count from the end. None means all.
         reduce: Reduction over layers and heads.
-        norm: Kind of the values.
+        norm: Values of the result: weights or value norms.
 
     Raises:
-        AttentionQueryError: The model has no such attention, or the options exclude each other.
+        AttentionQueryError: The model does not have this attention, or the options exclude each
+            other.
     """
     if not kinds or len(set(kinds)) < len(kinds):
         raise AttentionQueryError(
@@ -232,7 +239,8 @@ def resolve_trace(
         target_tokens: Number of target tokens, EOS included.
 
     Raises:
-        AttentionQueryError: The model has no such attention, or the sequence no such token.
+        AttentionQueryError: The model does not have this attention, or the sequence does not have
+            this token.
     """
     (layer,) = _layers(config, trace.kind, [trace.layer])
     (head,) = _numbers([trace.head], config.num_heads, "head", "a layer")
@@ -259,7 +267,7 @@ def _layers(
 
 
 def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) -> tuple[int, ...]:
-    """Resolves numbers that may be negative or left out to 0 ... size - 1."""
+    """Resolves numbers, which may be negative or omitted, to 0 ... size - 1."""
     if numbers is None:
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"

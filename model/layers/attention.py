@@ -64,8 +64,8 @@ def attention_weights(
 class MultiHeadAttention(nn.Module):
     """Multi-head attention; each of the H heads uses a contiguous slice of D.
 
-    Keys and values have a projection method of their own. A decoder caches those of the encoder
-    output for a whole sentence.
+    Keys and values have a projection method of their own. A decoder caches the keys and values of
+    the encoder output for a whole sentence.
     """
 
     def __init__(self, d_model: int, num_heads: int) -> None:

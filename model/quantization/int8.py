@@ -2,8 +2,8 @@
 
 Weights are the integers of the file. Each input row has a scale of its own; Marian's files carry
 one multiplier per matrix. On the built-in models a scale per row costs 0.1 BLEU against float32,
-and Marian's multiplier 0.1 to 0.4. A row's products depend neither on the rows beside it nor on
-the kernel that serves the shape.
+and Marian's multiplier 0.1 to 0.4. A row's products depend neither on the other rows of the batch
+nor on the kernel that serves the shape.
 """
 
 from dataclasses import dataclass

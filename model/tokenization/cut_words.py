@@ -3,15 +3,15 @@
 BPE and Unigram tokenise a word of any length as one piece. Both have one property: where a word's
 tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. Let the
 word have an edge p around some place, but p be unknown. An edge is certain if `word[:p]` has it
-for every possible p. Those p are few: the place itself, and the beginning of each vocabulary entry
-that stands across the place. In BPE the same holds from the other end of the word.
+for every possible p. There are few possible p: the place itself, and the beginning of each
+vocabulary entry that stands across the place. In BPE the same holds from the end of the word.
 
 This matters in words that repeat themselves. In a run of dots, a cut after an even or an odd number
 of dots may change each token, however far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
-of the result. In Unigram it is the principle of the Viterbi algorithm; from the other end its ties
-may fall otherwise, because it rounds sums from the front.
+of the result. In Unigram the property is the principle of the Viterbi algorithm. From the end of
+the word, ties may be decided otherwise, because the algorithm rounds sums from the front.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""Characters beside a cut that may change when the text goes on: accents, special tokens, words."""
+"""Characters next to a cut that may change if the text goes on: accents, special tokens, words."""
 
 
 class CutWords:
@@ -49,9 +49,9 @@ class CutWords:
 
         Args:
             tokens: The tokens of the known part of the word, from left to right.
-            ids: Their ids.
+            ids: The ids of these tokens.
             cut: The end at which the word is cut.
-            max_tokens: Number of tokens to examine, counted from the other end.
+            max_tokens: Number of tokens to examine, counted from the end that was not cut.
             max_chars: Characters to tokenise at most; where more are needed, the result is 0.
         """
         if cut not in self.stable_cuts or self.unk_id in ids:  # an unknown token hides its text

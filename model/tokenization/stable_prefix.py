@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from model.tokenization.cut_words import MARGIN_CHARS, End
 
 MARGIN_WORDS = 4
-"""Words beside a cut that may change, for normalisers that remove characters: `'` and `re`."""
+"""Words next to a cut that may change, for normalisers that remove characters: `'` and `re`."""
 
 
 def is_open_edge(edge: str, cut: End) -> bool:
-    """Returns whether characters beside a cut change with the text beyond it, however far away.
+    """Returns whether characters next to a cut depend on text at any distance beyond the cut.
 
-    Combining marks are sorted by their class. Digits may make words in groups of three, which are
-    counted from the left.
+    Combining marks are sorted by their class. Digits may make words in groups of three, counted
+    from the left.
 
     Args:
-        edge: The characters beside the cut.
+        edge: The characters next to the cut.
         cut: The end at which the text is cut.
     """
     return all(map(unicodedata.combining, edge)) or (cut == "left" and edge.isnumeric())

@@ -94,7 +94,7 @@ class TextTokenizer:
         self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
     def _lower(self) -> None:
-        """Lowercases before the file's own normaliser. Offsets stay those in the given text."""
+        """Lowercases before the file's own normaliser. Offsets still refer to the given text."""
         own = self.tokenizer.normalizer
         steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
         self.tokenizer.normalizer = normalizers.Sequence(steps)
@@ -141,9 +141,10 @@ class TextTokenizer:
         return list(chain.from_iterable(part.ids for part in parts)), True
 
     def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """Returns one end of a text, and more than `wanted` of its ids that the whole text has too.
+        """Returns one end of a text, and more than `wanted` ids of it that the whole text has too.
 
-        None and no ids where there are not so many, or where the whole text is hardly longer.
+        Returns None and no ids if there are at most `wanted` such ids, or if the whole text is
+        hardly longer than the end.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
         while 2 * size < len(text):

@@ -1,4 +1,4 @@
-"""Checks of token ids that reach a model. Without torch."""
+"""Checks the token ids that a model receives. Does not import torch."""
 
 from collections.abc import Sequence
 

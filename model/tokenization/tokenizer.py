@@ -34,7 +34,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """A text beside its tokens, with EOS, for display.
+    """A text with its tokens, EOS included, for display.
 
     Attributes:
         text: The text that was tokenised, or the text that the ids decode to.
@@ -114,7 +114,7 @@ class Tokenizer:
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
-        """Returns a text with the ids that the model reads: those of `encode`, and EOS.
+        """Returns a text with the ids that the model reads: the ids of `encode`, and EOS.
 
         Args:
             text: Without lone surrogates.

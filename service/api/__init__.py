@@ -1,1 +1,1 @@
-"""HTTP and nothing else: one file or folder for each dialect, and the code that they share."""
+"""Answers HTTP: one file or folder for each dialect, and the code that all dialects share."""

@@ -57,7 +57,7 @@ class Application(FastAPI):
     """FastAPI with the bodies that routes read themselves in its OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document, in which all references lead somewhere."""
+        """Returns the OpenAPI document without dangling references."""
         document = super().openapi()
         move_definitions(document)
         return document
@@ -95,7 +95,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=lifespan,
-        # Off: telemetry looks for a tracer at each request and reports URLs, which contain texts.
+        # Off: telemetry looks for a tracer at each request and reports URLs; URLs contain texts.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services

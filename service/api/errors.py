@@ -1,6 +1,6 @@
 """Error responses: the body of our own routes, and the handlers that choose a dialect's shape.
 
-`service.errors` has the one table of errors. A dialect with another body or status brings a shape.
+`service.errors` has the table of all errors. A dialect with another body or status adds a shape.
 """
 
 from collections.abc import Callable

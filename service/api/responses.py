@@ -35,7 +35,7 @@ def json_response(chunks: Iterator[bytes], headers: Mapping[str, str] | None = N
 
     Args:
         chunks: One or more chunks, each produced on demand in about a millisecond.
-        headers: Headers beside those of every response.
+        headers: Headers in addition to the headers of every response.
     """
     first, second = next(chunks), next(chunks, None)
     if second is None:

@@ -87,7 +87,7 @@ def consistency(
     seed: Annotated[int, typer.Option(help="seed of the clients' order and pauses")] = 0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Check that a text gets the same translation alone, in a list and beside other clients.
+    """Check that a text gets the same translation alone, in a list and during other requests.
 
     Exits with 1 if the translation of any line differs. Each line is one sentence for the model.
     """
@@ -167,7 +167,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     limit: Annotated[float, typer.Option(help="exit with 1 if p99 grows by a larger factor")] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure how long embeddings slow short ones down, beside translations and attention.
+    """Measure how much long embeddings slow down short ones during translations and attention.
 
     Windows without and with long embeddings alternate; all else is equal in both. A line on
     standard error reports the progress once a minute. Exits with 1 if a client gets an error.

@@ -58,7 +58,7 @@ class LoadReport:
 
 @dataclass
 class Window:
-    """Latencies and errors of one run; times are those of perf_counter.
+    """Latencies and errors of one run; times are values of perf_counter.
 
     The event loop's clock is too coarse: uvloop's advances in whole milliseconds.
     """
@@ -193,7 +193,7 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
 async def send_until_end(
     address: Address, requests: Iterator[bytes], window: Window, sign: bytes = TRANSLATED
 ) -> None:
-    """Runs one client, which pauses after an error: the speed of refusals is not measured.
+    """Runs one client. It pauses after an error, so that the speed of refusals is not measured.
 
     Args:
         address: Address of the server.

@@ -1,4 +1,4 @@
-"""Measures how long embeddings slow short ones down, beside translations and attention.
+"""Measures how much long embeddings slow down short ones during translations and attention.
 
 Windows without and with clients that embed long texts alternate; all other clients send in both.
 All clients are closed loops, so that each kind gets the rate that the server gives it.

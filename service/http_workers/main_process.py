@@ -1,4 +1,4 @@
-"""The main process of a server with several HTTP workers: it answers no HTTP itself."""
+"""The main process of a server with several HTTP workers; the HTTP workers answer all requests."""
 
 import asyncio
 import math
@@ -53,7 +53,10 @@ class MainProcess:
         self.failure: str | None = None
 
     async def run(self, count: int) -> None:
-        """Serves with `count` HTTP workers until `stop`; admitted requests are finished first."""
+        """Serves with `count` HTTP workers until `stop` is called.
+
+        Finishes the admitted requests before it returns.
+        """
         self.core.start()
         self.http_workers.start(count)
         await self.stopping.wait()
@@ -81,7 +84,7 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     """Opens a listening socket for each address of a host.
 
     Raises:
-        OSError: The host has no address, or one is in use.
+        OSError: The host has no address, or the port is in use on one of its addresses.
     """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners = []

@@ -47,7 +47,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """HTTP worker to main process: may a request of about so many tokens begin?
+    """HTTP worker to main process: may a request of about `tokens` tokens begin?
 
     Attributes:
         id: Id of the question; Answer or Refusal answers.

@@ -100,10 +100,10 @@ class RemoteBackend:
         self.outbox.send(Listening())
 
     async def admit(self, tokens: int, at_once: bool) -> "RemoteLease":
-        """Admits a request of about so many tokens.
+        """Admits a request of about `tokens` tokens.
 
         A request that is tokenised in this turn of the event loop is admitted by the message that
-        brings its items.
+        contains its items.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

@@ -1,4 +1,4 @@
-"""The supervisor of the HTTP workers: keeps them alive, and computes their submissions."""
+"""Keeps the HTTP workers running, and passes their submissions to the core."""
 
 import asyncio
 import itertools
@@ -46,7 +46,7 @@ StartHttpWorker = Callable[[Sequence[socket.socket]], Awaitable[Process]]
 
 
 async def start_process(sockets: Sequence[socket.socket]) -> Process:
-    """Starts an HTTP worker, which inherits its channel and the listening sockets."""
+    """Starts an HTTP worker; the new process inherits its channel and the listening sockets."""
     descriptors = [each.fileno() for each in sockets]
     return await start_module("service.http_workers.http_worker", descriptors)
 
@@ -55,9 +55,9 @@ class HttpWorkerLink:
     """The leases, submissions and questions of one HTTP worker.
 
     Args:
-        core: Computes the submissions.
+        core: Receives the submissions.
         writer: Stream to the HTTP worker.
-        on_listening: Called when it accepts connections.
+        on_listening: Called when the HTTP worker begins to accept connections.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class HttpWorkerLink:
         task.add_done_callback(lambda _: self.tasks.pop(number))
 
     def lose(self) -> None:
-        """Drops the work of an HTTP worker that has ended, together with its clients."""
+        """Cancels the work of an HTTP worker that has ended. Its clients are gone with it."""
         for task in self.tasks.values():
             task.cancel()
         for lease in self.leases.values():
@@ -115,7 +115,7 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Serves other models from now on; returns the reason if the HTTP worker cannot."""
+        """Replaces the served models. Returns the reason if the HTTP worker cannot serve them."""
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         self.outbox.send(Serve(number, models))
@@ -124,7 +124,10 @@ class HttpWorkerLink:
         return None if future.cancelled() else future.result()
 
     def _submit(self, message: Submit) -> None:
-        """Begins a submission, before a Release of its lease can be read."""
+        """Begins a submission at once, not in a task.
+
+        So the submission comes before a Release of the same lease.
+        """
         deadline = time.perf_counter() + message.seconds
         try:
             stream = self._lease(message.lease, message.tokens).submit(message.items, deadline)
@@ -183,11 +186,11 @@ class HttpWorkers:
     """Runs a number of HTTP workers until `stop`.
 
     Args:
-        core: Computes the submissions.
+        core: Receives the submissions.
         config: First message to each HTTP worker.
-        listeners: Bound sockets, from which all of them accept connections.
+        listeners: Bound sockets. Every HTTP worker accepts connections from all of them.
         start_http_worker: Starts an HTTP worker.
-        on_listening: Called when the first of them accepts connections.
+        on_listening: Called when the first HTTP worker begins to accept connections.
     """
 
     def __init__(
@@ -212,7 +215,7 @@ class HttpWorkers:
         self.keeper.start(f"http-{index}" for index in range(count))
 
     async def stop(self, seconds: float) -> None:
-        """Closes the listeners, and ends the HTTP workers within so many seconds."""
+        """Closes the listeners, and ends the HTTP workers within `seconds` seconds."""
         self.keeper.stopping.set()
         for listener in self.listeners:
             listener.close()
@@ -224,10 +227,10 @@ class HttpWorkers:
         await self.keeper.wait(seconds)
 
     async def announce(self, models: ModelSet) -> None:
-        """Serves other models from now on.
+        """Replaces the served models of all HTTP workers.
 
         Raises:
-            CheckpointError: An HTTP worker cannot.
+            CheckpointError: An HTTP worker cannot serve these models.
         """
         self.config = replace(self.config, models=models)
         links = [*self.links]

@@ -9,7 +9,7 @@ class WorkItem(Protocol):
     Attributes:
         kind: Name of its task kind, a row of `service/tasks/table.py`.
         model: Served name of the model that computes it.
-        is_bulk: Whether it waits in the bulk lane: its request has many items.
+        is_bulk: Whether the item waits in the bulk lane, because its request has many items.
         id: Number that the scheduler assigns, unique among all items; 0 before.
     """
 

@@ -12,8 +12,8 @@ EMBED = "embed"
 class EmbeddingItem:
     """A text to embed; the value of its result is its vector, or its tokens' vectors, as bytes.
 
-    The bytes are float32, one vector after the other: a list of 384 floats takes forty times as
-    long to pickle.
+    The bytes are float32, one vector after the other: pickling a list of 384 floats takes forty
+    times as long.
 
     Attributes:
         model: Served name of the model.

@@ -14,8 +14,8 @@ class RerankItem:
 
     Attributes:
         model: Served name of the model.
-        ids: Token ids of the pair; those of the second segment are raised, where the model tells
-            segments apart.
+        ids: Token ids of the pair. If the model distinguishes segments, the ids of the second
+            segment are raised by the vocabulary size.
         is_bulk: Whether the pair waits in the bulk lane.
         id: Number that the scheduler assigns.
     """

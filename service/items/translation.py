@@ -17,9 +17,9 @@ class TranslationItem:
         model: Served name of the model.
         source: Token ids, EOS included.
         options: Options of the search.
-        first_id: Id that the target begins with; None where the model chooses it.
+        first_id: Id that the target begins with; None if the model chooses it.
         is_bulk: Whether the sentence waits in the bulk lane.
-        num_legs: Number of models that the sentence passes through from here on.
+        num_legs: Number of models that still translate the sentence, including this one.
         id: Number that the scheduler assigns.
     """
 

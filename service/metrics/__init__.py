@@ -1,1 +1,1 @@
-"""Every metric, once."""
+"""Defines the metrics of the server and connects them with their sources."""

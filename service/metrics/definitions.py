@@ -1,4 +1,6 @@
-"""Every Prometheus metric: its help text, its labels and its buckets, in a separate registry.
+"""Defines every Prometheus metric: its help text, its labels and its buckets.
+
+The metrics are in their own registry, not in the default one of the client library.
 
 Label values come from closed sets. No label holds a text, a key, an address or another value that
 a client chooses freely.
@@ -37,7 +39,7 @@ OUTCOMES = (
 )
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
-"""Model label of a request that used several models, or that ended before a choice of model."""
+"""Model label of a request that used several models, or that ended before a model was chosen."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
@@ -61,7 +63,7 @@ class Ended:
         num_inputs: Number of texts in the request.
         seconds: Time from the first byte of the request to the last byte of the response.
         stages: Seconds spent in each stage.
-        num_cut: Number of sentences or texts over the length limit, for each model.
+        num_cut: Number of sentences or texts over the length limit, by model name.
     """
 
     task: str
@@ -79,7 +81,7 @@ class TaskSeries:
     """The series of one task kind.
 
     Attributes:
-        phases: Sorts of model calls.
+        phases: Kinds of model calls, such as `encode` and `decode`.
         sides: Sides whose tokens are counted: source and target, source alone, or none.
     """
 
@@ -141,7 +143,7 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time in one stage. Queue and device show the slowest sentence of the request.",
+            "Time in one stage. The stages queue and device give the time of the slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
@@ -161,7 +163,7 @@ class Metrics:
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Texts over the length limit, which are translated in pieces or cut and embedded.",
+            "Texts over the length limit. Translation splits them; embedding truncates them.",
             *kind,
         )
 
@@ -238,7 +240,7 @@ class Metrics:
         )  # fmt: skip
 
     def add_model(self, name: str, kinds: Iterable[str]) -> None:
-        """Creates the series of a model that serves these task kinds, at zero."""
+        """Creates the series of a model for its task kinds, with value zero."""
         for task in kinds:
             self._make_request_series(task, name)
             self._make_task_series(task, name)
@@ -348,7 +350,7 @@ class Metrics:
             self.device_memory.labels(worker, kind).set(size)
 
     def watch_lane(self, task: str, model: str, name: str, lane: WatchedLane) -> None:
-        """Connects the gauges of a lane to the lane, which gives their values at each scrape."""
+        """Connects the gauges of a lane; each scrape reads their values from the lane."""
         labels = (task, model, name)
         self.queue_depth.labels(*labels).set_function(lambda: len(lane))
         self.queue_tokens.labels(*labels).set_function(lambda: lane.tokens)

@@ -1,8 +1,8 @@
 """A histogram that is cheap enough for several observations a request.
 
 One observation is a binary search and two additions. The client library's histogram walks through
-its buckets under a lock, which takes six times as long. This one passes its counts to the library
-when /metrics is scraped. It may be used by one thread only.
+its buckets under a lock; this takes six times as long. Our histogram passes its counts to the
+library when /metrics is scraped. Only one thread may use it.
 """
 
 from bisect import bisect_left

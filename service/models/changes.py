@@ -54,7 +54,7 @@ async def announce_to_none(_files: ModelSet) -> None:
 
 
 class ModelChanges:
-    """Changes which models are served.
+    """Loads and unloads served models.
 
     Args:
         files: The models that are served at the start.
@@ -63,7 +63,7 @@ class ModelChanges:
         kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
-        states: States of models that are neither served nor unknown.
+        states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons of the models whose state is `failed`.
         unanswered: Models whose requests were answered before their load had ended.
     """
@@ -130,12 +130,12 @@ class ModelChanges:
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
     def cancel(self) -> None:
-        """Begins to end the changes under way."""
+        """Begins to end the changes in progress."""
         for task in self.tasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Waits for the end of the changes, which may take as long as the workers."""
+        """Waits for the end of the changes; the wait may take as long as the end of the workers."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _check_idle(self, name: str) -> None:
@@ -233,7 +233,7 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """Finds a model behind a reference on this disk, reads its small files, and checks its sums.
+    """Finds a model behind a reference on this disk, reads its small files, and checks checksums.
 
     Raises:
         InvalidRequestError: No model has that name, or a file is missing or damaged.

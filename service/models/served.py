@@ -1,4 +1,4 @@
-"""The served models without their weights, which are in the workers."""
+"""The served models without their weights; only the workers have the weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +73,8 @@ class ServedModel:
         request chooses.
 
         Args:
-            max_tokens: Largest length, EOS and language token included; longer texts are cut.
+            max_tokens: Largest length, EOS and language token included. Longer texts are
+                truncated.
         """
         tokenizer = self.vocabularies.source
         bare = tokenizer.before("")

@@ -15,7 +15,7 @@ from service.items.rerank import RERANK
 
 @dataclass(frozen=True, slots=True)
 class ServedReranker:
-    """A cross-encoder, which scores pairs of a query and a text.
+    """A cross-encoder. It scores pairs of a query and a text.
 
     Attributes:
         files: Files of the model.

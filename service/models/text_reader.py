@@ -41,7 +41,8 @@ class TextReader:
         encode: Returns the ids of a text.
         before: Special tokens in front of a text.
         behind: Special tokens at the end of a text.
-        max_tokens: Largest number of tokens, special tokens included; longer texts are cut.
+        max_tokens: Largest number of tokens, special tokens included. Longer texts are
+            truncated.
         vocab_size: Number of ids in the vocabulary.
         size: Numbers of a vector; None where only the weights tell.
         is_normalized: Whether the vectors of the model have length 1.

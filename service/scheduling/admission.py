@@ -25,7 +25,7 @@ class Throughput:
         self._forget()
 
     def seconds_for(self, tokens: int) -> int:
-        """Returns the seconds that so many tokens should take, from 1 to MAX_RETRY_SECONDS."""
+        """Returns the seconds that `tokens` tokens should take, from 1 to MAX_RETRY_SECONDS."""
         self._forget()
         if not self.tokens:
             return 1
@@ -72,7 +72,7 @@ class Admission:
         self.throughput = Throughput()
 
     def reserve(self, tokens: int) -> Reservation:
-        """Reserves capacity for a request of about so many tokens.
+        """Reserves capacity for a request of about `tokens` tokens.
 
         The capacity is counted before anything is computed, so that a burst cannot pass the limit
         between the check and the count.
@@ -98,7 +98,10 @@ class Admission:
         reservation.tokens = tokens
 
     def grow(self, reservation: Reservation, tokens: int) -> None:
-        """Counts `tokens` for an admitted request if they are more than those counted so far."""
+        """Raises the count of an admitted request to `tokens`.
+
+        Does nothing if the count is already that high.
+        """
         more = max(0, tokens - reservation.tokens)
         self.tokens += more
         reservation.tokens += more

@@ -47,7 +47,7 @@ class Lane:
         self.rows += job.rows
 
     def remove(self, job: Job) -> bool:
-        """Removes a job; returns False where it does not wait here."""
+        """Removes a job; returns False if the job does not wait in this lane."""
         if self.jobs.pop(job.id, None) is None:
             return False
         self.tokens -= job.tokens
@@ -61,7 +61,7 @@ class Lane:
         return job
 
     def take(self, rows: int) -> list[Job]:
-        """Removes and returns jobs of at most `rows` rows: the oldest, and those nearest in length.
+        """Removes and returns jobs of at most `rows` rows: the oldest, and jobs of similar length.
 
         A beam that is wider than `rows` waits, and no other job passes it.
         """

@@ -51,12 +51,12 @@ class Policy(Protocol):
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Takes jobs from a queue as far as workers have capacity, and gives them to those.
+        """Takes jobs from a queue as far as workers have capacity, and assigns the jobs.
 
         Args:
             kind: Name of the task kind.
             model: Served name of the model.
-            queue: Waiting jobs of both.
+            queue: Waiting jobs of this kind and model.
             workers: All workers.
 
         Yields:
@@ -90,7 +90,7 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # A share of fewer rows than the oldest job needs would leave it waiting beside them.
+            # A share must hold the oldest job: otherwise the job would wait although rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - max_rows // KEPT_SHARE

@@ -17,10 +17,10 @@ class TaskKind:
         name: Its name in messages, metrics and logs.
         item: Class of its work items.
         policy: Policy by which the scheduler counts and assigns its work.
-        executor: Import path of its executor in the worker, `module:Class`. A path, because only
-            workers may load torch.
-        share: Returns the share of a worker's time beside other work, by the settings; None for the
-            kind that runs always.
+        executor: Import path of its executor in the worker, `module:Class`. It is a path because
+            only workers may load torch.
+        share: Returns, from the settings, the share of a worker's time while other work waits.
+            None for the kind that always runs.
         series: Its phases and token counts in the metrics.
         lengths: Returns the number of source tokens, and of target tokens if there are any, from an
             item and the value of its result. None for a kind without these counts.

@@ -1,7 +1,7 @@
 """The interface between the tasks and the core: admission, submission, status.
 
-The core lives in the same process (`core.py`) or behind a channel (`http_workers`); the tasks
-cannot tell which.
+The core runs in the same process (`core.py`) or behind a channel (`http_workers`). The tasks use
+both in the same way.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Status:
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
         models: Resident models by served name; empty while they load.
-        changes: States of models that are neither served nor unknown.
+        changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons of the models whose state is `failed`, for administrators.
     """
 
@@ -37,25 +37,28 @@ class Status:
 
 
 class Lease(Protocol):
-    """The admission of one request, which it holds until its reply has been written."""
+    """The permission of one request to use the server.
+
+    The request keeps its lease until its reply has been written.
+    """
 
     def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
         """Submits items of the request.
 
-        The tokens of the first submission replace the estimate of the admission, and may be
+        The first submission replaces the estimate by the real number of tokens, and may then be
         refused. Later submissions of an admitted request are never refused.
 
         Args:
             items: At least one.
-            deadline: Time by time.perf_counter at which the items that are left fail.
+            deadline: Time by time.perf_counter at which the unfinished items fail.
 
         Returns:
-            The results as they finish. Iterating raises a ServiceError where the items are
-            refused, too late, or failed.
+            The results as they finish. Iterating raises a ServiceError if the items are refused,
+            are too late, or have failed.
         """
 
     def release(self) -> None:
-        """Ends the admission, and cancels the items that are left."""
+        """Ends the admission, and cancels the unfinished items."""
 
 
 class Recorder(Protocol):
@@ -69,14 +72,15 @@ class Recorder(Protocol):
 
 
 class Backend(Recorder, Protocol):
-    """Admits and computes, counts, and reports the state of the server."""
+    """Admits and computes requests, counts them, and reports the state of the server."""
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
-        """Admits a request of about so many tokens.
+        """Admits a request of about `tokens` tokens.
 
         Args:
             tokens: Estimated number of tokens.
-            at_once: Whether to decide now; otherwise the first submission may be refused instead.
+            at_once: Whether to decide about the admission now. If false, the decision may come with
+                the first submission.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

@@ -36,7 +36,7 @@ class RequestContext:
     lease: Lease | None = None
 
     async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
-        """Admits the request, which then holds its lease until its reply has been written.
+        """Admits the request. The request keeps its lease until its reply has been written.
 
         Later calls return the same lease.
 

@@ -162,7 +162,7 @@ def find_language(name: str | None, languages: Collection[str]) -> str:
 
     Args:
         name: `prompt_name` of the request; None if it has none.
-        languages: Languages of the model, which needs one of them.
+        languages: Languages of the model.
 
     Raises:
         InvalidRequestError: The request names no language, or another one.

@@ -1,7 +1,8 @@
-"""The pivot pipeline: sentences that two models translate, the second from the first's output.
+"""The pivot pipeline translates a sentence by two models.
 
-Each sentence goes on by itself: its second leg waits for nothing but its first. Both legs have the
-lease, the deadline and the lane of their request.
+The second model translates the output of the first one. Sentences do not wait for each other: the
+second translation of a sentence starts as soon as its first one has finished. Both translations
+have the lease, the deadline and the lane of their request.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class Sentence:
 
     Attributes:
         source: Token ids of the first model, EOS included.
-        route: One model, or two that meet in the pivot language.
+        route: One model, or two: one into the pivot language and one out of it.
         options: Options of the search.
     """
 
@@ -37,7 +38,7 @@ class Sentence:
 
     @property
     def is_pivoted(self) -> bool:
-        """Whether the sentence goes through two models."""
+        """Whether two models translate the sentence."""
         return len(self.route) > 1
 
 
@@ -46,13 +47,14 @@ class PivotPipeline:
 
     Args:
         lease: Admission of the request.
-        max_source_tokens: Largest length of a sequence; the first model's output may be longer.
+        max_source_tokens: Largest number of tokens of a sequence. A longer output of the first
+            model is cut into parts.
         is_bulk: Whether the sentences wait in the bulk lane.
         deadline: Time by time.perf_counter at which the request fails.
 
     Attributes:
-        num_cut: Number of first-leg outputs that were longer than the second model takes, by the
-            name of that model.
+        num_cut: Number of outputs of first models that were too long for the second model, by the
+            name of the second model.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class PivotPipeline:
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
-    """Returns the result of a sentence from its first leg and the parts of its second."""
+    """Returns the result of a sentence from its first translation and the parts of its second."""
     depth = max((len(part.value) for part in parts), default=0)
     hypotheses = [
         concatenated([part.value[min(rank, len(part.value) - 1)] for part in parts], options)

@@ -27,9 +27,9 @@ class RerankQuery:
     Attributes:
         query: The query.
         texts: Texts to compare with it.
-        is_raw: Whether scores are logits; otherwise the sigmoid of those.
-        truncate: Whether pairs that are too long are cut; otherwise they are refused.
-        direction: End that is cut.
+        is_raw: Whether scores are logits; otherwise they are sigmoids of the logits.
+        truncate: Whether pairs that are too long are truncated; otherwise they are refused.
+        direction: End at which texts are truncated.
         model: Served name; None for the first cross-encoder.
     """
 
@@ -134,7 +134,10 @@ def tokenize(served: ServedReranker, query: RerankQuery) -> list[TokenizedPair]:
 
 
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
-    """Returns the ids of a pair; those of segment 1 are raised where the model has segments."""
+    """Returns the ids of a pair.
+
+    If the model has segments, the ids of segment 1 are raised by the vocabulary size.
+    """
     if served.config.num_segments == 1:
         return pair.ids
     start, offset = pair.text_start, served.config.vocab_size

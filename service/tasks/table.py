@@ -1,7 +1,7 @@
 """The task table: one row for each kind of work that the server does.
 
-A new kind adds a row here, a class of work items, and an executor. Nothing else in the server
-names a kind.
+A new kind adds a row to this table, a class of work items, and an executor. No other part of the
+server names a kind.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles

@@ -45,7 +45,7 @@ class TranslationRequest:
         target: Served language.
         options: Options of the search.
         split_sentences: False takes each text as one sentence.
-        is_aligned: Whether words are aligned afterwards, which a pivot pipeline cannot do.
+        is_aligned: Whether words are aligned afterwards; a pivot pipeline cannot align words.
     """
 
     texts: Sequence[str]

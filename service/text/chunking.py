@@ -8,12 +8,12 @@ from service.text.segmentation import Segments
 WINDOW_CHARS = 16
 """Characters of the window for each token of the limit.
 
-The window is long enough for nearly every language. It is short enough that a very long sentence
-is not tokenised again for each piece.
+A piece is searched in a window of the text. The window is long enough for nearly every language. It
+is short enough that a very long sentence is not tokenised again for each piece.
 """
 
 AHEAD = 8
-"""Largest window as a multiple of the piece before.
+"""Largest length of the window, as a multiple of the length of the previous piece.
 
 Where one character is 18 tokens, a window of the usual size would hold a hundred pieces. All of
 them would be tokenised to find one.
@@ -66,8 +66,8 @@ def cut_sentence(
 ) -> list[tuple[str, str, list[int]]]:
     """Cuts a sentence into pieces of at most `limit` tokens.
 
-    A cut lies before the last word that starts in the second half of the limit. If no word starts
-    there, the cut lies at the limit.
+    A cut lies before the last word that starts between token limit/2 and token limit. If no word
+    starts there, the cut lies at the limit.
 
     Returns:
         The text, the following white space and the token ids of each piece. Texts and white space,
@@ -99,7 +99,7 @@ def _past_spaces(text: str, place: int) -> int:
 
 
 def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -> int:
-    """Returns the length in characters of the next piece, which starts at `start`.
+    """Returns the length in characters of the piece that starts at `start`.
 
     Args:
         text: The whole sentence.
@@ -125,7 +125,7 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
 def _last_word(encoding: Encoding, limit: int) -> int:
     """Returns the index of the token to cut before.
 
-    It is the last token up to `limit` that starts a word, or the token at `limit`.
+    It is the last token between limit/2 and `limit` that starts a word, or the token at `limit`.
     """
     for at in range(limit, limit // 2, -1):
         if encoding.pieces[at].startswith(WORD_START):

@@ -1,7 +1,8 @@
 """Language codes: canonical spelling, match with an offered language, display names.
 
 Codes are BCP 47 tags of language, script and region ("en", "pt-BR", "zh-Hant"). Clients use many
-spellings ("PT_br"). They also ask for a region of an offered language, or the reverse.
+spellings ("PT_br"). They also ask for `pt-BR` when `pt` is offered, or for `pt` when `pt-BR` is
+offered.
 """
 
 import re
@@ -17,7 +18,7 @@ MAX_ACCEPT_ENTRIES = 10
 # This set is checked first: Locale.parse searches the disk for 0.2 ms for each unknown tag.
 _LOCALES = frozenset(localedata.locale_identifiers())
 
-# Other names of languages: LibreTranslate's own codes, and codes that BCP 47 has twice.
+# Other names of languages: LibreTranslate's own codes, and languages with two codes in BCP 47.
 _OTHER_NAMES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",

@@ -1,4 +1,4 @@
-"""Loads models in threads of a worker beside its work, one after the other."""
+"""Loads models, one at a time, in background threads while the worker goes on computing."""
 
 import itertools
 import os
@@ -14,8 +14,8 @@ from service.workers.loading import LoadedModel
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
 """Python's switch interval: the time that a thread may hold the interpreter lock while another
-waits for it. A step of the work releases the lock at every operation; with the usual interval each
-operation would wait that long to continue."""
+waits for it. A step of the work releases the lock at every operation. With the usual interval, each
+operation would wait up to 5 ms for the lock."""
 
 LoadOne = Callable[[], LoadedModel]
 
@@ -46,7 +46,7 @@ def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) 
 
 
 class BackgroundLoads:
-    """The loads under way. All methods must be called from the worker's main thread."""
+    """The loads in progress. All methods must be called from the worker's main thread."""
 
     def __init__(self) -> None:
         self.threads: dict[int, str] = {}  # model names by number of the load
@@ -64,7 +64,10 @@ class BackgroundLoads:
         return self.arrivals
 
     def begin(self, name: str, load: LoadOne) -> None:
-        """Begins to load a model after the earlier loads; the process may end without waiting."""
+        """Queues a model for loading, after the loads that began earlier.
+
+        The process can end without waiting for the load.
+        """
         number = next(self.numbers)
         self.threads[number] = name
         self.wanted[name] = number
@@ -72,7 +75,7 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Drops the load of a model; returns False where it is not being loaded."""
+        """Drops the load of a model; returns False if the model is not being loaded."""
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:
@@ -90,7 +93,7 @@ class BackgroundLoads:
         return found
 
     def close(self) -> None:
-        """Closes the pipe; a load under way no longer reports its end."""
+        """Closes the pipe; a load in progress no longer reports its end."""
         with self.closing:
             self.is_closed = True
             os.close(self.arrivals)

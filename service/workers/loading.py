@@ -52,7 +52,7 @@ class LoadedModel:
     config: ModelConfig | None = None
 
     def resident(self, name: str, seconds: float) -> Resident:
-        """Returns the description of the model, which was loaded in so many seconds."""
+        """Returns the description of the model, with `seconds` as the time of its load."""
         return Resident(
             name, str(self.device), self.dtype, seconds, self.num_bytes, self.max_rows, self.config
         )
@@ -73,7 +73,7 @@ def load(loaders: Loaders, message: Load) -> LoadedModel:
 
 
 def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up a translation model, whose encoder embeds as well.
+    """Loads and warms up a translation model; its encoder can embed, too.
 
     Raises:
         ModelError: The files or the device cannot be used.

@@ -1,6 +1,6 @@
 """The messages between the server and a device worker, over one socket pair.
 
-The server sends lists of messages, so that those of many requests are read as one.
+The server sends lists of messages: a worker reads the messages of many requests at once.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ class ExecutorSpec:
     Attributes:
         kind: Name of the task kind.
         path: Import path of the executor class, `module:Class`.
-        share: Share of the worker's time beside other work; None for the kind that runs always.
+        share: Share of the worker's time while other work waits; None for the kind that always
+            runs.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class WorkerConfig:
     log_level: str = "info"
 
     def load(self, files: AnyFiles) -> "Load":
-        """Returns the message with which a worker loads one of the models beside its work."""
+        """Returns the message to load one of the models while the worker goes on computing."""
         device, dtype = self.models.placement(files)
         placed = replace(self, device=device or self.device, dtype=dtype or self.dtype)
         return Load(files, replace(placed, models=ModelSet()))
@@ -73,7 +74,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Server to worker: load one more model beside the work; Loaded or LoadFailed answers.
+    """Server to worker: load one more model during other work. Loaded or LoadFailed answers.
 
     Attributes:
         files: Files of the model.
@@ -155,7 +156,8 @@ class Unloaded:
 class LoadFailed:
     """Worker to server: a model could not be loaded.
 
-    At the start the worker ends with this message. After a Load it goes on without the model.
+    At the start the worker ends with this message. After a Load the worker continues without the
+    model.
 
     Attributes:
         message: The reason, with the model's name.

@@ -19,7 +19,7 @@ class AnyFiles(Protocol):
 
     @property
     def revision(self) -> str:
-        """First digits of the sum of the weights."""
+        """First digits of the checksum of the weights."""
 
 
 @dataclass(frozen=True, slots=True)

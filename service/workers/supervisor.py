@@ -40,7 +40,7 @@ StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
 async def start_process(connection: socket.socket, threads: int) -> Process:
-    """Starts a worker in a new interpreter, which inherits its end of the socket pair."""
+    """Starts a worker in a new interpreter; the process inherits its end of the socket pair."""
     tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
     environment = {"OMP_NUM_THREADS": str(threads), "GLIBC_TUNABLES": tunables}
     return await start_module("service.workers.worker", [connection.fileno()], environment)
@@ -206,11 +206,11 @@ class Supervisor:
         await self.keeper.wait(processes.STOP_SECONDS)
 
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
-        """Loads one more model in all workers, one after the other: the others keep their speed.
+        """Loads one more model in one worker after another; the other workers keep their speed.
 
         Args:
             files: Files of the model.
-            placements: Its device and dtype by folder, if it has its own.
+            placements: Device and dtype by folder, if the model has its own.
 
         Raises:
             LoadRefusedError: A worker cannot load it; then no worker has it.

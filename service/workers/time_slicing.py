@@ -1,7 +1,7 @@
-"""The shares of a worker's time: one foreground kind, and kinds computed in slices beside it.
+"""Divides a worker's time between one foreground kind and kinds computed in slices.
 
-Every second of foreground work earns each other kind some time. Slices of that kind are computed
-while it has time left. The task table sets the share of each kind (`service/tasks/table.py`).
+Every second of foreground work earns some time for each sliced kind. Slices of a kind are computed
+while the kind has time left. The task table (`service/tasks/table.py`) sets the share of each kind.
 """
 
 import time
@@ -19,11 +19,11 @@ OnFailure = Callable[[str, Executor[Any], Exception], None]
 
 
 class TimeShare:
-    """The executors of one task kind, whose models take turns.
+    """The executors of one task kind; their models take turns.
 
     Args:
-        share: Share of the time beside other work, above 0 and below 1; None for the foreground
-            kind, which is stepped every time.
+        share: Share of the time while other work waits, above 0 and below 1. None for the
+            foreground kind: it is stepped every time.
     """
 
     def __init__(self, share: float | None) -> None:

@@ -33,8 +33,8 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Smallest number of rows in a decode step. One row takes as long, and a single row uses kernels
-for vectors, which sum in another order."""
+"""Smallest number of rows in a decode step. One row takes as long, and a single row would use
+kernels for vectors; these kernels sum in another order."""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
@@ -123,7 +123,7 @@ class CudaRunner:
         return part.embedding.table
 
     def capture(self) -> None:
-        """Captures all graphs, which takes some seconds; the batch must be empty."""
+        """Captures all graphs. This takes some seconds; the batch must be empty."""
         self.uploads.arrived.fill_(1)  # lengths, too: attention over zero keys gives NaN
         self.graphs.capture(self._shapes())
         self.clear()
@@ -273,7 +273,7 @@ class CudaRunner:
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
-    """Returns the default number of rows, which take at most a quarter of the free memory.
+    """Returns the default number of rows: they take at most a quarter of the free memory.
 
     Args:
         model: Model on its device, in its precision.

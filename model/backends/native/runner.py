@@ -211,7 +211,7 @@ class PackedModel:
         self.native_bytes: int = library.model_bytes(self.handle)
 
     def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
-        """Returns matrices and norms in the order of computation, in which modules register."""
+        """Returns matrices and norms in the order of computation, as the modules register."""
         matrices, norms = [], []
         for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
             if isinstance(module, Int8Linear):
@@ -273,7 +273,7 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
 
 
 def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
-    """Returns the shortlist as a structure of the native code, which reads its arrays in place."""
+    """Returns the shortlist as a structure whose arrays the native code reads in place."""
     if shortlist is None:
         return ShortlistSpec(None, None, 0, 0)
     places = address(shortlist.offsets), address(shortlist.candidates)

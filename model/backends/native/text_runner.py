@@ -74,7 +74,7 @@ class NativeTextEncoder:
         self.spare: list[TextBatch] = []
 
     def _weights(self, encoder: TextEncoder) -> TextWeights:
-        """Returns the weights in the order of computation, in which modules register."""
+        """Returns the weights in the order of computation, as the modules register."""
         embedding = encoder.embedding
         matrices, norms = [], [embedding.norm]
         for module in encoder.layers.modules():
@@ -143,7 +143,7 @@ class TextBatch:
         self.tokens = 0
 
     def enter(self, sequences: SequenceOf[list[int]]) -> None:
-        """Starts a new batch of texts, which replaces the previous one."""
+        """Starts a new batch of texts in place of the previous one."""
         lengths, ids = int32([len(ids) for ids in sequences]), int32(np.concatenate(sequences))
         self.tokens = len(ids)
         places = address(lengths), address(ids)

@@ -1,1 +1,1 @@
-"""Model families: which files, which config keys, which tensor names."""
+"""Reads model families: the files, config keys and tensor names of each family."""

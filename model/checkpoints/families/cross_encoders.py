@@ -1,6 +1,6 @@
-"""Folders of cross-encoders: an encoder with a classification head of one label (no torch).
+"""Reads folders of cross-encoders: an encoder with a classification head of one label.
 
-A cross-encoder reads a query and a text together, and gives one score.
+Does not import torch. A cross-encoder reads a query and a text together, and gives one score.
 
 Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa and MPNet.
 """
@@ -51,7 +51,7 @@ class CrossEncoderFiles:
 
     @cached_property
     def revision(self) -> str:
-        """First digits of the sum of the weights."""
+        """First digits of the checksum of the weights."""
         return revision_of(find_weights(self.folder))
 
 
@@ -72,7 +72,7 @@ class CrossEncoderConfig:
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns the files as those of a cross-encoder, if their config names such an architecture."""
+    """Returns cross-encoder files if the config names a cross-encoder's architecture."""
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):
         return CrossEncoderFiles(files.name, files.folder)

@@ -1,4 +1,6 @@
-"""Reads a Hugging Face `config.json` into the config of a translation model. Without torch.
+"""Reads a Hugging Face `config.json` into the config of a translation model.
+
+Does not import torch.
 
 Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
 """
@@ -93,7 +95,7 @@ FAMILIES = {
 
 
 def read_model_options(folder: Path) -> dict[str, Any]:
-    """Returns the options of `config.json`, completed by those of `generation_config.json`.
+    """Returns the options of `config.json`, completed by the options of `generation_config.json`.
 
     Raises:
         CheckpointNotFoundError: There is no `config.json`.

@@ -1,4 +1,6 @@
-"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model. Without torch.
+"""Reads the folder of an M2M100, NLLB-200 or SMaLL-100 model.
+
+Does not import torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
 (Mohammadshahi et al. 2022), read as facts.
@@ -104,7 +106,7 @@ def _language_tokens(folder: Path) -> LanguageTokens:
 def is_small_100(folder: Path) -> bool:
     """Returns whether a model is SMaLL-100: the target's token is in front of the source.
 
-    The config does not say so. The tokenizer's class, code (which is not run) or name does.
+    The config does not say so. The tokenizer's class, code or name says it; the code is not run.
     """
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
@@ -147,8 +149,8 @@ def read_ids(folder: Path) -> dict[str, int]:
     """Returns the id of each piece, of each language's token, and of unused entries.
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds one to the numbers of the SentencePiece
-    file, which has one special token less. Languages follow, and then unused ids up to the
-    vocabulary size of the config.
+    file, because this file has one special token less. Languages follow, and then unused ids up to
+    the vocabulary size of the config.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -170,7 +172,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns the tokenizer of all languages, which puts no language's token before texts.
+    """Returns the tokenizer of all languages; it puts no language's token before texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

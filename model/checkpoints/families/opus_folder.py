@@ -1,4 +1,7 @@
-"""Reads the folder of an OPUS-MT model, in Hugging Face's layout or Marian's. Without torch."""
+"""Reads the folder of an OPUS-MT model, in Hugging Face's layout or Marian's.
+
+Does not import torch.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -161,9 +164,9 @@ def _names(
     """Yields what each place says, as a pair or as more than one pair.
 
     The tokenizer's config wins where it names one pair: `opus-mt-en-pt-hf` ends like a pair too.
-    The folder's name, which can be changed, wins over anything else. It also chooses the variant
-    of the tokenizer's languages: `en-zh_hant` where the config says `zho`. The last place is
-    OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    The folder's name wins over anything else, because a user can change it. The name also chooses
+    the variant of the tokenizer's languages: `en-zh_hant` where the config says `zho`. The last
+    place is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
@@ -212,7 +215,7 @@ def _read_yaml(path: Path) -> dict[str, int]:
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
-    """Returns the tokenizer of one side, which puts no language's token before texts.
+    """Returns the tokenizer of one side; it puts no language's token before texts.
 
     Args:
         pieces: A `.spm` file.

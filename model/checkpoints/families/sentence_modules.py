@@ -1,4 +1,4 @@
-"""Reads the files of sentence-transformers' modules. Without torch.
+"""Reads the files of sentence-transformers' modules. Does not import torch.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
 models/Transformer.py up to version 6, read as facts.

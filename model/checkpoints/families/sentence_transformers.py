@@ -1,6 +1,6 @@
 """Reads folders of embedding models: a Hugging Face encoder, and the modules behind it.
 
-The modules are described by sentence-transformers' files beside the encoder, if there are any.
+Files of sentence-transformers in the encoder's folder describe the modules, if there are any.
 """
 
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ class EmbeddingFiles:
 
     @cached_property
     def revision(self) -> str:
-        """Returns the first digits of the sha256 sum of the encoder's weights."""
+        """Returns the first digits of the sha256 checksum of the encoder's weights."""
         return revision_of(find_weights(self.encoder))
 
 
@@ -90,10 +90,10 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and those of encoders that are in none of these."""
+    """Returns the folders with `modules.json`, and the folders of encoders outside all of these."""
     found = {path.parent for path in paths if path.name == MODULES}
     configs = sorted(path for path in paths if path.name == CONFIG)
-    for path in configs:  # a folder comes before those in it
+    for path in configs:  # a folder comes before its subfolders
         if found.isdisjoint((path.parent, *path.parent.parents)) and _is_encoder(path.parent):
             found.add(path.parent)
     return sorted(found)

@@ -1,4 +1,7 @@
-"""Reads the options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders. Without torch."""
+"""Reads the options of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders.
+
+Does not import torch.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,10 +37,11 @@ class Family:
     """The properties and defaults of one `model_type`.
 
     Attributes:
-        prefix: Beginning of every tensor name in a file that holds heads too.
-        attention: Names in the file of the attention modules and the norm behind them, by ours.
+        prefix: Prefix of the tensor names in files that also contain a task head.
+        attention: Maps our names of the attention modules and the norm after them to the names in
+            the file.
         pad_id: Default of the padding id, if positions are counted from it; else None.
-        token_types: Default of `type_vocab_size`; 0 without such a table.
+        token_types: Default of `type_vocab_size`; 0 if the family has no token types.
         relative_buckets: The fixed `relative_attention_num_buckets`; 0 without relative positions.
         sizes: Defaults of (max_position_embeddings, vocab_size).
     """
@@ -130,7 +134,7 @@ def family_of(options: Mapping[str, Any], name: str) -> Family:
 
 
 def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
-    """Returns the config of an encoder. Missing sizes are those of BERT-base.
+    """Returns the config of an encoder. Missing sizes get the values of BERT-base.
 
     Args:
         options: The content of a `config.json`.
@@ -189,7 +193,10 @@ def _config(
 
 
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
-    """Returns the row of the first position. MPNet's padding id is fixed; others read it."""
+    """Returns the row of the first position.
+
+    MPNet's padding id is fixed; other families read theirs from the options.
+    """
     if family.pad_id is None:
         return 0
     pad_id = family.pad_id if family.relative_buckets else options.get("pad_token_id", 1)

@@ -1,4 +1,7 @@
-"""The weight files of a Hugging Face model: one file, or an index and shards. Without torch."""
+"""The weight files of a Hugging Face model: one file, or an index and shards.
+
+Does not import torch.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -72,7 +75,7 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first digits of the sha256 sum of the weights, with all shards in order.
+    """Returns the first digits of the sha256 checksum of the weights, with all shards in order.
 
     Raises:
         CheckpointError: A shard is missing, or the index is damaged.

@@ -181,8 +181,8 @@ def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
     """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
 
     These functions take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`.
-    bertviz has one list of labels for the decoder. With self-attention of the decoder it is the
-    input tokens, which that attention reads; otherwise it is the predicted tokens.
+    bertviz has one list of labels for the decoder. With self-attention of the decoder, the
+    list contains the decoder's input tokens; otherwise it contains the predicted tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 

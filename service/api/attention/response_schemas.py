@@ -14,16 +14,21 @@ class LabelsBody(BaseModel):
     tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
     ids: list[int] | list[list[int]] = Field(description="Id of each token, or ids of each word.")
     offsets: list[tuple[int, int]] = Field(
-        description="Code points of the text, without white space around tokens."
+        description="First and end position of each token in the text, in code points; surrounding "
+        "white space is excluded."
     )
     special: list[bool] = Field(description="True for tokens that are not text, such as the end.")
 
 
 class TargetLabelsBody(LabelsBody):
-    """The target: rows of cross-attention read `input_tokens` and predict `tokens`."""
+    """The target.
+
+    At each row of cross-attention the decoder reads `input_tokens` and predicts `tokens`.
+    """
 
     input_tokens: list[str] = Field(
-        description='Tokens that the decoder reads, from the start; "" is the zero vector.'
+        description="Tokens that the decoder reads, beginning with its start token. An empty "
+        "string stands for a zero vector."
     )
 
 
@@ -37,9 +42,9 @@ class AttentionBody(BaseModel):
     norm: Norm
     shape: tuple[int, int, int, int] = Field(description="Shape of `data`.")
     data: list[list[list[list[float]]]] = Field(
-        description="[layer][head][row][column]; 1 layer or head where they were reduced. Rows "
-        "are source tokens (encoder) or target tokens. Columns are source tokens, and for the "
-        "decoder its input tokens."
+        description="[layer][head][row][column]; a reduced dimension has size 1. Rows are source "
+        "tokens (encoder) or target tokens. Columns are source tokens; for decoder attention they "
+        "are the decoder's input tokens."
     )
     indices: list[list[list[list[int]]]] | None = Field(
         None, description="With `top_k`: the column of each value."
@@ -54,11 +59,14 @@ class AlignmentBody(BaseModel):
     pairs: list[tuple[int, int, float]] = Field(
         description="Source word, target word, and attention of the target word to the source word."
     )
-    pharaoh: str = Field(description="The same as `0-0 1-2`.")
+    pharaoh: str = Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
 
 
 class AttentionItemBody(BaseModel):
-    """One sequence. The words of its alignment are spans of tokens, at every level."""
+    """One sequence.
+
+    Alignment words are always given as spans of tokens, even with `level: word`.
+    """
 
     source: LabelsBody
     target: TargetLabelsBody | None = Field(None, description="Absent with task `embed`.")
@@ -83,7 +91,7 @@ class AttentionResponse(BaseModel):
 
 
 class BertvizItem(BaseModel):
-    """Keyword arguments of bertviz' views; each layer has to be made a tensor."""
+    """Keyword arguments of bertviz' views; the client must convert each layer to a tensor."""
 
     encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
         description="[layer][0][head][row][column]"
@@ -92,7 +100,8 @@ class BertvizItem(BaseModel):
     cross_attention: list[list[list[list[list[float]]]]] | None
     encoder_tokens: list[str]
     decoder_tokens: list[str] | None = Field(
-        description="Predicted tokens, or with self-attention of the decoder its input tokens."
+        description="The decoder's input tokens if self-attention of the decoder was requested; "
+        "otherwise the predicted tokens."
     )
 
 
@@ -106,8 +115,10 @@ class StepsToken(BaseModel):
     """The token that attends."""
 
     index: int
-    token: str = Field(description="In the decoder the input token.")
-    predicted: str | None = Field(description="In the decoder the predicted token; otherwise null.")
+    token: str = Field(description="For the decoder: its input token.")
+    predicted: str | None = Field(
+        description="For the decoder: its predicted token; otherwise null."
+    )
 
 
 class StepsRow(BaseModel):
@@ -118,10 +129,10 @@ class StepsRow(BaseModel):
     score: float = Field(description="q · k")
     scaled: float = Field(description="score × scale")
     bias: float | None = Field(
-        None, description="Bias of a model with relative positions (MPNet) for the distance."
+        None, description="Bias for the distance between the two tokens (only MPNet)."
     )
-    weight: float = Field(description="Softmax of `scaled`, plus `bias`, over the rows.")
-    value_norm: float = Field(description="Length of weight × v.")
+    weight: float = Field(description="Softmax over the rows of (`scaled` + `bias`).")
+    value_norm: float = Field(description="Norm of weight × v.")
     value: list[float] = Field(description="First 8 numbers of weight × v.")
 
 

@@ -1,6 +1,6 @@
 """Schemas of the requests of /attention and /attention/steps.
 
-Faults that can be found without a model are refused here.
+The schemas refuse requests whose faults can be found without looking at a model.
 """
 
 from collections.abc import Iterable
@@ -181,8 +181,8 @@ class AttentionRequest(AttentionQuestion):
     heads: Numbers = Field("all", description="Numbers from 0, negative from the end, or `all`.")
     reduce: Reduce = Field(
         "mean_heads",
-        description="Reduction over heads and layers; for bertviz, which shows every head, the "
-        "default is none, and mean_heads means the same.",
+        description="Reduction over heads and layers. bertviz shows every head, so for bertviz the "
+        "default is none, and mean_heads means none.",
     )
     norm: Norm = Field(
         "weights",
@@ -209,8 +209,8 @@ class AttentionRequest(AttentionQuestion):
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,
-        description="1 where a row attends for the input token, 0 where it attends for the "
-        "predicted token.",
+        description="1 if a row attends for the input token, 0 if it attends for the predicted "
+        "token.",
     )
 
     @property
@@ -251,8 +251,8 @@ class AttentionRequest(AttentionQuestion):
     def _fill(cls, fields: Any) -> Any:
         """Adds the defaults that depend on other fields.
 
-        Generated clients send the documented default of every field. Their mean_heads is no wish
-        to hide the heads, which bertviz always shows.
+        Generated clients send the documented default of every field. So mean_heads does not mean
+        that the client wants to hide the heads; bertviz always shows every head.
         """
         if not isinstance(fields, dict):
             return fields

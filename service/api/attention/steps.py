@@ -22,7 +22,7 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
 
     Args:
         found: Result of the task, with all numbers.
-        include: Numbers that the client requests beside the table.
+        include: Numbers that the client requests in addition to the table.
     """
     source = token_labels(found.source)
     target = None if found.target is None else token_labels(found.target, found.start)

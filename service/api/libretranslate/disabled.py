@@ -1,6 +1,6 @@
 """Routes of LibreTranslate that this server does not offer.
 
-They answer like a LibreTranslate server on which an administrator has disabled them, in its words.
+They answer with the messages of a LibreTranslate server whose administrator has disabled them.
 """
 
 from typing import NoReturn

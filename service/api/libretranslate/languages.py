@@ -1,4 +1,4 @@
-"""GET /languages and GET /frontend/settings, which LibreTranslate's clients request first."""
+"""GET /languages and GET /frontend/settings: LibreTranslate's clients request these first."""
 
 from typing import Annotated
 

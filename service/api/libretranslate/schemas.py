@@ -9,7 +9,7 @@ from service.api.request.parameters import ListOf, Natural, Parameters, Positive
 
 
 def _default_format(value: Any) -> Any:
-    """Returns `text` for an empty format, which LibreTranslate accepts."""
+    """Returns `text` for an empty format; LibreTranslate accepts an empty format."""
     return "text" if value == "" else value
 
 
@@ -72,23 +72,22 @@ class TranslateResponse(BaseModel):
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(
-        None, description="Present where `source` was `auto`."
+        None, description="Present if `source` was `auto`."
     )
     models: list[str] | list[list[str]] | None = Field(
         None,
-        description="Present where no single model has the pair: the models that were used, "
-        "in order.",
+        description="Present if no single model has the pair: the models that were used, in order.",
     )
     alternatives: list[str] | list[list[str]] | None = Field(
         None,
-        description="Present where `alternatives` was above 0; there may be fewer than requested.",
+        description="Present if `alternatives` was above 0; there may be fewer than requested.",
     )
     scores: list[SentenceScoreBody] | list[list[SentenceScoreBody]] | None = Field(
-        None, description="Present where `return_scores` was true: one for each sentence."
+        None, description="Present if `return_scores` was true: one for each sentence."
     )
     alignment: list[AlignmentBody] | list[list[AlignmentBody]] | None = Field(
         None,
-        description="Present where `return_alignment` was true: one for each sentence, with words "
+        description="Present if `return_alignment` was true: one for each sentence, with words "
         "in code points of `q` and `translatedText`.",
     )
 

@@ -101,8 +101,8 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
 def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
-    OpenAI answers 400 where the input is too long, and its clients know no other. A body over the
-    limit, which is no fault of a parameter, stays 413.
+    OpenAI answers 400 if the input is too long, and its clients know no other status for this. A
+    body over the size limit keeps 413, because no parameter is at fault.
     """
     if isinstance(error, RequestTooLargeError) and error.param is not None:
         return 400

@@ -1,4 +1,4 @@
-"""Schemas of OpenAI's requests and responses, with fields of our own beside them.
+"""Schemas of OpenAI's requests and responses, with additional fields of our own.
 
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
@@ -16,7 +16,7 @@ EncodingFormat = Literal["float", "base64"]
 
 
 class EmbeddingsRequest(EmbedParameters):
-    """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI beside.
+    """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI in addition.
 
     An input that is too long is refused unless `truncate` is true, as OpenAI does. The client
     libraries do not show unknown headers or fields, so that a user would not notice the cut.
@@ -55,7 +55,7 @@ class EmbeddingBody(BaseModel):
     index: int = Field(description="Index of the input.")
     embedding: list[float] | str = Field(description="Numbers, or base64.")
     truncated: Literal[True] | None = Field(
-        None, description="Present only where the input was longer than the model takes."
+        None, description="Present only if the input was longer than the limit of the model."
     )
 
 
@@ -115,7 +115,7 @@ class EmbedderBody(BaseModel):
     task: Literal["embed"] = "embed"
     dimensions: int = Field(description="Number of values of a vector.")
     max_tokens: int = Field(
-        description="Maximum tokens of a text, special tokens included; longer texts are cut."
+        description="Maximum tokens of a text, special tokens included; longer texts are truncated."
     )
     prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
@@ -150,8 +150,8 @@ class ChangingBody(BaseModel):
     owned_by: str = "regard"
     error: str | None = Field(
         None,
-        description="The reason why loading failed. Null where loading did not fail, and without "
-        "the admin key: the reason may name files of the server.",
+        description="The reason why loading failed. Null if loading did not fail. Also null without "
+        "the admin key, because the reason may name files of the server.",
     )
 
 

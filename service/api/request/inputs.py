@@ -1,6 +1,6 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
-Unknown fields are ignored, as in those servers. Limits that depend on a model, such as its length
+Unknown fields are ignored, as TEI and OpenAI do. Limits that depend on a model, such as its length
 or the names of its prompts, are checked in `service.tasks.embedding_limits`.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
@@ -85,7 +85,7 @@ class EmbedParameters(Parameters):
         "X-Truncated-Inputs; false refuses them.",
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End of the input that is cut off."
+        "right", description="End at which the input is truncated."
     )
     prompt_name: str | None = Field(
         None, description="Name of the model's prompt that is put before each text."

@@ -1,8 +1,8 @@
 """Responses about embeddings: cosines, and TEI's headers with times and tokens.
 
-TEI's responses contain only arrays, which `json_chunks` writes. Numbers are float32 everywhere. In
-JSON each is the shortest decimal number that reads as that float32, so that floats and base64 are
-the same vectors to the bit.
+TEI's responses contain only arrays, and `json_chunks` writes them. Numbers are float32 everywhere.
+JSON contains the shortest decimal that parses back to the same float32. So a vector is
+bit-identical in JSON and in base64.
 """
 
 import time
@@ -40,7 +40,7 @@ def cosines(vectors: Vectors) -> Vectors:
     cosine with a vector of zeros is 0.
 
     Args:
-        vectors: (n, D), of any length.
+        vectors: Vectors (n, D); they need not have norm 1.
     """
     products = np.einsum("nd,d->n", vectors[1:], vectors[0])
     squares = np.einsum("nd,nd->n", vectors, vectors)
@@ -53,15 +53,16 @@ def cosines(vectors: Vectors) -> Vectors:
 def compute_headers(
     usage: EmbedUsage, stages: Mapping[str, float], total_seconds: float
 ) -> dict[str, str]:
-    """Returns TEI's headers, with times in whole milliseconds, and the number of cut inputs.
+    """Returns TEI's headers, with times in whole milliseconds, and the number of truncated inputs.
 
     Args:
         usage: Characters and tokens that were read.
         stages: Seconds by stage, as in a RequestContext.
-        total_seconds: From the first byte to now; TEI reports it under two names.
+        total_seconds: Time from the first byte of the request to now. TEI reports this time under
+            two names.
 
-    Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. It calls every device
-        `gpu+optimized`; here the type is `cpu` or `gpu`.
+    Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. TEI
+        reports every device as `gpu+optimized`; Regard reports `cpu` or `gpu`.
     """
     seconds = {
         "x-compute-time": total_seconds,

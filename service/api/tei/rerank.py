@@ -44,12 +44,12 @@ class RerankRequest(Parameters):
         description="Texts to rank.", json_schema_extra=not_empty
     )
     raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
-    return_text: bool = Field(False, description="Return each text beside its score.")
+    return_text: bool = Field(False, description="Return each text with its score.")
     truncate: bool = Field(
         False, description="Cut pairs that are longer than the model takes; false refuses them."
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End of the query and of the text that is cut off."
+        "right", description="End at which the query and the text are truncated."
     )
     model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first that reranks."

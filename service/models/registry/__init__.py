@@ -1,12 +1,13 @@
 """Turns references (`hf:owner/name`, `firefox:en-de`, a folder) into files of models on disk.
 
-Each file imports only from those above it. Only `sources` and `pull` import a client
-for the network, and only the commands import those. A server that starts loads none of them.
+Each file imports only from the files above it in the list. Only `sources` and `pull` import a
+client for the network, and only the commands import `sources` and `pull`. A server that starts
+loads none of these modules.
 
     errors       the error tree
     references   names of models
-    files        published and stored files, with their sums
-    manifest     TOML files of references with sums, device and dtype
+    files        published and stored files, with their checksums
+    manifest     TOML files of references with checksums, device and dtype
     cache        the folder of pulled models, with their records
     locate       the models to serve, found on disk
     describe     what a model on disk does

@@ -1,6 +1,6 @@
 """The cache: the folder of pulled models, with a record of each.
 
-    references/   one JSON file for each reference: its folder, revision, files, sizes and sums
+    references/   one JSON file for each reference: its folder, revision, files, sizes, checksums
     hf/OWNER/COMMIT/NAME/      files of a repository, shared with Hugging Face's cache
     firefox/REVISION/PAIR/     files of a language pair
 
@@ -30,7 +30,7 @@ class CachedFile:
     Attributes:
         name: Path inside the model's folder.
         size: Size in bytes; None if it is not published and the file is not on disk yet.
-        sha256: Sha256 sum; None if it is not published and the file is not on disk yet.
+        sha256: Sha256 checksum; None if it is not published and the file is not on disk yet.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Record:
     files: tuple[CachedFile, ...]
 
     def with_file(self, stored: StoredFile) -> "Record":
-        """Returns the same record with size and sum of a file that is now on disk."""
+        """Returns the same record with size and checksum of a file that is now on disk."""
         files = (
             CachedFile(stored.name, stored.size, stored.sha256) if f.name == stored.name else f
             for f in self.files

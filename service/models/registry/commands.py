@@ -1,7 +1,7 @@
 """`regard models`: lists, fetches, checks and describes models.
 
-The clients of the registries are imported by the commands that need them: they take 0.2 s, which
-`regard serve` would otherwise spend at every start.
+The clients of the registries are imported by the commands that need them: otherwise
+`regard serve` would need 0.2 s more at every start.
 """
 
 import json
@@ -48,7 +48,7 @@ app = typer.Typer(help="Fetch, check and describe models.", no_args_is_help=True
 output = Console()
 
 _MODELS = typer.Argument(
-    help="references or manifests; without any, those of REGARD_MODELS", show_default=False
+    help="references or manifests; by default the references in REGARD_MODELS", show_default=False
 )
 _CACHE = typer.Option(help="REGARD_MODEL_CACHE")
 Models = Annotated[list[str] | None, _MODELS]
@@ -182,7 +182,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
 
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Read every file and compare it with its published, pinned and recorded sum."""
+    """Read every file and compare it with its published, pinned and recorded checksum."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
@@ -229,7 +229,7 @@ def info(
     cache: Cache = None,
     as_toml: Annotated[bool, typer.Option("--toml", help="print a manifest with sums")] = False,
 ) -> None:
-    """Describe models on disk: what they do, and each file with its size and sha256 sum."""
+    """Describe models on disk: what they do, and each file with its size and sha256 checksum."""
     with _errors_shown():
         choice = _Choice(models, cache)
         for entry in choice.entries:

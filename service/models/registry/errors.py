@@ -50,7 +50,7 @@ class DownloadError(RegistryError):
 
 
 class DamagedFileError(RegistryError):
-    """A file's size or sum differs from the published, pinned or recorded one."""
+    """A file's size or checksum differs from the published, pinned or recorded one."""
 
 
 class DiskFullError(RegistryError):

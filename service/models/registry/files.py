@@ -1,4 +1,4 @@
-"""Files of a model, as a registry publishes them and as they lie on disk, with their sums."""
+"""Files of a model, as a registry publishes them and as they lie on disk, with their checksums."""
 
 import hashlib
 import re
@@ -30,14 +30,14 @@ PARTS = frozenset(
         "sentence_xlm-roberta_config.json config_sentence_transformers.json"
     ).split()
 )
-"""Files beside the weights that a loader reads. Code and other frameworks' weights are ignored."""
+"""Files that a loader reads besides weights. Code and other frameworks' weights are ignored."""
 
 MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
 """Folder of a sentence-transformers module behind the encoder, such as `1_Pooling`."""
 
 
 def is_sha256(value: object) -> bool:
-    """Returns whether a value is spelled like a sha256 sum."""
+    """Returns whether a value is spelled like a sha256 checksum."""
     return isinstance(value, str) and SHA256.fullmatch(value) is not None
 
 
@@ -48,7 +48,7 @@ class StoredFile:
     Attributes:
         name: Path inside the model's folder.
         size: Size in bytes.
-        sha256: Sha256 sum of the content.
+        sha256: Sha256 checksum of the content.
     """
 
     name: str
@@ -64,8 +64,8 @@ class RemoteFile:
         name: Path inside the model's folder.
         url: Address of the file.
         size: Size on disk in bytes; None if the registry does not publish it.
-        sha256: Sha256 sum of the file on disk; None if the registry does not publish it.
-        git_sha1: Git's blob id, which Hugging Face publishes for small files.
+        sha256: Sha256 checksum of the file on disk; None if the registry does not publish it.
+        git_sha1: Git's blob id; Hugging Face publishes it for small files.
         is_packed: Whether the registry may store the file packed with gzip.
     """
 
@@ -77,10 +77,10 @@ class RemoteFile:
     is_packed: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the spelling of the sum, since parts of it name folders.
+        """Checks the spelling of the checksum, because parts of it name folders.
 
         Raises:
-            DownloadError: The published sum is not a sha256 sum.
+            DownloadError: The published value is not a sha256 checksum.
         """
         if not (self.sha256 is None or is_sha256(self.sha256)):
             raise DownloadError(
@@ -95,7 +95,7 @@ class RemoteModel:
     Attributes:
         name: Name of the model at its registry.
         folder: Folder of its files inside the cache; the last part is the served name.
-        revision: Version of the model: a commit, or the first digits of the weights' sum.
+        revision: Version of the model: a commit, or the first digits of the weights' checksum.
         files: All files that the model needs.
     """
 
@@ -105,11 +105,11 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
 
     def with_pins(self, pins: Mapping[str, str]) -> "RemoteModel":
-        """Returns the same model with the pinned sums in place of missing ones.
+        """Returns the same model with the pinned checksums in place of missing ones.
 
         Raises:
             NotPublishedError: A pin names a file that the model does not have.
-            DamagedFileError: The published sum of a file differs from its pin.
+            DamagedFileError: The published checksum of a file differs from its pin.
         """
         unknown = sorted(pins.keys() - {file.name for file in self.files})
         if unknown:
@@ -150,7 +150,7 @@ def _weights_of(names: list[str]) -> list[str]:
 
 
 def measure(name: str, path: Path) -> StoredFile:
-    """Reads a file and returns its size and sum.
+    """Reads a file and returns its size and checksum.
 
     Args:
         name: Path inside the model's folder.
@@ -173,11 +173,11 @@ def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
 
 
 def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
-    """Returns a sentence for each file that is missing or has another sha256 sum.
+    """Returns one message for each file that is missing or has a different sha256 checksum.
 
     Args:
         folder: Folder that the paths are relative to.
-        sums: Expected sha256 sum of each file, by its path.
+        sums: Expected sha256 checksum of each file, by its path.
     """
     faults = []
     for name, expected in sums.items():
@@ -193,7 +193,7 @@ def differing(folder: Path, sums: Mapping[str, str]) -> list[str]:
 
 
 def _git_sha1(path: Path, size: int) -> str:
-    """Returns git's blob id of a file: the sha1 sum of a header and the content.
+    """Returns git's blob id of a file: the sha1 checksum of a header and the content.
 
     Source: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects, "Object Storage".
     """

@@ -33,11 +33,11 @@ class LocatedModel:
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:
-    """Returns the models of a list of references and manifests, with pinned sums checked.
+    """Returns the models of a list of references and manifests, with pinned checksums checked.
 
     Raises:
         MissingFilesError: Files are missing or have another size; the error lists all of them.
-        DamagedFileError: Sums differ from their pins; the error lists all of them.
+        DamagedFileError: Files have other checksums than their pins; the error lists all of them.
         RegistryError: A reference, a manifest or the cache cannot be read.
     """
     entries = read_entries(references)
@@ -51,7 +51,7 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns a sentence for each missing file of a model from a registry.
+    """Returns one message for each missing file of a model from a registry.
 
     Raises:
         CacheError: The record of the model is damaged.
@@ -80,7 +80,7 @@ def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
 
 
 def broken_pins(entry: ModelEntry, cache: ModelCache) -> list[str]:
-    """Returns a sentence for each pinned file that is missing or has another sum."""
+    """Returns one message for each pinned file that is missing or has a different checksum."""
     if not entry.pins:
         return []
     return differing(root_of(place_of(entry, cache).place), entry.pins)
@@ -102,7 +102,7 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """Returns the sha256 sums that pip recorded when it installed a package, by file."""
+    """Returns the sha256 checksums that pip recorded when it installed a package, by file."""
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()

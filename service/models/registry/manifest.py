@@ -1,4 +1,4 @@
-"""Manifests: TOML files that list the models to serve, with pinned sums, device and dtype.
+"""Manifests: TOML files that list the models to serve, with pinned checksums, device and dtype.
 
 [[model]]
 reference = "firefox:en-de"
@@ -38,7 +38,7 @@ class ModelEntry:
         reference: Reference of the model.
         device: Device that computes the model; empty for the server's setting.
         dtype: Precision of the model; empty for the server's setting.
-        pins: Required sha256 sum of each pinned file, by its path inside the model's folder.
+        pins: Required sha256 checksum of each pinned file, by its path inside the model's folder.
     """
 
     reference: Reference

@@ -1,4 +1,4 @@
-"""The flow of a request for attention, which translations and embedded texts share."""
+"""The steps of an attention request, shared by translations and embedded texts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -152,7 +152,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     async def _choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> ModelT:
-        """Returns the model of a request, which is loaded, and names it in the context.
+        """Returns the loaded model of a request, and names the model in the context.
 
         Raises:
             ServiceError: There is no such model, or it is not loaded.
@@ -170,7 +170,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     async def _tokenize(
         self, texts: Sequence[str], model: ModelT, is_split: bool, context: RequestContext
     ) -> list[TokenizedText]:
-        """Tokenises the texts of a request, which is admitted first.
+        """Admits a request, and then tokenises its texts.
 
         Args:
             texts: Texts of the client.

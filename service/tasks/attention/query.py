@@ -65,7 +65,7 @@ def attention_query(config: InspectedConfig, request: InspectionRequest) -> Atte
 
 
 def check_equal_layers(num_layers: Mapping[str, int]) -> None:
-    """Refuses kinds with different numbers of layers, which bertviz cannot show.
+    """Refuses kinds with different numbers of layers: bertviz cannot show such kinds together.
 
     Args:
         num_layers: Number of layers of each kind.

@@ -1,4 +1,4 @@
-"""Requests for attention, free of HTTP: which model, which kinds, layers and heads, which view.
+"""Requests for attention, independent of HTTP: model, kinds, layers, heads and view.
 
 Types and dataclasses only, without numpy: the schemas of `/attention` import this module.
 """

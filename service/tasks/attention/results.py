@@ -1,8 +1,8 @@
 """Results of requests for attention, in the form that a client requests.
 
-A worker computes the matrices and reduces them over heads and layers. The functions here merge
-tokens into words and cut each row to its largest values. `service/api/attention` writes the
-results.
+A worker computes the matrices and reduces them over heads and layers. This module
+merges tokens into words and keeps the largest values of each row. `service/api/attention` writes
+the results.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from model.tokenization.tokenizer import WORD_START, Span, TokenizedText
 
 
 class TokenClass(Enum):
-    """The class of a token, which decides whether it continues a word."""
+    """The class of a token; the class decides whether the token continues a word."""
 
     BLANK = auto()
     """White space or an empty place; after it a word goes on, or the next one begins."""
@@ -27,7 +27,7 @@ class TokenClass(Enum):
 
 
 def word_spans(side: TokenizedText) -> list[Span]:
-    """Returns the words of a text as tokens [first, end), which together are all its tokens.
+    """Returns the words of a text as tokens [first, end); together they cover all its tokens.
 
     A special token is a word of its own. So is the last token, whatever it is: it is never an
     input of a decoder, and so `input_spans` are whole words.

@@ -43,11 +43,11 @@ class AttentionExecutor(Executor[AttentionItem]):
         return len(self.backlog.running)
 
     def add(self, items: Iterable[AttentionItem]) -> None:
-        """Takes more items; they are computed together after the batch under way."""
+        """Takes more items; they are computed together after the current batch."""
         self.backlog.waiting.extend(items)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops items; a batch goes on for the items of it that are left."""
+        """Drops items; a batch continues for its remaining items."""
         self.backlog.abort(ids)
         if self.backlog.is_given_up:
             self._end()

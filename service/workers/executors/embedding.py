@@ -60,7 +60,7 @@ class Bucket:
         self.batch: Batch | None = None
 
     def choose(self) -> int:
-        """Chooses the next batch if none is under way.
+        """Chooses the next batch if none is in progress.
 
         Returns:
             About what its next slice costs, in tokens.
@@ -117,7 +117,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
             self.buckets[bucket_of(item.num_tokens)].backlog.waiting.append(item)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops texts; a batch goes on for the texts of it that are left."""
+        """Drops texts; a batch continues for its remaining texts."""
         for bucket in self.buckets:
             bucket.backlog.abort(ids)
             if bucket.backlog.is_given_up:

@@ -65,7 +65,7 @@ class TranslationExecutor(Executor[TranslationItem]):
                 self.bulk.add(item.id)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops items; the rows of those in the engine are free at once."""
+        """Drops items; if an item is in the engine, its rows are free at once."""
         self.backlog.abort(ids)
         for item_id in ids:
             if self.backlog.running.pop(item_id, None) is not None:

@@ -1,7 +1,7 @@
 """Downloads of one file: resumed after a failure, checked, and renamed only when complete.
 
-A partial download lies beside its target as `NAME.part`. A file is called NAME only once its size
-and sum are right.
+A partial download is called `NAME.part`, in the folder of its target. A file is called NAME only
+once its size and checksum are right.
 """
 
 import errno

@@ -1,8 +1,9 @@
 """Mozilla's registry of the translation models of Firefox.
 
-Source: mozilla/translations, inference and db: `db/models.json` beside the models in Mozilla's
-bucket. It lists the models of each language pair with architecture, release status and files.
-Weights have a size and a sha256 sum, both of the unpacked file. All files are packed with gzip.
+Source: mozilla/translations, inference and db: `db/models.json` in Mozilla's bucket of
+models. This file lists the models of each language pair with architecture, release status and
+files. Weights have a size and a sha256 checksum, both of the unpacked file. All files are packed
+with gzip.
 """
 
 import re
@@ -110,7 +111,7 @@ def _is_list_of_models(value: Any) -> bool:
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
-    """Returns the entry that a reference stands for.
+    """Returns the entry of the index that a reference names.
 
     Raises:
         NotPublishedError: The index has no entry for the language pair or the architecture.

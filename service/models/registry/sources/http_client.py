@@ -1,6 +1,6 @@
-"""HTTP GET with retries, for every registry. The client is httpx2, which huggingface_hub uses too.
+"""HTTP GET with retries, for every registry. The client is httpx2, as in huggingface_hub.
 
-Proxies of the environment and the system's certificates are used.
+Uses the proxies set in environment variables and the certificates of the system.
 """
 
 import json
@@ -33,7 +33,7 @@ def open_client(timeout_seconds: float = TIMEOUT_SECONDS) -> httpx2.Client:
     """Returns a client that follows redirects, but never from https to http.
 
     Args:
-        timeout_seconds: Longest silence of a server.
+        timeout_seconds: Longest time to wait for data from the server.
     """
     return httpx2.Client(
         follow_redirects=True,
@@ -59,7 +59,7 @@ class HttpClient:
 
     Args:
         sleep: Waits between two tries.
-        timeout_seconds: Longest silence of a server.
+        timeout_seconds: Longest time to wait for data from the server.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class HttpClient:
         """Sends one request; the caller reads the body of the response.
 
         Raises:
-            TransientError: The request or the reading of the body failed; a later try may not.
+            TransientError: The request or reading the body failed; trying again may succeed.
             RegistryError: The request failed for good.
         """
         try:
@@ -87,9 +87,9 @@ class HttpClient:
             raise request_error(url, error) from error
 
     def retry(self, url: str, action: Callable[[], T]) -> T:
-        """Returns the result of an action, which is repeated while it fails transiently.
+        """Returns the result of an action; repeats the action while it fails transiently.
 
-        The count of tries starts anew after a try that brought new bytes.
+        The count of tries starts anew after a try that received new bytes.
 
         Raises:
             DownloadError: The action failed too often in a row.
@@ -135,7 +135,7 @@ class HttpClient:
 
 
 def status_error(response: httpx2.Response) -> Exception:
-    """Returns the error that a status of 400 or more stands for."""
+    """Returns the error for a status of 400 or more."""
     status, where = response.status_code, shown(response.url)
     if status in TRANSIENT_STATUSES:
         after = response.headers.get("Retry-After", "")
@@ -154,7 +154,7 @@ def status_error(response: httpx2.Response) -> Exception:
 
 
 def request_error(url: str, error: httpx2.RequestError) -> Exception:
-    """Returns the error that a failed request stands for."""
+    """Returns the error for a failed request."""
     reason = str(error) or type(error).__name__
     is_transport_error = isinstance(error, httpx2.TransportError)
     if not is_transport_error or isinstance(error, httpx2.UnsupportedProtocol):
@@ -173,6 +173,6 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def shown(url: object) -> str:
-    """Returns an address without password and query, as messages may contain it."""
+    """Returns an address without password and query, so that it is safe to show in messages."""
     parts = urlsplit(str(url))
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

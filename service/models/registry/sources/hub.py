@@ -1,7 +1,7 @@
 """Hugging Face's registry: the files of a repository that make up a model.
 
-huggingface_hub downloads them into its own cache, which HF_HOME or HF_HUB_CACHE names and which
-other programs share. The cache of this package gets a link to each file that a model needs.
+huggingface_hub downloads the files into its own cache. HF_HOME or HF_HUB_CACHE names this cache,
+and other programs share it. The cache of this package gets a link to each file that a model needs.
 Code and other files of the repository stay outside the model's folder.
 """
 
@@ -72,7 +72,7 @@ class Hub:
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> RemoteModel:
-        """Returns the files of a model at the commit that its revision stands for.
+        """Returns the files of a model at the commit that its revision names.
 
         Raises:
             RegistryError: The repository cannot be read, or has no supported weights.
@@ -107,7 +107,7 @@ class Hub:
         return _to_model(reference, root.name, [_to_cached_file(name, root) for name in names])
 
     def require_space(self, files: Iterable[RemoteFile], model: RemoteModel, folder: Path) -> None:
-        """Checks that the files which Hugging Face's cache misses fit on its disk.
+        """Checks that the files missing in Hugging Face's cache fit on its disk.
 
         Raises:
             DiskFullError: The disk has less free space.
@@ -168,7 +168,7 @@ class Hub:
         """Returns the result of a call of huggingface_hub, with its errors translated.
 
         huggingface_hub itself repeats broken downloads and requests for a file's metadata. Only
-        errors that it raises at once are retried here.
+        errors that it raises at once are retried by this method.
         """
 
         def attempt() -> T:
@@ -210,7 +210,7 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
 
 
 def _to_cached_file(name: str, root: Path) -> RemoteFile:
-    """Describes a file of Hugging Face's cache, which names the content by its published sum."""
+    """Describes a file of Hugging Face's cache; the cache names content by published checksums."""
     path = root / name
     digest = path.resolve().name
     return RemoteFile(
