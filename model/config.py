@@ -74,7 +74,7 @@ class ModelConfig:
         target_vocab_size: Number of ids in the decoder's vocabulary (V).
         eos_id: Id that ends every source and every target.
         unk_id: Id of the unknown token, which is never generated.
-        pad_id: Id of the padding token, which is never generated; None where the vocabulary has
+        pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
         start_id: First input of the decoder; None for the zero vector (Marian).
         forces_first: Whether a sequence may fix the first token of its target, whatever the
@@ -93,7 +93,7 @@ class ModelConfig:
         layer_norm_eps: Number added to the variance in layer norm.
         max_length_factor: Longest target, as a multiple of its source's number of tokens.
         alignment_layer: Decoder layer, from 0, whose cross-attention was trained as an alignment
-            according to the checkpoint; None where the checkpoint names none.
+            according to the checkpoint; None if the checkpoint names none.
         alignment_head: Head of that layer, from 0.
     """
 

@@ -116,7 +116,7 @@ def load_engine(
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of rows of a batch where the settings give none."""
+    """Returns the number of rows of a batch if the settings give none."""
     if model.device.type == "cpu":
         return CPU_ROWS
     free_bytes, _ = torch.cuda.mem_get_info(model.device)

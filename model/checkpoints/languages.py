@@ -35,8 +35,8 @@ class LanguageTokens:
     """The tokens that name languages to a model of several languages.
 
     Attributes:
-        sources: Token of each source language, by tag; empty where the model needs none.
-        targets: Token of each target language, by tag; empty where the model needs none.
+        sources: Token of each source language, by tag; empty if the model needs none.
+        targets: Token of each target language, by tag; empty if the model needs none.
         begins_target: Whether the source's token is in front of the source, and the target's in
             front of the target (M2M100, NLLB-200). Otherwise the target's token is in front of the
             source, and no token names the source (OPUS-MT, SMaLL-100).
@@ -154,7 +154,7 @@ class Sides:
 
     Attributes:
         sources: Tags of the source languages.
-        target: Tag of the one target language; empty where the vocabulary lists several.
+        target: Tag of the one target language; empty if the vocabulary lists several.
     """
 
     sources: list[str]

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def mask_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the additive form of a mask: 0 where it is True (attend), -inf where it is False."""
+    """Returns the additive form of a mask: 0 where the mask is True (attend), else -inf."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
         ~mask, float("-inf")
     )

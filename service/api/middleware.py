@@ -162,7 +162,7 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
 
 
 def request_id(scope: Scope) -> str:
-    """Returns the client's request id where it is short and plain, and otherwise a new one."""
+    """Returns the client's request id if it is short and plain, and otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
             return str(value.decode("latin-1"))

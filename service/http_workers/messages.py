@@ -144,7 +144,7 @@ class Served:
 
     Attributes:
         id: Id of the Serve.
-        failure: Reason why it cannot serve them; None where it does.
+        failure: Reason why the HTTP worker cannot serve the models; None if it serves them.
     """
 
     id: int

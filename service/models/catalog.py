@@ -245,7 +245,7 @@ class Catalog:
         return first, second
 
     def _direct(self, source: str, target: str) -> Direction | None:
-        """Returns the single model that has a pair; None where no model has it."""
+        """Returns the single model that has a pair; None if no model has it."""
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
@@ -266,7 +266,7 @@ def load_served(files: AnyFiles) -> AnyServed:
 
 
 def find_all(reference: str) -> list[AnyFiles]:
-    """Returns the models behind a reference; at least one.
+    """Returns the models that a reference names; at least one.
 
     Raises:
         CheckpointError: The reference leads to no model, or a file is damaged.

@@ -88,10 +88,10 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; returns `ready`, or `loading` where it takes longer than a request may.
+        """Loads a model; returns `ready`, or `loading` if it takes longer than a request may.
 
         Args:
-            name: Name of one of the models behind the reference.
+            name: Name of one of the models that the reference names.
             source: A reference, as in REGARD_MODELS.
 
         Raises:
@@ -113,7 +113,7 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Unloads a model; returns `unloaded`, or `unloading` while its requests go on.
+        """Unloads a model; returns `unloaded`, or `unloading` while its requests run.
 
         Raises:
             NotFoundError: The model is not loaded.
@@ -146,7 +146,7 @@ class ModelChanges:
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work that goes on after the end of its request."""
+        """Runs work that may continue after the end of its request."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)
@@ -233,7 +233,7 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """Finds a model behind a reference on this disk, reads its small files, and checks checksums.
+    """Finds a model of a reference on this disk, reads its small files, and checks checksums.
 
     Raises:
         InvalidRequestError: No model has that name, or a file is missing or damaged.

@@ -8,7 +8,7 @@ Input = str | list[int]
 """Text to embed, or the ids of its tokens."""
 
 Direction = Literal["left", "right"]
-"""End of a text that is cut off where the text is too long."""
+"""End at which a text is truncated if it is too long."""
 
 Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
 """Takes a prompt, a text, a number of ids and the end that is cut off.

@@ -1,6 +1,6 @@
 """Assigns items to workers: queues, deadlines, cancellation, results.
 
-The scheduler lives in the event loop of the server and is not thread-safe. Every job is settled
+The scheduler runs in the event loop of the server and is not thread-safe. Every job is settled
 exactly once: by a result, by an error, or by the end of its request. It knows no task kind: the
 policy of each kind, a part of the task table, counts its work.
 """

@@ -20,7 +20,7 @@ class Status:
     """The state of the server.
 
     Attributes:
-        failure: Reason why a model can never be loaded; None where there is none.
+        failure: Reason why a model can never be loaded; None if there is none.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
         models: Resident models by served name; empty while they load.
@@ -91,10 +91,10 @@ class Backend(Recorder, Protocol):
         """Returns the state of the server."""
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model that is on disk; returns `ready`, or `loading` where it takes long.
+        """Loads a model that is on disk; returns `ready`, or `loading` if it takes long.
 
         Args:
-            name: Name of one of the models behind the reference.
+            name: Name of one of the models that the reference names.
             source: A reference, as in REGARD_MODELS.
 
         Raises:
@@ -105,7 +105,7 @@ class Backend(Recorder, Protocol):
         """Unloads a model once its requests have ended.
 
         Returns:
-            `unloaded`, or `unloading` while requests go on.
+            `unloaded`, or `unloading` while the model's requests are in progress.
 
         Raises:
             ServiceError: The model is not loaded, or is being loaded.

@@ -16,7 +16,7 @@ OURS = ("model.", "service.", "torch.nn.")
 """Modules whose objects `held_bytes` searches for tensors."""
 
 malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""None where the C library is not glibc."""
+"""None if the C library is not glibc."""
 
 
 def is_out_of_memory(error: Exception) -> bool:

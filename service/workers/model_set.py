@@ -52,5 +52,5 @@ class ModelSet:
         return replace(self, files=tuple(each for each in self.files if each.name != name))
 
     def placement(self, files: AnyFiles) -> tuple[str, str]:
-        """Returns the device and dtype of a model, "" where it has none of its own."""
+        """Returns the device and dtype of a model, "" if it has none of its own."""
         return self.placements.get(str(files.folder), ("", ""))

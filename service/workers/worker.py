@@ -153,7 +153,7 @@ class Worker:
                 give_back_memory()  # only now: the error's frames hold the weights that were read
 
     def _settle(self, outcome: Outcome) -> bool:
-        """Reports the end of a load to the server; returns False where it failed."""
+        """Reports the end of a load to the server; returns False if the load failed."""
         if isinstance(outcome.loaded, Exception):
             logger.error("%s cannot be loaded", outcome.name, exc_info=outcome.loaded)
             self.channel.send(load_failed(outcome.name, outcome.loaded))

@@ -43,7 +43,7 @@ SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Tokens with ids 0 to 3. A SentencePiece file begins with three other special tokens."""
 
 MAX_UNUSED = 8
-"""Largest number of unused ids behind the languages: 8 in M2M100, 3 in NLLB-200. A vocabulary with
+"""Largest number of unused ids after the languages: 8 in M2M100, 3 in NLLB-200. A vocabulary with
 more of them is not the model's."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")

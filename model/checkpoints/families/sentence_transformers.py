@@ -1,4 +1,4 @@
-"""Reads folders of embedding models: a Hugging Face encoder, and the modules behind it.
+"""Reads folders of embedding models: a Hugging Face encoder, and the modules after it.
 
 Files of sentence-transformers in the encoder's folder describe the modules, if there are any.
 """
@@ -52,7 +52,7 @@ class EmbeddingFiles:
         name: Name of the model: `all-MiniLM-L6-v2`.
         folder: The folder that holds all of its files.
         encoder: The folder of the encoder; mostly the same one.
-        head: (kind, folder) of each module behind the encoder, in order; None without a
+        head: (kind, folder) of each module after the encoder, in order; None without a
             `modules.json`.
     """
 

@@ -49,7 +49,7 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 
 
 def _media_range(part: str) -> tuple[str, float]:
-    """Returns a media type and its weight: 1 where none is given, 0 where it is not a number."""
+    """Returns a media type and its weight: 1 if none is given, 0 if it is not a number."""
     media_type, *parameters = (word.strip().lower() for word in part.split(";"))
     weights = [word[2:] for word in parameters if word.startswith("q=")]
     try:

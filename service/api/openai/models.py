@@ -43,7 +43,7 @@ async def model(id: ModelId, request: Request) -> AnyModelBody:
 
 
 def is_admin(request: Request, key: str) -> bool:
-    """Returns whether a request has the admin key; False where the server has no key."""
+    """Returns whether a request has the admin key; False if the server has no key."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     is_equal = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
     return bool(key) and scheme.lower() == "bearer" and is_equal

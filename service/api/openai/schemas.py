@@ -150,8 +150,8 @@ class ChangingBody(BaseModel):
     owned_by: str = "regard"
     error: str | None = Field(
         None,
-        description="The reason why loading failed. Null if loading did not fail. Also null "
-        "without the admin key, because the reason may name files of the server.",
+        description="The reason why loading failed. Null if loading did not fail, or without the "
+        "admin key: the reason may name files of the server.",
     )
 
 

@@ -49,7 +49,7 @@ def _refuse_bool(value: Any) -> Any:
 NotBool = BeforeValidator(_refuse_bool)
 """Refuses true and false, which pydantic accepts as integers.
 
-It stands behind the bounds of a number: in front of them it would hide the bounds from OpenAPI.
+The validator follows the bounds of a number: before them it would hide the bounds from OpenAPI.
 """
 
 Natural = Annotated[int, Field(ge=0), NotBool]
@@ -132,7 +132,7 @@ def _json_hint(request: Request, fields: dict[str, Any]) -> str:
 
 
 def describe(error: ValidationError) -> str:
-    """Returns the message of the first fault, in LibreTranslate's words where they exist."""
+    """Returns the message of the first fault, in LibreTranslate's words if they exist."""
     fault, name, where = first_fault(error)
     return _message(fault, name or "body", where)
 

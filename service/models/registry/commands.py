@@ -1,7 +1,7 @@
 """`regard models`: lists, fetches, checks and describes models.
 
-The clients of the registries are imported by the commands that need them: otherwise
-`regard serve` would need 0.2 s more at every start.
+The commands import the clients of the registries when they need them. Otherwise `regard serve`
+would need 0.2 s more at every start.
 """
 
 import json

@@ -33,7 +33,7 @@ PARTS = frozenset(
 """Files that a loader reads besides weights. Code and other frameworks' weights are ignored."""
 
 MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
-"""Folder of a sentence-transformers module behind the encoder, such as `1_Pooling`."""
+"""Folder of a sentence-transformers module after the encoder, such as `1_Pooling`."""
 
 
 def is_sha256(value: object) -> bool:

@@ -33,7 +33,7 @@ class LocatedModel:
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:
-    """Returns the models of a list of references and manifests, with pinned checksums checked.
+    """Returns the models of a list of references and manifests, after checking pinned checksums.
 
     Raises:
         MissingFilesError: Files are missing or have another size; the error lists all of them.

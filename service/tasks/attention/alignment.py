@@ -56,8 +56,8 @@ def align(
         weights: (T, S), cross-attention of one head or of a mean of heads, EOS on both sides.
         source: S tokens.
         target: T tokens, which the rows predict.
-        shift: 0 where a row attends for the token that it predicts, as in a head trained to align
-            (Marian's guided alignment). 1 where a row attends for its input, the target token
+        shift: 0 if a row attends for the token that it predicts, as in a head trained to align
+            (Marian's guided alignment). 1 if a row attends for its input, the target token
             before. The last token of a target without EOS is never an input; it gets the row that
             predicts it.
     """

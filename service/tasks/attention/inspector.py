@@ -190,7 +190,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         target_texts: Sequence[str | None],
         context: RequestContext,
     ) -> list[SequenceT]:
-        """Returns the sequences of tokenised sources, with translations where the model reads them.
+        """Returns the sequences of tokenised sources, with translations if the model reads them.
 
         Raises:
             ServiceError: A translation is empty or too long, or cannot be computed.

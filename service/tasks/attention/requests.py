@@ -64,7 +64,7 @@ class InspectionRequest(ModelChoice):
         view: Form in which the matrices are returned.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's own.
         alignment_head: Head that aligns words, or `mean`; None for the model's own.
-        alignment_shift: 1 where a row attends for the token that is put in; None for the model's
+        alignment_shift: 1 if a row attends for its input token; None for the model's
             own.
     """
 

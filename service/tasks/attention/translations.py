@@ -176,7 +176,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
     def _targets(
         self, texts: Sequence[str | None], model: LoadedDirection
     ) -> list[TokenizedText | None]:
-        """Tokenises the client's translations; None where it sends none."""
+        """Tokenises the client's translations; None if the client sends none."""
         tokenizer = model.direction.vocabularies.target
         limit = model.config.max_target_tokens(self.settings.max_source_tokens)
         return [

@@ -19,7 +19,7 @@ class TokenClass(Enum):
     """The class of a token; the class decides whether the token continues a word."""
 
     BLANK = auto()
-    """White space or an empty place; after it a word goes on, or the next one begins."""
+    """White space or an empty place. After it the same word continues, or the next word begins."""
     WRITTEN = auto()
     """Letters, digits and everything but marks; a run of them is a word."""
     MARK = auto()

@@ -1,7 +1,7 @@
 """Mozilla's registry of the translation models of Firefox.
 
-Source: mozilla/translations, inference and db: `db/models.json` in Mozilla's bucket of
-models. This file lists the models of each language pair with architecture, release status and
+Source: mozilla/translations, inference and db: `db/models.json` in Mozilla's bucket of models.
+This file lists the models of each language pair with architecture, release status and
 files. Weights have a size and a sha256 checksum, both of the unpacked file. All files are packed
 with gzip.
 """
