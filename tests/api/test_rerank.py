@@ -1,5 +1,6 @@
 """Reranking through the whole server, with a small cross-encoder in a worker."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,9 @@ def test_texts_come_best_first_with_scores_between_0_and_1(server: AnyServer) ->
 def test_raw_scores_keep_the_order(server: AnyServer) -> None:
     plain, raw = ranks(rerank(server)), ranks(rerank(server, raw_scores=True))
     assert [rank["index"] for rank in plain] == [rank["index"] for rank in raw]
-    assert any(not 0 < rank["score"] < 1 for rank in raw)
+    for scaled, logit in zip(plain, raw, strict=True):
+        assert scaled["score"] == pytest.approx(1 / (1 + math.exp(-logit["score"])), abs=1e-6)
+        assert scaled["score"] != logit["score"]
 
 
 def test_texts_are_returned_on_request(server: AnyServer) -> None:

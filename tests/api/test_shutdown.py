@@ -147,6 +147,8 @@ def test_signal_while_the_models_load_ends_the_program(
         ({"REGARD_MODELS": "[/red]"}, ["[/red] is not a folder"]),
         ({"REGARD_PORT": "http"}, ["REGARD_PORT is 'http'", "integer"]),
         ({"REGARD_PORT": "65536"}, ["REGARD_PORT is '65536'", "65535"]),
+        ({"REGARD_DEVICE": "abacus"}, ["REGARD_DEVICE is 'abacus'", "auto, cpu, cuda or cuda:N"]),
+        ({"REGARD_DTYPE": "float7"}, ["REGARD_DTYPE is 'float7'", "float32", "int8"]),
         ({"REGARD_MAX_ROWS": "4"}, ["REGARD_MAX_BEAM_SIZE is 8", "REGARD_MAX_ROWS, which is 4"]),
         (
             {"REGARD_LOG_LEVEL": "loud", "REGARD_WORKERS": "-1"},
@@ -168,8 +170,7 @@ def test_bad_setting_ends_the_program_and_is_named(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"REGARD_DEVICE": "abacus"}, ["en-pt: device 'abacus' is unknown", "use auto, cpu"]),
-        ({"REGARD_DTYPE": "float7"}, ["en-pt: dtype 'float7' is unknown", "use auto, float32"]),
+        ({"REGARD_DEVICE": "cuda:63"}, ["en-pt: device 'cuda:63' is not here", "use cpu"]),
     ],
 )
 def test_setting_that_only_a_worker_can_judge_ends_the_program(
