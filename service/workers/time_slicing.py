@@ -34,9 +34,12 @@ class TimeShare:
     def __len__(self) -> int:
         return sum(map(len, self.executors.values()))
 
+    def __bool__(self) -> bool:
+        return any(self.executors.values())
+
     def busy(self) -> list[str]:
         """Returns the models that have work, the next turn first."""
-        return [name for name, executor in self.executors.items() if len(executor)]
+        return [name for name, executor in self.executors.items() if executor]
 
     def earn(self, seconds: float) -> None:
         """Adds this kind's share of the time that other work has taken."""
@@ -71,7 +74,8 @@ class TimeShare:
 
     def _step(self, name: str, is_beside: bool, on_failure: OnFailure) -> Sequence[Done]:
         executor = self.executors[name]
-        low_latency = is_beside or len(self) > len(executor)
+        others = [each for each in self.executors.values() if each is not executor]
+        low_latency = is_beside or any(others)
         try:
             return executor.step(low_latency)
         except Exception as error:

@@ -175,7 +175,7 @@ class Worker:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to compute."""
-        return not any(map(len, self.shares.values()))
+        return not any(self.shares.values())
 
     def _executors(self) -> Iterator[tuple[str, Executor[Any]]]:
         for share in self.shares.values():
@@ -209,11 +209,11 @@ class Worker:
         """Computes each task kind's share; its time earns the kinds after it some of theirs."""
         shares = list(self.shares.values())
         for position, share in enumerate(shares):
-            if not len(share):
+            if not share:
                 continue
             start = time.perf_counter()
             others = shares if share.share is None else shares[:position]
-            is_beside = any(len(other) for other in others if other is not share)
+            is_beside = any(other for other in others if other is not share)
             done = share.run(is_beside, self._isolate)
             if share.share is None:
                 self.held += done
@@ -238,7 +238,7 @@ class Worker:
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
         # While a long batch is computed too: the server ends a worker that is silent.
-        has_figures = any(len(executor) or executor.has_stats for _, executor in self._executors())
+        has_figures = any(executor or executor.has_stats for _, executor in self._executors())
         if not (self._has_results() or (has_figures and is_due)):
             return
         report = Report(self.held + self.done, self.failed)

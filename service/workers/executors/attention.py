@@ -37,6 +37,9 @@ class AttentionExecutor(Executor[AttentionItem]):
     def __len__(self) -> int:
         return len(self.backlog)
 
+    def __bool__(self) -> bool:
+        return bool(self.backlog)
+
     @property
     def num_running(self) -> int:
         """Number of items of the batch."""

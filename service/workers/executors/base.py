@@ -44,6 +44,10 @@ class Backlog(Generic[Item]):
     def __len__(self) -> int:
         return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
 
+    def __bool__(self) -> bool:
+        """Returns whether there are items; cheaper than the number of items."""
+        return bool(self.waiting or self.running or self.retries)
+
     @property
     def oldest(self) -> int:
         """Lowest id of all items; the backlog is not empty."""
@@ -114,6 +118,10 @@ class Executor(ABC, Generic[Item]):
     @abstractmethod
     def __len__(self) -> int:
         """Returns the number of items that are not done."""
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Returns whether there are items that are not done."""
 
     @property
     @abstractmethod

@@ -106,6 +106,9 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])
 
+    def __bool__(self) -> bool:
+        return any(bucket.backlog for bucket in self.buckets)
+
     @property
     def num_running(self) -> int:
         """Number of texts of the batch that had the last slice."""

@@ -37,6 +37,9 @@ class TranslationExecutor(Executor[TranslationItem]):
     def __len__(self) -> int:
         return len(self.backlog)
 
+    def __bool__(self) -> bool:
+        return bool(self.backlog)
+
     @property
     def num_running(self) -> int:
         """Number of items in the engine."""
