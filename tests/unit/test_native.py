@@ -58,6 +58,7 @@ def test_build_of_other_sources_is_not_used(
     """It would take structures that are no longer so; workers died of one, again and again."""
     names = [library.name for library in LIBRARIES]
     assert [library.name for library in load_libraries(tmp_path)] == names  # none to compare with
+    assert [library.name for library in load_libraries(tmp_path / "absent")] == names
     (tmp_path / "batch.cpp").write_text("int another;")
     assert load_libraries(tmp_path) == []
     assert f"{names[0]} is of other sources" in caplog.text

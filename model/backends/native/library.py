@@ -170,9 +170,9 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
     """Returns whether a build was compiled from the sources in a folder.
 
     A build of other sources may have other functions or structures, and would read wrong memory.
-    Without sources in the folder, the result is True.
+    An installed package has no sources; without sources the result is True.
     """
-    found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
+    found = [path for path in folder.glob("*") if path.suffix in (".cpp", ".h")]
     if not found:
         return True
     sources = getattr(shared, "regard_sources", None)
