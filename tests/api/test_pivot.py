@@ -100,7 +100,7 @@ def test_second_leg_begins_when_its_own_first_has_ended(
 
 
 def test_deadline_is_that_of_both_legs(serve_any: ServeAny, models: str, script: Script) -> None:
-    server = serve_any(models=models, request_timeout_seconds=0.5)
+    server = serve_any(models=models, request_timeout_seconds=2)
     token = french_token(server)
     script.stuck.add(token)
     response = translate(server, [SENTENCE, OTHER])
