@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, device_workers
 from service.items.base import WorkItem
-from service.items.result import ResultStream
+from service.items.result_stream import ResultStream
 from service.metrics.definitions import Ended, Metrics
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation

@@ -47,7 +47,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """HTTP worker to main process: may a request of about `tokens` tokens begin?
+    """HTTP worker to main process: requests the admission of about `tokens` tokens.
 
     Attributes:
         id: Id of the question; Answer or Refusal answers.
@@ -88,14 +88,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class GetStatus:
-    """HTTP worker to main process: what is the state of the server?"""
+    """HTTP worker to main process: requests the state of the server."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics:
-    """HTTP worker to main process: what are the values of all metrics?"""
+    """HTTP worker to main process: requests the values of all metrics."""
 
     id: int
 

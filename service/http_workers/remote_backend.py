@@ -32,7 +32,7 @@ from service.http_workers.messages import (
 from service.ipc import channel
 from service.ipc.channel import Outbox
 from service.items.base import WorkItem
-from service.items.result import Result, ResultStream
+from service.items.result_stream import ResultStream
 from service.metrics.definitions import Ended
 from service.tasks.backend import Status
 from service.workers.model_set import ModelSet
@@ -60,7 +60,7 @@ class RemoteBackend:
         self.change_models: ChangeModels | None = None
         self.ids = itertools.count(1)
         self.waiting: dict[int, asyncio.Future[Any]] = {}
-        self.streams: dict[int, RemoteResults] = {}
+        self.streams: dict[int, ResultStream] = {}
         self.num_open = 0
         self.idle = asyncio.Event()
         self.idle.set()
@@ -247,7 +247,7 @@ class RemoteLease:
     def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
         """Submits items of the request; iterating over the results may raise a ServiceError."""
         number = next(self.backend.ids)
-        stream = RemoteResults(len(items))
+        stream = ResultStream(len(items))
         if self.backend.is_lost:
             stream.fail(stopping())
             return stream
@@ -261,7 +261,9 @@ class RemoteLease:
     def release(self) -> None:
         """Ends the admission, and cancels the items that are left."""
         streams = [self.backend.streams.pop(number) for number in self.streams]
-        is_over = all(stream.is_over for stream in streams)
+        is_over = all(stream.is_closed for stream in streams)
+        for stream in streams:
+            stream.close()
         self.streams = []
         if not self.is_held:
             return
@@ -271,55 +273,6 @@ class RemoteLease:
             self.backend.outbox.post(release)
         else:
             self.backend.outbox.send(release)
-
-
-class RemoteResults(ResultStream):
-    """Results of a submission, as they arrive from the main process.
-
-    Args:
-        total: Number of items.
-    """
-
-    def __init__(self, total: int) -> None:
-        self.left = total
-        self.finished: list[tuple[int, Result]] = []
-        self.error: ServiceError | None = None
-        self.waiter: asyncio.Future[None] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more results will arrive."""
-        return not self.left or self.error is not None
-
-    def add(self, results: list[tuple[int, Result]]) -> None:
-        """Takes results that have arrived."""
-        self.finished += results
-        self.left -= len(results)
-        self._wake()
-
-    def fail(self, error: ServiceError) -> None:
-        """Takes the error with which the submission ends."""
-        if not self.is_over:
-            self.error = error
-            self._wake()
-
-    def _wake(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    async def batch(self) -> list[tuple[int, Result]]:
-        """Waits for results and returns all that have arrived; an empty list after the last.
-
-        Raises:
-            ServiceError: The items were refused, too late, or failed.
-        """
-        if self.error is None and not self.finished and self.left:
-            self.waiter = asyncio.get_running_loop().create_future()
-            await self.waiter
-        if self.error is not None:
-            raise self.error
-        finished, self.finished = self.finished, []
-        return finished
 
 
 def stopping() -> ServiceError:

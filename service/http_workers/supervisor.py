@@ -36,7 +36,7 @@ from service.http_workers.messages import (
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
-from service.items.result import ResultStream
+from service.items.result_stream import ResultStream
 from service.metrics.definitions import Ended
 from service.workers.model_set import ModelSet
 

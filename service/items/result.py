@@ -1,7 +1,5 @@
 """The result of a work item, and the report of a worker about it."""
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,40 +47,6 @@ class Failed:
     id: int
     error: str
     is_out_of_memory: bool
-
-
-class ResultStream(ABC):
-    """Results of submitted items as they finish, each with the index of its item."""
-
-    @abstractmethod
-    async def batch(self) -> list[tuple[int, Result]]:
-        """Waits for results and returns all that have finished; an empty list after the last.
-
-        Raises:
-            ServiceError: An item failed, or the deadline passed.
-        """
-
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
-        """Yields each index and result.
-
-        Raises:
-            ServiceError: An item failed, or the deadline passed.
-        """
-        while found := await self.batch():
-            for each in found:
-                yield each
-
-    async def in_order(self, count: int) -> list[Result]:
-        """Waits for all `count` results and returns them in the order of their items.
-
-        Raises:
-            ServiceError: An item failed, or the deadline passed.
-        """
-        results: list[Any] = [None] * count
-        while found := await self.batch():
-            for index, result in found:
-                results[index] = result
-        return results
 
 
 for _cls in (Done, Result):

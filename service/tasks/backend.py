@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.items.base import WorkItem
-from service.items.result import ResultStream
+from service.items.result_stream import ResultStream
 from service.metrics.definitions import Ended
 from service.models.state import ModelState
 from service.workers.messages import Resident

@@ -159,7 +159,7 @@ class Embedder:
             for text in texts
         ]
         deadline = context.started + self.settings.request_timeout_seconds
-        results = await lease.submit(items, deadline).in_order(len(items))
+        results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         return results, usage
 

@@ -77,7 +77,7 @@ class PivotPipeline:
         items = [self._first_item(sentence) for sentence in sentences]
         stream = self.lease.submit(items, self.deadline)
         if not any(sentence.is_pivoted for sentence in sentences):
-            return await stream.in_order(len(items))
+            return await stream.in_order()
         results: list[Any] = [None] * len(sentences)
 
         async def finish(index: int, first: Result) -> None:
@@ -131,7 +131,7 @@ class PivotPipeline:
         ]
         parts: list[Result] = []
         if items:
-            parts = await self.lease.submit(items, self.deadline).in_order(len(items))
+            parts = await self.lease.submit(items, self.deadline).in_order()
         return joined(first_result, parts, sentence.options)
 
 

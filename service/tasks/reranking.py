@@ -88,7 +88,7 @@ class Reranker:
         is_bulk = len(pairs) > self.settings.bulk_sentences
         items = [RerankItem(served.name, ids_of(pair, served), is_bulk) for pair in pairs]
         deadline = context.started + self.settings.request_timeout_seconds
-        results = await lease.submit(items, deadline).in_order(len(items))
+        results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
         scores = logits if query.is_raw else sigmoid(logits)

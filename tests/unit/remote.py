@@ -98,7 +98,7 @@ def run(test: Callable[[Ends], Awaitable[None]], is_closed: bool = False) -> Non
 async def compute(lease: Lease, items: list[WorkItem]) -> list[Result]:
     """Submits items of a request and returns the results; then the request ends."""
     try:
-        return await lease.submit(items, deadline()).in_order(len(items))
+        return await lease.submit(items, deadline()).in_order()
     finally:
         lease.release()
 

@@ -188,7 +188,7 @@ def begin(scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FORE
     async def request() -> list[Result]:
         submission = scheduler.submit(items, time.perf_counter() + seconds)
         try:
-            return await submission.in_order(len(items))
+            return await submission.in_order()
         finally:
             submission.close()
             assert submission.timer is not None

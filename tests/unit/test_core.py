@@ -43,7 +43,7 @@ def test_lease_counts_until_it_is_released() -> None:
         stream = lease.submit(sentences(3), deadline())
         assert core.admission.tokens == 6  # the estimate is replaced
         worker.finish_all()
-        assert numbers(await stream.in_order(3)) == [2, 3, 4]
+        assert numbers(await stream.in_order()) == [2, 3, 4]
         assert (core.admission.requests, core.admission.tokens) == (1, 6)
         for _ in range(2):
             lease.release()
@@ -74,7 +74,7 @@ def test_later_submissions_are_admitted_with_the_first() -> None:
         lease = core.reserve(1)
         translations = lease.submit(sentences(4), deadline())
         worker.finish_all()
-        await translations.in_order(4)
+        await translations.in_order()
         assert core.admission.tokens == 8
         attention = lease.submit(pairs(2), deadline())
         assert core.admission.tokens == 8
@@ -83,8 +83,8 @@ def test_later_submissions_are_admitted_with_the_first() -> None:
         with pytest.raises(OverloadedError):
             core.reserve(1)
         worker.finish_all()
-        assert numbers(await attention.in_order(2)) == [2, 3]
-        assert len(await more.in_order(5)) == 5
+        assert numbers(await attention.in_order()) == [2, 3]
+        assert len(await more.in_order()) == 5
         lease.release()
 
     run_core(test)

@@ -37,7 +37,7 @@ def test_items_are_submitted_with_their_admission_or_after_it(
         await ends.until_held(2)
         assert ends.core.admission.requests == 1
         ends.worker.finish_all()
-        results = await stream.in_order(2)
+        results = await stream.in_order()
         assert numbers(results) == [2, 3]
         assert all(result.queue_seconds >= 0 and result.device_seconds > 0 for result in results)
         lease.release()
@@ -83,13 +83,13 @@ def test_one_lease_serves_several_submissions() -> None:
         first = lease.submit(sentences(2), deadline())
         await ends.until_held(2)
         ends.worker.finish_all()
-        assert numbers(await first.in_order(2)) == [2, 3]
+        assert numbers(await first.in_order()) == [2, 3]
         assert ends.core.admission.requests == 1
         second = lease.submit(pairs(2), deadline())
         await ends.until_held(2)
         assert (ends.core.admission.requests, len(ends.link.leases)) == (1, 1)
         ends.worker.finish_all()
-        assert numbers(await second.in_order(2)) == [2, 3]
+        assert numbers(await second.in_order()) == [2, 3]
         lease.release()
 
     run(test)
@@ -254,7 +254,7 @@ def test_deadline_is_sent_as_a_duration(monkeypatch: pytest.MonkeyPatch, ahead: 
         assert isinstance(message, Submit)
         assert message.seconds == pytest.approx(30, abs=5)
         ends.worker.finish_all()
-        assert numbers(await stream.in_order(1)) == [2]
+        assert numbers(await stream.in_order()) == [2]
         late = lease.submit(sentences(2), clock.perf_counter() - 1)
         with pytest.raises(DeadlineExceededError, match="0 of 2"):
             await late.batch()

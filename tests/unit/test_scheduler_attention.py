@@ -54,7 +54,7 @@ def test_submission_without_items_has_no_results() -> None:
     async def test(scheduler: Scheduler) -> None:
         FakeWorker(scheduler)
         submission = scheduler.submit([], time.perf_counter() + FOREVER)
-        assert await submission.in_order(0) == []
+        assert await submission.in_order() == []
         assert [each async for each in submission] == []
         submission.close()
 

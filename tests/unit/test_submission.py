@@ -86,7 +86,7 @@ def test_iteration_yields_results_in_the_order_in_which_they_finish() -> None:
 def test_in_order_waits_for_all_results() -> None:
     async def test() -> None:
         submission, _ = started(4)
-        in_order = await waiting(submission.in_order(4))
+        in_order = await waiting(submission.in_order())
         for index in (3, 0, 2):
             submission.finish(index, RESULTS[index])
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_in_order_waits_for_all_results() -> None:
 def test_error_wakes_the_waiter_at_once_and_cancels_the_other_items() -> None:
     async def test() -> None:
         submission, cancelled = started(3)
-        in_order = await waiting(submission.in_order(3))
+        in_order = await waiting(submission.in_order())
         submission.fail(InternalError("a sentence could not be computed"))
         assert cancelled == [submission.jobs]
         with pytest.raises(InternalError, match="could not be computed"):
@@ -151,7 +151,7 @@ def test_finished_submission_has_nothing_to_cancel() -> None:
         submission.finish(0, RESULTS[0])
         submission.close()
         assert not cancelled
-        assert await submission.in_order(1) == RESULTS[:1]
+        assert await submission.in_order() == RESULTS[:1]
 
     run(test)
 

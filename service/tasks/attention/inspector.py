@@ -245,7 +245,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
             for item in items:
                 item.is_bulk = True
         lease = await context.admit(self.backend, tokens, at_once=False)
-        results = await lease.submit(items, self._deadline(context)).in_order(len(items))
+        results = await lease.submit(items, self._deadline(context)).in_order()
         context.add_times(results)
         return results
 

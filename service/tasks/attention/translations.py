@@ -198,7 +198,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         ]
         tokens = sum(item.num_tokens for item in items)
         lease = await context.admit(self.backend, tokens, at_once=False)
-        results = await lease.submit(items, self._deadline(context)).in_order(len(items))
+        results = await lease.submit(items, self._deadline(context)).in_order()
         context.add_times(results)
         tokenizer = direction.vocabularies.target
         return [tokenizer.detokenize(result.value[0].tokens) for result in results]

@@ -1,0 +1,91 @@
+"""The stream of the results of submitted items."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from service.items.result import Result
+
+
+class ResultStream:
+    """Yields the results of submitted items as they finish, each with the index of its item.
+
+    The first error ends the stream at once.
+
+    Args:
+        total: Number of items.
+
+    Attributes:
+        left: Number of items without a result.
+        is_closed: Whether the stream takes no more results.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.left = total
+        self.is_closed = not total
+        self.finished: list[tuple[int, Result]] = []
+        self.error: Exception | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+    def add(self, results: Sequence[tuple[int, Result]]) -> None:
+        """Takes results with the indices of their items."""
+        if self.is_closed:
+            return
+        self.finished += results
+        self.left -= len(results)
+        if self.left:
+            self._wake()
+        else:
+            self.close()
+
+    def fail(self, error: Exception) -> None:
+        """Takes the error with which the stream ends."""
+        if not self.is_closed:
+            self.error = error
+            self.close()
+
+    def close(self) -> None:
+        """Ends the stream; its reader wants no more results, or there are none."""
+        self.is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def batch(self) -> list[tuple[int, Result]]:
+        """Waits for results and returns all that have finished; an empty list after the last.
+
+        Raises:
+            ServiceError: An item was refused or failed, or the deadline passed.
+        """
+        while not (self.finished or self.is_closed):
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        if self.error is not None:
+            raise self.error
+        finished, self.finished = self.finished, []
+        return finished
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
+        """Yields each index and result.
+
+        Raises:
+            ServiceError: An item was refused or failed, or the deadline passed.
+        """
+        while found := await self.batch():
+            for each in found:
+                yield each
+
+    async def in_order(self) -> list[Result]:
+        """Waits for all results and returns them in the order of their items.
+
+        Raises:
+            ServiceError: An item was refused or failed, or the deadline passed.
+        """
+        results: list[Any] = [None] * self.total
+        while found := await self.batch():
+            for index, result in found:
+                results[index] = result
+        return results
