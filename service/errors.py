@@ -19,6 +19,7 @@ take is refused or chunked before it is sent to the model.
 """
 
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN_CHARS = 40
@@ -48,7 +49,23 @@ class InvalidRequestError(ServiceError):
 
 
 class UnsupportedLanguageError(ServiceError):
-    """No loaded model reads or writes the language, or translates between the two languages."""
+    """No loaded model reads or writes the language, or translates between the two languages.
+
+    Args:
+        message: Cause of the error.
+        language: Code of the language.
+        source: Source language that is not translated to `language`; None if no model has it.
+        available: Codes of the languages that are served instead.
+    """
+
+    def __init__(
+        self, message: str, language: str, source: str | None = None, available: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.language = language
+        self.source = source
+        self.available = available
+        self.args = (message, language, source, available)  # so that it can be pickled
 
 
 class UnauthorizedError(ServiceError):

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
+from service.api import error_texts
 from service.api.responses import JSONResponse
 from service.errors import (
     KINDS,
@@ -61,7 +62,7 @@ def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[s
     """Returns the status and the ErrorBody of an error."""
     kind = KINDS[type(error)]
     body = {
-        "error": error.message,
+        "error": error_texts.text_of(error),
         "error_type": kind.error_type,
         "request_id": context.request_id,
     }

@@ -11,7 +11,7 @@ from model.checkpoints.families.cross_encoders import by_architecture
 from model.checkpoints.families.sentence_transformers import find_embedding_models
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
-from service.errors import UnsupportedLanguageError
+from service.errors import SHOWN_CHARS, UnsupportedLanguageError
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
@@ -90,7 +90,9 @@ class Catalog:
         try:
             return self.language(code)
         except UnsupportedLanguageError as error:
-            raise CheckpointError(f"REGARD_LANGUAGES: {error.message}") from None
+            raise CheckpointError(
+                f"REGARD_LANGUAGES: {error.message}; they have {', '.join(error.available)}"
+            ) from None
 
     @classmethod
     def load(cls, references: Iterable[str], offered: Collection[str] = ()) -> "Catalog":
@@ -215,9 +217,8 @@ class Catalog:
             return code
         found = match_language(code, self.languages)
         if found is None:
-            raise UnsupportedLanguageError(
-                f"{code[:35]} is not supported; supported: {', '.join(self.languages)}"
-            )
+            message = f"no model has the language {code[:SHOWN_CHARS]}"
+            raise UnsupportedLanguageError(message, code, available=self.languages)
         return found
 
     def route(self, source: str, target: str) -> tuple[Direction, ...]:
@@ -239,8 +240,10 @@ class Catalog:
         first, second = self._direct(source, PIVOT), self._direct(PIVOT, target)
         if first is None or second is None:
             raise UnsupportedLanguageError(
-                f"{target} is not available as a target language from {source}; "
-                f"available: {', '.join(self.targets(source))}"
+                f"no model translates from {source} to {target}",
+                target,
+                source,
+                self.targets(source),
             )
         return first, second
 

@@ -108,7 +108,7 @@ def test_error_is_told_in_the_one_shape(
         ({**translation("a"), "q": ["a", "b", ["c"]]}, InvalidRequestError, "q[2] parameter"),
         (translation("a", source="zz"), UnsupportedLanguageError, "zz is not supported"),
         (translation("a", target="auto"), UnsupportedLanguageError, "auto is not supported"),
-        (translation("a", target="x" * 500), UnsupportedLanguageError, "x" * 35 + " is not"),
+        (translation("a", target="x" * 500), UnsupportedLanguageError, "x" * 40 + " is not"),
         (translation("a", format="pdf"), InvalidRequestError, "pdf format is not supported"),
         (translation("a", alternatives="many"), InvalidRequestError, "alternatives" + NO_NUMBER),
         (translation("a", alternatives=1.5), InvalidRequestError, "alternatives" + NO_NUMBER),

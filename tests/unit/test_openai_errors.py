@@ -27,7 +27,7 @@ from service.tasks.context import RequestContext
 
 ERRORS: list[tuple[ServiceError, str, str | None]] = [
     (InvalidRequestError("m"), "invalid_request_error", None),
-    (UnsupportedLanguageError("m"), "invalid_request_error", None),
+    (UnsupportedLanguageError("m", "zz"), "invalid_request_error", None),
     (UnauthorizedError("m"), "invalid_request_error", "invalid_api_key"),
     (ForbiddenError("m"), "invalid_request_error", "forbidden"),
     (ConflictError("m"), "invalid_request_error", "conflict"),

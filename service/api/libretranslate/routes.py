@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from model.sequence import DecodingOptions
+from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
 from service.api.libretranslate import disabled, languages
@@ -92,7 +93,7 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
     texts = [q] if isinstance(q, str) else q
     context.num_inputs = len(texts)
     if not q:
-        raise InvalidRequestError("Invalid request: missing q parameter")
+        raise InvalidRequestError(error_texts.missing("q"))
     check_number(texts, settings.max_inputs)
     return texts
 
@@ -110,13 +111,11 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            raise InvalidRequestError(
-                f"Invalid request: {name} parameter must be <= {limit}, not {value}; ask for "
-                "less, or raise REGARD_MAX_BEAM_SIZE"
-            )
+            text = error_texts.out_of_range(name, "<=", limit, value)
+            raise InvalidRequestError(f"{text}; ask for less, or raise REGARD_MAX_BEAM_SIZE")
     for name, code in (("source", body.source), ("target", body.target)):
         if not code.strip():
-            raise InvalidRequestError(f"Invalid request: missing {name} parameter")
+            raise InvalidRequestError(error_texts.missing(name))
     catalog = services.catalog
     is_auto = body.source.strip().lower() == "auto"
     source = None if is_auto else catalog.language(body.source)

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from service.api import error_texts
 from service.errors import (
     SHOWN_CHARS,
     DeadlineExceededError,
@@ -129,10 +130,7 @@ def check_number(texts: Sequence[str], limit: int) -> None:
         RequestTooLargeError: The request has more texts.
     """
     if len(texts) > limit:
-        raise RequestTooLargeError(
-            f"Invalid request: request ({len(texts)}) exceeds text limit ({limit}). "
-            "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
-        )
+        raise RequestTooLargeError(error_texts.too_many_texts(len(texts), limit))
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -145,9 +143,9 @@ def parse_json(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequestError(f"Invalid JSON format: {error}") from None
+        raise InvalidRequestError(error_texts.invalid_json(error)) from None
     if not isinstance(value, dict):
-        raise InvalidRequestError("Invalid JSON format: the body must be an object")
+        raise InvalidRequestError(error_texts.invalid_json("the body must be an object"))
     if len(value) > MAX_FIELDS:
         raise InvalidRequestError(
             f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Several texts are a list"

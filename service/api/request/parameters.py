@@ -15,8 +15,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 from starlette.requests import Request
 
+from service.api import error_texts
 from service.api.request.body import JSON, media_type, read_fields
-from service.errors import SHOWN_CHARS, InvalidRequestError
+from service.errors import InvalidRequestError
 
 REFUSED = "refused"
 """Type of a validation error whose message is complete for the client."""
@@ -132,7 +133,7 @@ def _json_hint(request: Request, fields: dict[str, Any]) -> str:
 
 
 def describe(error: ValidationError) -> str:
-    """Returns the message of the first fault, in LibreTranslate's words if they exist."""
+    """Returns the message of the first fault."""
     fault, name, where = first_fault(error)
     return _message(fault, name or "body", where)
 
@@ -156,20 +157,16 @@ def _message(fault: ErrorDetails, name: str, where: str) -> str:
     if kind == REFUSED:
         return f"Invalid request: {fault['msg']}"
     if kind == "missing":
-        return f"Invalid request: missing {where} parameter"
+        return error_texts.missing(where)
     if kind == "extra_forbidden":
-        return f"Invalid request: there is no {name[:SHOWN_CHARS]} parameter; /docs lists all"
+        return error_texts.unknown(name)
     if kind == "literal_error":
-        expected = fault["ctx"]["expected"].replace("'", "")
-        return f"{str(value)[:SHOWN_CHARS]} {where} is not supported; use {expected}"
+        choices = fault["ctx"]["expected"].replace("'", "")
+        return error_texts.not_supported(value, where, choices)
     if kind in BOUNDS:
         sign, limit = BOUNDS[kind]
-        bound, shown = fault["ctx"][limit], str(value)[:SHOWN_CHARS]
-        return f"Invalid request: {where} parameter must be {sign} {bound}, not {shown}"
+        return error_texts.out_of_range(where, sign, fault["ctx"][limit], value)
     if kind in NOT_INTEGERS:
-        if isinstance(value, float):
-            shown = str(value)[:SHOWN_CHARS]
-            wanted = "a number that is whole and has up to 64 bits"
-            return f"Invalid request: {name} parameter is not {wanted}, but {shown}"
-        return f"Invalid request: {name} parameter is not a number"
+        is_float = isinstance(value, float)
+        return error_texts.not_whole(name, value) if is_float else error_texts.not_a_number(name)
     return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"

@@ -63,7 +63,7 @@ async def _source(
     candidates = [code for code in catalog.sources(target) if code != target]
     if not candidates:
         raise UnsupportedLanguageError(
-            f"nothing is translated to {target}; GET /languages lists all targets"
+            f"nothing is translated to {target}; GET /languages lists all targets", target
         )
     text = texts[0]
     detected = await run_sized(len(text), detector.detect, text, candidates)
