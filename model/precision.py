@@ -7,6 +7,14 @@ import torch
 
 from model.errors import DeviceError
 
+MIN_COSINE = 0.998
+"""Least mean cosine between int8 and float32 vectors of a sample with which `auto` takes int8.
+
+The loader of an embedding model embeds the sample in both. The sample gives 0.9990 for
+all-MiniLM-L6-v2, and 2,000 real sentences give 0.9992. The correlation with human judgements of
+similarity is the same within 0.05 points of 100.
+"""
+
 
 class Precision(StrEnum):
     """The number format of weights and activations."""

@@ -22,17 +22,10 @@ from model.checkpoints.names import fill
 from model.embedding_config import EmbeddingConfig
 from model.encoding.embedding import EmbeddingJob, Vectors, embed
 from model.encoding.pooling import Dense, EmbeddingModel
-from model.precision import Precision, select_precision
+from model.precision import MIN_COSINE, Precision, select_precision
 from model.quantization.asymmetric import quantize, restore
 
 NOTHING = re.compile(r"(?!)")
-
-MIN_COSINE = 0.998
-"""Least mean cosine between int8 and float32 vectors of a sample with which `auto` takes int8.
-
-The sample gives 0.9990 for all-MiniLM-L6-v2, and 2,000 real sentences give 0.9992. The correlation
-with human judgements of similarity is the same within 0.05 points of 100.
-"""
 
 SAMPLE_TEXTS = 16
 SAMPLE_TOKENS = 16
@@ -45,7 +38,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
         files: The files of the model.
         device: The device of the model.
         dtype: float32, bfloat16, int8 or `auto`. On a CPU `auto` is int8 where native code serves
-            the encoder and the vectors hardly change; see `MIN_COSINE`.
+            the encoder and the vectors hardly change; see `model.precision`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.

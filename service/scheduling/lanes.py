@@ -54,12 +54,6 @@ class Lane:
         self.rows -= job.rows
         return True
 
-    def take_first(self) -> Job:
-        """Removes and returns the oldest job of a lane that is not empty."""
-        job = next(iter(self.jobs.values()))
-        self.remove(job)
-        return job
-
     def take(self, rows: int) -> list[Job]:
         """Removes and returns jobs of at most `rows` rows: the oldest, and jobs of similar length.
 
@@ -130,17 +124,6 @@ class LanePair:
             taken_rows = sum(job.rows for job in interactive)
             self.debt = max(0, self.debt + taken_rows - (BULK_SHARE - 1) * bulk_rows)
         return bulk + interactive
-
-    def take_one(self) -> Job:
-        """Removes and returns the next job of a pair that is not empty, in the same shares."""
-        if not (len(self.interactive) and len(self.bulk)):
-            self.debt = 0
-            return (self.interactive if len(self.interactive) else self.bulk).take_first()
-        if self.debt >= BULK_SHARE - 1:
-            self.debt = 0
-            return self.bulk.take_first()
-        self.debt += 1
-        return self.interactive.take_first()
 
 
 class LaneView:

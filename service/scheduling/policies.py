@@ -146,9 +146,9 @@ class TokenPolicy:
                 worker = open_[0]
                 if len(open_) > 1:
                     worker = min(open_, key=lambda worker: load_before(worker, bucket))
-                job = lanes.take_one()
-                worker.give([job])
-                given.setdefault(worker, []).append(job)
+                jobs = lanes.take(1)
+                worker.give(jobs)
+                given.setdefault(worker, []).extend(jobs)
         yield from given.items()
 
 
@@ -188,6 +188,6 @@ class SlotPolicy:
             )
             if worker is None or worker.total_used(kind) >= MAX_SLOTS:
                 return
-            job = lanes.take_one()
-            worker.give([job])
-            yield worker, [job]
+            jobs = lanes.take(1)
+            worker.give(jobs)
+            yield worker, jobs

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from service.items.base import WorkItem
 from service.metrics.definitions import TaskSeries
 from service.scheduling.policies import Policy
 from service.settings import Settings
@@ -14,8 +15,7 @@ class TaskKind:
     """One kind of work that workers do.
 
     Attributes:
-        name: Its name in messages, metrics and logs.
-        item: Class of its work items.
+        item: Class of its work items, which have its name.
         policy: Policy by which the scheduler counts and assigns its work.
         executor: Import path of its executor in the worker, `module:Class`. It is a path because
             only workers may load torch.
@@ -26,10 +26,14 @@ class TaskKind:
             item and the value of its result. None for a kind without these counts.
     """
 
-    name: str
-    item: type
+    item: type[WorkItem]
     policy: Policy
     executor: str
     share: Callable[[Settings], float | None]
     series: TaskSeries
     lengths: Callable[[Any, Any], tuple[int, ...]] | None
+
+    @property
+    def name(self) -> str:
+        """Name of the kind in messages, metrics and logs."""
+        return self.item.kind

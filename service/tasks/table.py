@@ -24,7 +24,6 @@ made for both, and only the client knows which of them is more urgent."""
 
 ROWS = [
     TaskKind(
-        name=TRANSLATE,
         item=TranslationItem,
         policy=RowPolicy(),
         executor="service.workers.executors.translation:TranslationExecutor",
@@ -33,7 +32,6 @@ ROWS = [
         lengths=lambda item, hypotheses: (len(item.source), len(hypotheses[0].tokens)),
     ),
     TaskKind(
-        name=EMBED,
         item=EmbeddingItem,
         policy=TokenPolicy(TRANSLATE),
         executor="service.workers.executors.embedding:EmbeddingExecutor",
@@ -42,7 +40,6 @@ ROWS = [
         lengths=lambda item, _: (len(item.ids),),
     ),
     TaskKind(
-        name=RERANK,
         item=RerankItem,
         policy=TokenPolicy(TRANSLATE),
         executor="service.workers.executors.rerank:RerankExecutor",
@@ -51,7 +48,6 @@ ROWS = [
         lengths=lambda item, _: (len(item.ids),),
     ),
     TaskKind(
-        name=ATTENTION,
         item=AttentionItem,
         policy=SlotPolicy(TRANSLATE),
         executor="service.workers.executors.attention:AttentionExecutor",

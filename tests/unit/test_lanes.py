@@ -70,10 +70,10 @@ def rows(jobs: list[Job]) -> int:
 def test_oldest_job_and_then_a_returned_job_is_taken_first() -> None:
     jobs = [job(1), job(2, length=9, beam=3), job(3)]
     lane = lane_of(*jobs)
-    assert lane.take_first() is jobs[0]
+    assert lane.take(1) == jobs[:1]
     assert (len(lane), lane.tokens, lane.rows) == (2, 14, 4)
     lane.add(jobs[0], is_first=True)
-    assert [lane.take_first() for _ in jobs] == jobs
+    assert [lane.take(each.rows) for each in jobs] == [[each] for each in jobs]
     assert (len(lane), lane.tokens, lane.rows) == (0, 0, 0)
 
 
@@ -274,7 +274,7 @@ def test_wide_beam_of_either_lane_has_its_turn(beam: int, bulk_beam: int) -> Non
 
 def test_single_jobs_are_taken_in_the_same_shares() -> None:
     pair = pair_of(40, 40)
-    taken = [pair.take_one() for _ in range(4 * BULK_SHARE)]
+    taken = [pair.take(1)[0] for _ in range(4 * BULK_SHARE)]
     assert [each.item.is_bulk for each in taken] == 4 * ([False] * (BULK_SHARE - 1) + [True])
     interactive, of_bulk = (
         ids([j for j in taken if j.item.is_bulk == is_bulk]) for is_bulk in (0, 1)
@@ -285,9 +285,9 @@ def test_single_jobs_are_taken_in_the_same_shares() -> None:
 
 def test_single_jobs_of_a_lane_alone_are_taken_without_a_debt() -> None:
     pair = pair_of(0, 3)
-    assert [pair.take_one().id for _ in range(3)] == [10_000, 10_001, 10_002]
+    assert [pair.take(1)[0].id for _ in range(3)] == [10_000, 10_001, 10_002]
     pair = pair_of(10, 0)
     for _ in range(8):
-        pair.take_one()
+        pair.take(1)
     pair.bulk.add(job(10_000, is_bulk=True))
-    assert not pair.take_one().item.is_bulk
+    assert not bulk(pair.take(1))

@@ -59,14 +59,14 @@ class Bucket:
         self.backlog: Backlog[EmbeddingItem] = Backlog()
         self.batch: Batch | None = None
 
-    def choose(self) -> int:
-        """Chooses the next batch if none is in progress.
-
-        Returns:
-            About what its next slice costs, in tokens.
-        """
+    def choose(self) -> None:
+        """Chooses the next batch if none is in progress."""
         if not self.backlog.running:
             self.backlog.begin(take_fitting)
+
+    def slice_cost(self) -> int:
+        """Chooses the next batch if there is none; returns the tokens of its next slice, about."""
+        self.choose()
         return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
 
     def end(self) -> None:
@@ -154,11 +154,11 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         oldest = min(busy, key=lambda bucket: bucket.backlog.oldest)
         if oldest is shortest:
             return shortest
-        cost = oldest.choose()
+        cost = oldest.slice_cost()
         if self.debt >= cost:
             self.debt -= cost
             return oldest
-        self.debt += shortest.choose() * OLDEST_SHARE / (1 - OLDEST_SHARE)
+        self.debt += shortest.slice_cost() * OLDEST_SHARE / (1 - OLDEST_SHARE)
         return shortest
 
     def isolate(self) -> list[EmbeddingItem]:
