@@ -22,7 +22,7 @@ URL = r"^https?://[^\s?#]+[^\s?#/]$"
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
 
 Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
-"""Names that `model.device.select_precision` takes."""
+"""Names that `model.precision.select_precision` takes."""
 
 
 class Settings(BaseSettings):

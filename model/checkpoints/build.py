@@ -69,7 +69,8 @@ def _load_hugging_face(
             files.weights.parent, files.num_bytes, vocabularies.target.unk_id
         )
     except UnsupportedModelError:
-        read_tensors(files.weights)  # raises for a file that is cut short, and so is too small
+        # A file that was cut short looks unsupported, because of its size: this reports the cut.
+        read_tensors(files.weights)
         raise
     check_vocabularies(config, vocabularies, files)
     if files.tokens is not None:

@@ -29,8 +29,8 @@ class AttentionTrace:
         output_weight: W_O (D, D), one row per number of the result. For an int8 model, the floats
             that its integers represent.
         output_bias: b_O (D).
-        result: W_O · concatenated + b_O (D). An int8 model rounds `concatenated` to 127 steps
-            of its largest number before this product.
+        result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
+            to multiples of 1/127 of its largest absolute value; the trace does not.
         bias: Relative position bias of the head for each key (S), added to `scaled`; None for a
             model without relative positions.
     """

@@ -16,9 +16,9 @@ class LayerState:
         memory_key: Cross-attention keys (B, H, S, K).
         memory_value: Cross-attention values (B, H, S, K).
         memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
-        cell: SSRU cells (B, D); zero rows in a self-attention decoder.
-        self_key: Keys of the target so far (B, H, L, K); zero rows in an SSRU decoder.
-        self_value: Values of the target so far (B, H, L, K); zero rows in an SSRU decoder.
+        cell: SSRU cells (B, D); without rows in a self-attention decoder.
+        self_key: Keys of the target so far (B, H, L, K); without rows in an SSRU decoder.
+        self_value: Values of the target so far (B, H, L, K); without rows in an SSRU decoder.
         self_bias: (B, 1, T, L), 0 up to each position and -inf after it.
         positions: Target positions of the T tokens of this call (B, T).
     """
@@ -43,7 +43,7 @@ class DecodingCache:
     """The decoding state of all rows of a batch, for every decoder layer.
 
     Rows 0 to n - 1 are in use; the owner of the cache keeps them dense with `copy_rows`. An unused
-    row holds zeros, attends to zeros and does not affect other rows.
+    row does not affect other rows.
 
     Args:
         config: Config of the model.

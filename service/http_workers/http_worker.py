@@ -51,7 +51,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
 
     def stop(is_lost: bool) -> None:
         server.should_exit = True
-        if is_lost:  # a later request can get no answer
+        if is_lost:  # without the main process no request can be computed
             server.config.timeout_graceful_shutdown = math.ceil(FINAL_SECONDS)
 
     backend = RemoteBackend(on_end=stop)

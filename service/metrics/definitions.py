@@ -56,7 +56,7 @@ class Ended:
     """The figures of one answered request.
 
     Attributes:
-        task: One of TASKS.
+        task: Name of a task kind, or DETECT.
         model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         status: HTTP status of the response.

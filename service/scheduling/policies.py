@@ -1,7 +1,7 @@
 """Scheduling policies: how the work of a task kind is counted, and which worker receives it.
 
-A policy knows neither the kind nor its items beyond `WorkItem`; the task table names one for each
-kind.
+A policy has no code for particular task kinds, and uses only the interface `WorkItem` of the items.
+The task table names a policy for each kind.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from service.scheduling.job import Job
 from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
-KEPT_SHARE = 8
-"""One row in eight stays free of bulk work. Otherwise a single sentence would wait for the end of
-one of the hundreds of sentences of a document."""
+KEPT_SHARE = 1 / 8
+"""Share of the rows that stays free of bulk work. Otherwise a single sentence would wait until a
+sentence of a document has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
 """Number of tokens of each model and length bucket that a worker holds at once. That is a few
@@ -33,7 +33,7 @@ class Policy(Protocol):
 
     Attributes:
         num_buckets: Number of length buckets of each queue.
-        shares_models: Whether the models of a worker share one capacity, so that the model whose
+        shares_models: Whether the models of a worker share one capacity. Then the model whose
             oldest job has waited longest is served first.
         counts_rows: Whether capacity is the rows of a model's batch.
     """
@@ -93,7 +93,7 @@ class RowPolicy:
             # A share must hold the oldest job: otherwise the job would wait although rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
-            spare = free[worker] - max_rows // KEPT_SHARE
+            spare = free[worker] - int(max_rows * KEPT_SHARE)
             if free[worker] == max_rows:
                 spare = max(spare, lanes.bulk.next_rows)
             jobs = lanes.take(min(share, free[worker]), spare) if share else []
@@ -127,9 +127,10 @@ class TokenPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives one job after the other to the worker that computes least before it.
+        """Gives each job to the worker with the fewest tokens to compute before it.
 
-        A worker without work in a bucket takes one text of any length.
+        These are the tokens of its length bucket and of the buckets of shorter texts. A worker with
+        no work in a bucket takes a text even if the text alone exceeds the capacity.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}

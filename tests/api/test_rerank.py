@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, TypeAdapter
 
 from service.errors import InvalidRequestError, NotFoundError, RequestTooLargeError
 from service.server import create_app
@@ -116,6 +117,44 @@ def test_invalid_request_is_refused(
 def test_null_is_as_good_as_absent(server: AnyServer) -> None:
     nulls = {"raw_scores": None, "return_text": None, "truncate": None}
     assert ranks(rerank(server, **nulls)) == ranks(rerank(server))
+
+
+class TeiRank(BaseModel):
+    """The schema `Rank` of TEI. Source: TEI, docs/openapi.json, version 1.6.0."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    index: NonNegativeInt
+    score: float
+    text: str | None = None
+
+
+TEI_REQUESTS: list[dict[str, Any]] = [
+    {"query": "What is Deep Learning?", "texts": ["Deep Learning is ..."]},
+    {
+        "query": QUERY,
+        "texts": TEXTS,
+        "raw_scores": True,
+        "return_text": True,
+        "truncate": None,
+        "truncation_direction": "Right",
+    },
+    {"query": QUERY, "texts": TEXTS, "truncate": True, "truncation_direction": "Left"},
+]
+"""Requests with every property of the schema `RerankRequest` of TEI, and both of its directions."""
+
+
+@pytest.mark.parametrize("body", TEI_REQUESTS)
+def test_requests_and_replies_have_the_schemas_of_tei(
+    server: AnyServer, body: dict[str, Any]
+) -> None:
+    response = server.post("/rerank", json=body)
+    assert response.status_code == 200, response.text
+    found = TypeAdapter(list[TeiRank]).validate_json(response.content)
+    assert sorted(rank.index for rank in found) == [*range(len(body["texts"]))]
+    properties = server.get("/openapi.json").json()["components"]["schemas"]["RerankRequest"]
+    assert properties["required"] == ["query", "texts"]
+    assert {name for request in TEI_REQUESTS for name in request} <= {*properties["properties"]}
 
 
 def test_requests_are_counted(server: AnyServer) -> None:

@@ -109,10 +109,10 @@ def test_bulk_work_leaves_rows_free_for_a_later_sentence() -> None:
     """Guards a fault: a short sentence waited for the end of one sentence of a document."""
 
     async def test(scheduler: Scheduler) -> None:
-        worker = FakeWorker(scheduler, rows=2 * KEPT_SHARE)
+        worker = FakeWorker(scheduler, rows=int(2 / KEPT_SHARE))
         document = begin(scheduler, sentences(20, is_bulk=True))
         await settle()
-        assert len(worker.held) == 2 * KEPT_SHARE - 2
+        assert len(worker.held) == 2 / KEPT_SHARE - 2
         assert all(item.is_bulk for item in worker.held.values())
         short = begin(scheduler, sentences(1))
         await settle()

@@ -33,8 +33,8 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Smallest number of rows in a decode step. One row takes as long, and a single row would use
-kernels for vectors; these kernels sum in another order."""
+"""Smallest number of rows in a decode step. A step of one row takes as long as a step of eight. It
+would also use kernels for vectors, which sum in another order."""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
@@ -42,7 +42,8 @@ MIN_WIDTH = 32
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
 """Bounds of the default number of rows. A decode step of the built-in models is about sixty small
-kernels. Their launches take as long as their work on 1,000 rows; above, time grows with the rows.
+kernels. Their launches take as long as their work on 1,000 rows; beyond 1,000 rows, time grows with
+the rows.
 A row takes 0.33 MB: 0.26 of keys and values for 128 source tokens, and 0.06 of logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
@@ -102,7 +103,7 @@ class CudaRunner:
         if config.decoder is DecoderKind.SSRU:  # no tensor has the target's length
             self.widths_of_targets = self.widths_of_targets[-1:]
         rows = self.row_sizes[-1]
-        self.padding_row = rows  # the row that fills a size up
+        self.padding_row = rows  # spare row, to which calls write their padding
         self.cache = DecodingCache(
             config, rows + 1, widest, self.widths_of_targets[-1], device, model.dtype
         )
@@ -124,7 +125,7 @@ class CudaRunner:
 
     def capture(self) -> None:
         """Captures all graphs. This takes some seconds; the batch must be empty."""
-        self.uploads.arrived.fill_(1)  # lengths, too: attention over zero keys gives NaN
+        self.uploads.arrived.fill_(1)  # with a length of 0, attention would give NaN
         self.graphs.capture(self._shapes())
         self.clear()
 
@@ -228,7 +229,7 @@ class CudaRunner:
 
     def _step(self, rows: int, source_width: int, target_width: int) -> None:
         """Decodes one token of the first rows, padding rows included."""
-        self.cache.positions[:rows].clamp_(max=target_width - 1)  # bounds the padding rows
+        self.cache.positions[:rows].clamp_(max=target_width - 1)  # for padding rows
         state = self.cache.view(rows, source_width, 1, target_width)
         with sdpa_kernel(ATTENTION):
             hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)

@@ -74,7 +74,7 @@ async def aligned(
     openapi_extra=request_body(DetectRequest, JSON, FORM),
 )
 async def detect(request: Request) -> Response:
-    """Returns the most probable of the served languages of a text, best first."""
+    """Returns up to three served languages in which a text may be written, most probable first."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts(body.q, services.settings, context)

@@ -18,8 +18,8 @@ EncodingFormat = Literal["float", "base64"]
 class EmbeddingsRequest(EmbedParameters):
     """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI in addition.
 
-    An input that is too long is refused unless `truncate` is true, as OpenAI does. The client
-    libraries do not show unknown headers or fields, so that a user would not notice the cut.
+    As at OpenAI, an input that is too long is refused; `truncate` changes this. By default it is
+    not truncated, because OpenAI's client libraries do not show the header that reports it.
     """
 
     model_config = ConfigDict(
@@ -94,7 +94,7 @@ class ModelBody(BaseModel):
     source: str | None = Field(description="Source language; null for a model of several pairs.")
     target: str | None = Field(description="Target language; null for a model of several pairs.")
     sources: list[str] = Field(description="Source languages.")
-    targets: list[str] = Field(description="Target languages; a model never writes its source.")
+    targets: list[str] = Field(description="Target languages; a text is not translated to its own.")
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
     device: str | None = Field(description="Null while the model loads.")
     dtype: str | None = Field(description="Null while the model loads.")

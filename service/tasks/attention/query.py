@@ -24,8 +24,8 @@ from service.tasks.attention.requests import InspectionRequest, TraceRequest
 T = TypeVar("T")
 
 COMPUTED_PER_RETURNED = 8
-"""Largest number of computed values, in limits of returned values: with `top_k` a worker computes
-whole rows all the same."""
+"""A request may compute up to 8 times as many values as it may return. With `top_k` few values are
+returned, but whole rows are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def aligner_of(
 ) -> Aligner:
     """Returns the attention that aligns words, by default the head that was trained to align.
 
-    A model without such a head usually aligns best with its first layer, with the mean of its
-    heads. A token attends there for the decoder's input, so rows are shifted by one (Opus-MT
-    issue 81).
+    A model without such a head usually aligns best with the mean over the heads of its first layer.
+    There row t is the attention of the decoder's input token t - 1, not of the predicted token t.
+    So rows are shifted by one (Opus-MT issue 81).
 
     Args:
         config: Config of the model.
@@ -118,7 +118,8 @@ def aligner_of(
 def default_shift(config: ModelConfig, layer: int) -> int:
     """Returns the shift of a layer: 0 if it was trained to align, otherwise 1.
 
-    A layer trained to align attends for the predicted token, any other for the input token.
+    In a layer that was trained to align, a row is the attention of the predicted token. In any
+    other layer it is the attention of the decoder's input token, one place earlier.
     """
     if config.alignment_layer is None:
         return 1

@@ -99,8 +99,8 @@ class _Transfer:
                 raise TransientError("the file is shorter than the part that was fetched before")
 
     def _headers(self, offset: int, etag: str) -> dict[str, str]:
-        # Packed files are requested as they are stored. Otherwise the bucket unpacks them on the
-        # way, and an unpacked file has no length and cannot be resumed.
+        # Packed files are requested as they are stored. Otherwise the server may unpack them while
+        # it sends; then the response has no Content-Length and cannot be resumed.
         headers = {"Accept-Encoding": "gzip" if self.file.is_packed else "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}

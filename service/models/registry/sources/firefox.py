@@ -1,9 +1,10 @@
 """Mozilla's registry of the translation models of Firefox.
 
-Source: mozilla/translations, inference and db: `db/models.json` in Mozilla's bucket of models.
-This file lists the models of each language pair with architecture, release status and
-files. Weights have a size and a sha256 checksum, both of the unpacked file. All files are packed
-with gzip.
+The index is `db/models.json` in Mozilla's storage bucket. It lists the models of each language pair
+with architecture, release status and files. Weights have a size and a sha256 checksum, both of the
+unpacked file. All files are packed with gzip.
+
+Source: https://github.com/mozilla/translations, folders `inference` and `db`.
 """
 
 import re
@@ -28,7 +29,8 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""Both best first: released models before experimental ones, then larger before smaller ones."""
+"""STATUSES and ARCHITECTURES list the best first. Any other status counts as experimental and comes
+last."""
 
 REVISION_DIGITS = 12
 
