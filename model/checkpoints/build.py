@@ -1,4 +1,4 @@
-"""Builds a filled translation model and its engine from the files of a model."""
+"""Builds a translation model, filled with its weights, and the engine that runs it."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ CPU_ROWS = 64
 
 
 def load_model(files: ModelFiles, device: torch.device, dtype: str) -> EncoderDecoder:
-    """Returns the filled model on its device and in its precision.
+    """Returns the model, filled with its weights, on its device and in its precision.
 
     Args:
         files: The files of the model.
@@ -69,7 +69,8 @@ def _load_hugging_face(
             files.weights.parent, files.num_bytes, vocabularies.target.unk_id
         )
     except UnsupportedModelError:
-        # A file that was cut short looks unsupported, because of its size: this reports the cut.
+        # A truncated file is too small for the sizes in its config, so the config is refused. Then
+        # reading the tensors raises an error that names the damaged file.
         read_tensors(files.weights)
         raise
     check_vocabularies(config, vocabularies, files)
@@ -94,7 +95,7 @@ def load_engine(
         files: The files of the model.
         device: The device of the model.
         dtype: A precision, or `auto`.
-        limits: Limits of the batch. With 0 rows, the number of rows depends on the device.
+        limits: Limits of the batch. If `max_rows` is 0, `default_rows` gives the number of rows.
         use_shortlist: Whether output is restricted to the model's lexical shortlist, if any.
 
     Raises:

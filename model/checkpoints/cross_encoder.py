@@ -1,9 +1,11 @@
-"""A filled cross-encoder, from its files.
+"""Builds a cross-encoder, filled with its weights, from its files.
 
-BERT adds the vector of a segment to the vector of each token. The encoder always adds that of
-segment 0, so the token table holds each vector once for each segment. Row `vocab_size + id` is the
-vector of `id` plus segment 1 minus segment 0. The passes of embedding models then serve as they
-are. BERT-base's table of 30,522 rows takes 94 MB more in float32.
+BERT adds a segment vector to each token vector. The query is segment 0, and the text is segment 1.
+`TextEmbedding` always adds the vector of segment 0, because embedding models read single texts. So
+the token table of a cross-encoder gets a second row for each token. Row `vocab_size + id` holds the
+vector of `id`, plus the vector of segment 1, minus the vector of segment 0. The forward pass of
+embedding models can then run a cross-encoder unchanged. BERT-base's table of 30,522 rows doubles,
+and takes 94 MB more in float32.
 """
 
 import re
@@ -34,7 +36,10 @@ from model.quantization.asymmetric import quantize
 TOKENS = "embeddings.word_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 IGNORED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
-"""Tensors without effect: counters, and the pooler of a head that does not use it."""
+"""Names of tensors that may remain unused: two constants, and the pooler.
+
+BERT's head uses the pooler, and the heads of the other families do not.
+"""
 
 
 def load_cross_encoder_model(
@@ -45,8 +50,9 @@ def load_cross_encoder_model(
     Args:
         files: Files of the model.
         device: Device that computes.
-        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` is never int8:
-            its comparison of vectors means nothing for a single number.
+        dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` never
+            selects int8, because its check by cosines does not work for vectors of one number. See
+            `MIN_COSINE` in `model.precision`.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
@@ -75,7 +81,7 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Returns the arrays with one token table for all segments."""
+    """Returns the arrays with a token table that has one row for each token in each segment."""
     merged = dict(arrays)
     if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
         tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])

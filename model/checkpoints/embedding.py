@@ -1,4 +1,4 @@
-"""Builds a filled embedding model from its files."""
+"""Builds an embedding model, filled with its weights, from its files."""
 
 import re
 from collections.abc import Sequence
@@ -32,13 +32,15 @@ SAMPLE_TOKENS = 16
 
 
 def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str) -> EmbeddingModel:
-    """Returns the filled model on its device, with its encoder in a precision, else in float32.
+    """Returns the model, filled with its weights, on its device.
+
+    The encoder is in the selected precision. The modules after it are in float32.
 
     Args:
         files: The files of the model.
         device: The device of the model.
-        dtype: float32, bfloat16, int8 or `auto`. On a CPU `auto` is int8 where native code serves
-            the encoder and the vectors hardly change; see `model.precision`.
+        dtype: float32, bfloat16, int8 or `auto`. On a CPU, `auto` selects int8 if native code
+            serves the encoder and int8 hardly changes the vectors; see `MIN_COSINE`.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
@@ -67,7 +69,7 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
 
 def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
-    """Quantises the encoder and returns whether it stays so; a failed check restores it."""
+    """Quantises the encoder to int8. Returns False if a check fails, with the encoder restored."""
     jobs = sample_jobs(model.config)
     exact = embed(model, jobs) if is_checked else []
     replaced = quantize(model.encoder.layers)
@@ -81,7 +83,10 @@ def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
 
 
 def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
-    """Returns texts of random tokens for any language, the same texts in every call."""
+    """Returns texts of random tokens, which suit a model of any language.
+
+    Every call returns the same texts.
+    """
     ids = np.random.default_rng(0).integers(
         config.encoder.vocab_size, size=(SAMPLE_TEXTS, min(SAMPLE_TOKENS, config.max_tokens))
     )

@@ -7,10 +7,10 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def title_of(folder: Path) -> str:
-    """Returns the folder's name, or the name of the model in a hub's cache.
+    """Returns the name of the model in a folder: the folder's name, or NAME in a cache of a hub.
 
-    In a cache it is NAME of models--OWNER--NAME/snapshots/REVISION. Names are part of addresses, so
-    characters with a meaning there become hyphens.
+    The folder of a model in the cache is models--OWNER--NAME/snapshots/REVISION. The name is used
+    in URLs, so characters other than letters, digits and `._+-` become hyphens.
     """
     path = folder.absolute()
     is_cached = path.parent.name == "snapshots"

@@ -53,16 +53,17 @@ def installed_files(package: str) -> list[Path]:
     """
     try:
         return [Path(str(file.locate())) for file in metadata.files(package) or []]
-    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: no name at all
+    except (metadata.PackageNotFoundError, ValueError) as error:  # ValueError: the name is empty
         raise CheckpointNotFoundError(
             f"the package {package} is not installed; install it, or name a folder"
         ) from error
 
 
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
-    """Returns names for the models of a package that differ from those of all other packages.
+    """Returns a unique name for each model of a package.
 
-    One model gets the name of the package; several get the package's name followed by their folder.
+    A single model gets the package's name, which no other package has. Each of several models gets
+    the package's name followed by the path of its folder.
 
     Args:
         reference: `package:NAME`.

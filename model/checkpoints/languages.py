@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from babel.core import get_global
 
-# Families of languages (ISO 639-5) in the names of multilingual models.
+# Codes of language families (ISO 639-5). Names of multilingual models contain them.
 GROUPS = frozenset(
     (
         "aav afa alg alv apa aqa aql art ath auf aus awd azc bad bai bat ber bih bnt btk cai cau "
@@ -26,7 +26,7 @@ PAIR = re.compile(
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 LONG_CODE = re.compile(r"[a-z]{3}")
 FAMILY = re.compile(r"[A-Z_]{2,}")  # ROMANCE, NORTH_EU
-# Scripts that are part of another in CLDR: Hangul is part of Korean (Hangul and Han).
+# Scripts that are a part of another script in CLDR: Kore consists of Hang (Hangul) and Han.
 INCLUDED = {"Hang": "Kore"}
 
 
@@ -35,8 +35,8 @@ class LanguageTokens:
     """The tokens that name languages to a model of several languages.
 
     Attributes:
-        sources: Token of each source language, by tag; empty if the model needs none.
-        targets: Token of each target language, by tag; empty if the model needs none.
+        sources: Token of each source language, by tag; an empty token if the model needs none.
+        targets: Token of each target language, by tag; an empty token if the model needs none.
         begins_target: Whether the source's token is in front of the source, and the target's in
             front of the target (M2M100, NLLB-200). Otherwise the target's token is in front of the
             source, and no token names the source (OPUS-MT, SMaLL-100).
@@ -48,7 +48,7 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """Returns the tokens that a source may begin with, by the tag of the named language."""
+        """Returns the tokens that a source may begin with, by the tag of the language they name."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
@@ -60,13 +60,13 @@ class LanguageTokens:
         return self.targets[target] if self.begins_target else ""
 
     def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
-        """Returns the tokens of one pair, under given tags (`zh` for `zh-Hans`)."""
+        """Returns the tokens of one pair under the tags `names`, such as `zh` for `zh-Hans`."""
         sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
         return LanguageTokens(sources, targets, self.begins_target)
 
 
 def is_code(text: object) -> bool:
-    """Returns whether a text is spelled like a language's code (`en`), and not a family's."""
+    """Returns whether a text is spelled like a language code (`en`) and is not a family's code."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
@@ -77,15 +77,16 @@ def to_tag(code: str) -> str:
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
-    name, *regions = tag.split("_")  # Dari is the Persian of Afghanistan: fa_AF
+    name, *regions = tag.split("_")  # an alias may add a region: fa_AF for prs (Dari)
     return "-".join([name, *map(_cased, rest), *regions])
 
 
 def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
     """Returns a different tag for each code of one model, without unneeded scripts.
 
-    `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because both
-    are there. If several codes have one tag (`ajp`, `apc`), all but one keep their spelling.
+    `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
+    model has both. If several codes have the same tag (`ajp`, `apc`), only one of them gets it.
+    The others keep their spelling.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:
@@ -115,7 +116,7 @@ def _without_script(tag: str) -> str:
 
 
 def _is_likely(tag: str) -> bool:
-    """Returns whether a tag has no script, or the one that its language is mostly written in."""
+    """Returns whether a tag has no script, or the script that its language is mostly written in."""
     language, script = tag.partition("-")[0], _script(tag)
     full = get_global("likely_subtags").get(language, "").split("_")
     likely = full[1] if len(full) == 3 else script
@@ -131,7 +132,7 @@ def _cased(subtag: str) -> str:
 def target_languages(pieces: Iterable[str]) -> dict[str, str]:
     """Returns the tag of each target token (`>>fra<<`) of a vocabulary, by the token.
 
-    Tokens of another spelling are left out. If two tokens have one tag, the shorter one is kept:
+    Pieces of another form are left out. If two tokens have the same tag, the shorter token is kept:
     `>>fr<<` and not `>>fra<<`.
     """
     found: dict[str, str] = {}
@@ -165,8 +166,8 @@ def sides_in(name: object) -> Sides | None:
     """Returns the sides of a model of more than one pair, from the end of its name.
 
     `opus-mt-en-ROMANCE` reads English; `opus-mt-tc-bible-big-deu_eng-roa` reads German and English.
-    Both write a family of languages. None if the name has one pair or none, or the source is a
-    family.
+    Both translate into a family of languages. The result is None if the name has one pair or none,
+    or if the source is a family.
     """
     *_, source, target = ["", "", *name.split("-")] if isinstance(name, str) else ["", ""]
     return sides_of(source, target)
@@ -184,7 +185,7 @@ def sides_of(source: object, target: object) -> Sides | None:
 
 
 def _codes(text: object) -> list[str]:
-    """Returns the codes in `deu_eng_fra` or `de+en`, or the one of `pt_br`; else none."""
+    """Returns the codes in a text: three in `deu_eng_fra`, two in `de+en`, none in `ROMANCE`."""
     if not isinstance(text, str):
         return []
     parts = text.split("+") if "+" in text else [text]
@@ -201,7 +202,7 @@ def pair_of(source: object, target: object) -> tuple[str, str] | None:
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """Returns the token of a target tag or of its first variant (`zh-Hans` for `zh`), or None."""
+    """Returns the token of a tag, or else of its first variant (`zh-Hans` for `zh`), or None."""
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]
     return next(iter([*own, *variants]), None)

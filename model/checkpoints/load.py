@@ -34,7 +34,7 @@ from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization.tokenizer import Tokenizer
 
-# model.enpt.intgemm.alphas.bin: two languages of two letters, or of three
+# model.enpt.intgemm.alphas.bin: two codes of two letters each, or of three letters each
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 MARIAN_WEIGHTS = "model.*.bin"
@@ -52,8 +52,8 @@ class ModelFiles:
         source_vocab: A `.spm` file.
         target_vocab: A `.spm` file; the same file if the vocabulary is shared.
         shortlist: The lexical shortlist, if there is one.
-        max_length_factor: Largest target length for each source token, from the settings file
-            in the folder of the weights.
+        max_length_factor: Longest target, as a multiple of its source's number of tokens. A
+            settings file beside the weights may set it.
         source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
         target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
         tokens: Tokens that name languages to the model; None for a model without them.
@@ -83,7 +83,7 @@ class ModelFiles:
 
     @property
     def folder(self) -> Path:
-        """Folder of the weights."""
+        """Returns the folder of the weights."""
         return self.weights.parent
 
     @property
@@ -116,8 +116,8 @@ def find_models(reference: str) -> list[ModelFiles]:
     """Returns the translation models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package with models, which is not
-            imported. Either may hold several models.
+        reference: A folder, or `package:NAME` for an installed package, which is not imported.
+            A folder or a package may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
@@ -139,7 +139,7 @@ def find_models(reference: str) -> list[ModelFiles]:
 
 
 def _other_type(config: Path) -> str:
-    """Returns the end of a message that names the type of an unserved model."""
+    """Returns the end of an error message, which names the type of an unserved model."""
     if not config.is_file():
         return ""
     try:
@@ -150,7 +150,10 @@ def _other_type(config: Path) -> str:
 
 
 def _tells_of_a_model(path: Path) -> bool:
-    """Returns whether a file belongs to a served model. Other software uses the same names."""
+    """Returns whether a file belongs to a served model.
+
+    The name of the file is not enough, because other software uses the same names.
+    """
     if path.name == CONFIG:
         return is_translation_model(path.parent)
     if path.suffix == NPZ:
@@ -159,12 +162,12 @@ def _tells_of_a_model(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """Returns the one model in a folder as Firefox/Bergamot, OPUS-MT or Hugging Face lay it out.
+    """Returns the one model in a folder. Its layout is Firefox/Bergamot, OPUS-MT or Hugging Face.
 
     Raises:
-        CheckpointFormatError: With every part that is missing, is there twice, or is a pointer of
-            Git LFS.
-        UnsupportedModelError: Its languages are not said.
+        CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
+            message names all of them.
+        UnsupportedModelError: No name says which languages the model translates.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
@@ -219,8 +222,8 @@ def _read_bergamot(folder: Path) -> ModelFiles:
     languages = _languages(weights) if weights else None
     if weights and not languages:
         reasons.append(
-            f"{weights.name} does not name its languages as model.XXYY.*.bin does, nor does its "
-            "folder as en-de"
+            f"neither the file name {weights.name} nor the name of its folder gives the languages, "
+            "as model.XXYY.*.bin or en-de does"
         )
     if reasons or not (weights and source_vocab and target_vocab and languages):
         reason = f"{folder} is not one model: " + "; ".join(reasons)
@@ -231,7 +234,7 @@ def _read_bergamot(folder: Path) -> ModelFiles:
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Returns the languages in the file's name or, for `model.npz` and the like, the folder's."""
+    """Returns the languages in the file's name, or else in the folder's (`en-de/model.npz`)."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
@@ -247,7 +250,9 @@ def _length_factor(folder: Path) -> float:
         except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointFormatError(f"{path.name} is not a settings file: {error}") from error
         if not 0 < factor < math.inf:
-            raise CheckpointFormatError(f"{path.name}: max-length-factor {factor} is no length")
+            raise CheckpointFormatError(
+                f"{path.name}: max-length-factor {factor} is not a positive number"
+            )
         return factor
     return MARIAN_MAX_LENGTH_FACTOR
 
@@ -260,7 +265,7 @@ class Vocabularies:
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """Returns the vocabularies of one pair; they put the pair's tokens in front of texts."""
+        """Returns the vocabularies of one pair, which put the pair's tokens in front of texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -273,7 +278,7 @@ class Vocabularies:
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Returns both tokenizers. For a model of several pairs they belong to no pair yet.
+    """Returns both tokenizers. For a model of several pairs, `between` sets the pair later.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -299,7 +304,7 @@ def _read_vocabularies(files: ModelFiles) -> Vocabularies:
 
 
 def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: ModelFiles) -> None:
-    """Compares the vocabulary sizes and the end of a text in the config with the tokenizers.
+    """Compares the vocabulary sizes and the EOS id of the config with the tokenizers.
 
     Raises:
         CheckpointError: They differ.
@@ -314,8 +319,8 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: M
     ends = vocabularies.source.eos_id, vocabularies.target.eos_id
     if set(ends) != {config.eos_id}:
         raise CheckpointError(
-            f"{files.name}: texts end in {ends[0]} and {ends[1]} in the vocabularies; "
-            f"in {config.eos_id} in the config ({', '.join(_vocabulary_names(files))})"
+            f"{files.name}: the EOS ids are {ends[0]} and {ends[1]} in the vocabularies, "
+            f"and {config.eos_id} in the config ({', '.join(_vocabulary_names(files))})"
         )
 
 

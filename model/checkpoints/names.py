@@ -1,4 +1,4 @@
-"""Name tables: the one loop that fills a model's parameters with a file's tensors."""
+"""Fills a model's parameters with a file's tensors, by tables of their names."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -52,11 +52,11 @@ def fill(
         module: The module to fill; it may be on the meta device.
         arrays: The tensors of the file.
         pairs: (parameter, tensor) names.
-        ignored: Names of tensors that this model does not need, for a stated reason.
+        ignored: Pattern of the names of tensors that this model does not need.
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: A tensor is missing, is left over or has another shape.
+        WeightMismatchError: A tensor is missing, is left over or has the wrong shape.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)

@@ -16,10 +16,10 @@ class LayerState:
         memory_key: Cross-attention keys (B, H, S, K).
         memory_value: Cross-attention values (B, H, S, K).
         memory_bias: (B, 1, 1, S), 0 on source tokens and -inf on padding.
-        cell: SSRU cells (B, D); without rows in a self-attention decoder.
-        self_key: Keys of the target so far (B, H, L, K); without rows in an SSRU decoder.
-        self_value: Values of the target so far (B, H, L, K); without rows in an SSRU decoder.
-        self_bias: (B, 1, T, L), 0 up to each position and -inf after it.
+        cell: SSRU cells (B, D); (0, D) in a self-attention decoder.
+        self_key: Keys of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
+        self_value: Values of the target so far (B, H, L, K); (0, H, L, K) in an SSRU decoder.
+        self_bias: (B, 1, T, L), 0 up to each position and -inf after it; empty in an SSRU decoder.
         positions: Target positions of the T tokens of this call (B, T).
     """
 
@@ -101,7 +101,8 @@ class DecodingCache:
         for layer, (key, value) in enumerate(memory):
             self.memory_key[layer, rows, :, :width] = key
             self.memory_value[layer, rows, :, :width] = value
-        # `index_fill_`: assigning a number to indexed rows would copy it from the host each time.
+        # `index_fill_` works on the device. Assigning a number to indexed rows would copy the
+        # number from the host each time.
         self.memory_bias.index_fill_(0, rows, float("-inf"))
         self.memory_bias[rows, :, :, :width] = bias
         if self.cell.shape[1]:
@@ -109,7 +110,7 @@ class DecodingCache:
         self.positions.index_fill_(0, rows, 0)
 
     def copy_rows(self, source: Tensor, target: Tensor, is_same_source: bool) -> None:
-        """Copies whole rows: row target[i] gets the state of row source[i] before the call.
+        """Copies whole rows: row target[i] gets the state that row source[i] had before the call.
 
         Args:
             source: Row numbers.
@@ -127,7 +128,7 @@ class DecodingCache:
         self.positions[target] = self.positions[source]
 
     def view(self, rows: int, source_width: int, tokens: int, target_width: int) -> "DecoderState":
-        """Returns views of the first rows for decoding T = `tokens` more tokens of each.
+        """Returns views of the first rows, to decode `tokens` more tokens (T) of each row.
 
         Args:
             rows: Number of rows (B).

@@ -1,7 +1,7 @@
 """Packs int8 matrices into the memory layout of the native code.
 
-A panel holds 64 outputs. In a panel, four inputs of each output are adjacent, because one
-instruction multiplies them: (out / 64, in / 4, 64, 4).
+A packed matrix has the shape (out / 64, in / 4, 64, 4). It consists of panels of 64 outputs. In a
+panel, an output's weights for four inputs are adjacent, because one instruction multiplies them.
 """
 
 import torch
@@ -22,7 +22,7 @@ def pack(matrix: Tensor) -> Tensor:
 
 
 def unpack(matrix: Tensor) -> Tensor:
-    """Returns the (out, in) order of a packed matrix; returns other matrices unchanged."""
+    """Returns a packed matrix in (out, in) order; returns other matrices unchanged."""
     if matrix.dim() == 2:
         return matrix
     fours = matrix.view(torch.int32)[..., 0]  # (out / 64, in / 4, 64)
@@ -38,8 +38,9 @@ def shape_of(packed: Tensor) -> tuple[int, int]:
 class Int8Matrix(nn.Module):
     """The integers of a linear layer, in (out, in) order or packed for native code.
 
-    PyTorch still computes attention with packed matrices. It unpacks a matrix at its first use
-    and keeps the copy; unpacking at each use made a pass over one sentence a third slower.
+    PyTorch computes the replies to attention queries, even if native code serves the model. So a
+    packed matrix is unpacked at the first such use, and the copy is kept. Unpacking at each use
+    made a pass over one sentence a third slower.
 
     Args:
         integers: Integers (out, in).

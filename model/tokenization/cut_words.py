@@ -1,17 +1,22 @@
-"""Finds the tokens of a cut word that are tokens of the whole word too.
+"""Finds the stable tokens of a cut word, which are tokens of the whole word too.
 
-BPE and Unigram tokenise a word of any length as one piece. Both have one property: where a word's
-tokenisation has an edge, the tokens before it are the tokenisation of `word[:edge]` alone. Let the
-word have an edge p around some place, but p be unknown. An edge is certain if `word[:p]` has it
-for every possible p. There are few possible p: the place itself, and the beginning of each
-vocabulary entry that stands across the place. In BPE the same holds from the end of the word.
+An edge is a place between two tokens of the whole word. BPE and Unigram have this property: the
+tokens before an edge are the same as if `word[:edge]` were the whole word. The edges of a cut word
+are unknown, because its end is unknown.
 
-This matters in words that repeat themselves. In a run of dots, a cut after an even or an odd number
-of dots may change each token, however far from the cut.
+For any place in the word, one of a few positions is an edge. Either the place itself is an edge, or
+a token stands across the place and the beginning of this token is an edge. So the candidates are
+the place, and the beginning of each vocabulary entry that stands across it. `word[:candidate]` is
+tokenised for every candidate. The tokens with which all results begin are stable, because one
+of the candidates is an edge. In BPE the same holds from the end of the word.
+
+Stable tokens can be few in words of repeated characters. In a run of dots, one dot more before the
+cut may change every token, however far the token is from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
-of the result. In Unigram the property is the principle of the Viterbi algorithm. From the end of
-the word, ties may be decided otherwise, because the algorithm rounds sums from the front.
+of the result. In Unigram the property is the principle of the Viterbi algorithm. It does not hold
+from the end of the word. The algorithm adds rounded numbers from the front, so a different
+beginning may decide ties otherwise.
 """
 
 from collections.abc import Sequence
@@ -23,15 +28,15 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""Characters next to a cut that may change if the text goes on: accents, special tokens, words."""
+"""Characters next to a cut whose tokens may change if the text goes on, such as by an accent."""
 
 
 class CutWords:
-    """The model of a tokenizer without its normaliser, for single words.
+    """Tokenises single words by the model of a tokenizer, without its normaliser.
 
     Args:
         tokenizer: The whole tokenizer.
-        max_token_chars: Length of the longest entry of its vocabulary.
+        max_token_chars: Length of the longest entry of its vocabulary, in characters.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_token_chars: int) -> None:
@@ -54,7 +59,8 @@ class CutWords:
             max_tokens: Number of tokens to examine, counted from the end that was not cut.
             max_chars: Characters to tokenise at most; where more are needed, the result is 0.
         """
-        if cut not in self.stable_cuts or self.unk_id in ids:  # an unknown token hides its text
+        # `tokens` does not have the text of an unknown token.
+        if cut not in self.stable_cuts or self.unk_id in ids:
             return 0
         step = 1 if cut == "right" else -1  # a word that is cut on the left is read backwards
         ids = ids[::step]
@@ -74,11 +80,11 @@ class CutWords:
         return num_shared(found)
 
     def _possible_edges(self, word: str, place: int, step: int) -> list[int]:
-        """Returns a place and where entries of the vocabulary begin that stand across it.
+        """Returns a place, and the beginnings of the vocabulary entries that stand across it.
 
         Args:
             word: The known part of the word, from the end that was not cut.
-            place: Characters from that end.
+            place: Number of characters between that end and the place.
             step: -1 if the word is read backwards, else 1.
         """
         size = self.max_token_chars
@@ -96,16 +102,16 @@ class CutWords:
 
 
 def stable_cuts(model: models.Model) -> frozenset[End]:
-    """Returns the ends at which a model's words may be cut with some tokens left stable."""
+    """Returns the ends at which a word may be cut and still have stable tokens."""
     if isinstance(model, models.Unigram):
         return frozenset({"right"})
-    if not isinstance(model, models.BPE):  # WordPiece has a limit of its own for words
+    if not isinstance(model, models.BPE):  # WordPiece has a limit for the length of words
         return frozenset()
     has_affixes = bool(model.continuing_subword_prefix or model.end_of_word_suffix)
     return frozenset() if has_affixes or model.dropout else frozenset({"left", "right"})
 
 
 def num_shared(sequences: Sequence[Sequence[int]]) -> int:
-    """Returns how many ids all sequences begin with."""
+    """Returns how many ids at the beginning are the same in all sequences."""
     columns = zip(*sequences, strict=False)
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))

@@ -97,7 +97,7 @@ class MappedTokenizer(Tokenizer):
 def _spaced(text: str) -> str:
     """Returns a text with a space for each WORD_START that SentencePiece left in it.
 
-    SentencePiece leaves WORD_START in pieces that its file does not have. The vocabulary
-    of a pair has the pieces of both languages. Each of the two files has those of one language.
+    SentencePiece leaves WORD_START in pieces that its file does not have. There may be such pieces,
+    because a shared vocabulary has the pieces of both languages, and each file those of one.
     """
     return text.replace(WORD_START, " ")

@@ -1,4 +1,4 @@
-"""Pairs of a query and a text to the ids of a cross-encoder."""
+"""Converts pairs of a query and a text to the ids of a cross-encoder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class PairTemplate:
 
     @property
     def num_special(self) -> int:
-        """Number of special ids."""
+        """Returns the number of special ids."""
         return len(self.before) + len(self.between) + len(self.behind)
 
 
@@ -37,7 +37,7 @@ class TokenizedPair:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the limit.
-        text_start: Index of the first id of the second segment: the text and the ids behind it.
+        text_start: Index of the first id of segment 1, which is the text and the ids behind it.
         num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
@@ -72,7 +72,7 @@ class PairTokenizer:
             )
 
     def encode(self, text: str) -> tuple[list[int], bool]:
-        """Returns ids of a text, more than `max_tokens` or all, and whether they are all."""
+        """Returns all ids of a text or more than `max_tokens` of them, and whether they are all."""
         return self.tokenizer.encode("", text, self.max_tokens)
 
     def pair(
@@ -101,7 +101,7 @@ class PairTokenizer:
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Returns the lengths of two parts after tokens of the longer one are removed until both fit.
+    """Returns the lengths of two parts, after the longer is truncated until both fit `room`.
 
     Source: huggingface/tokenizers, tokenizers/src/utils/truncation.rs, LongestFirst.
     """
@@ -139,7 +139,10 @@ def read_pair_template(processor: Any, name: str) -> PairTemplate:
 
 
 def _template(options: Mapping[str, Any]) -> PairTemplate | None:
-    """Returns the template of one processor, or of the one in a sequence that has any."""
+    """Returns the pair template of a processor; None if it has none.
+
+    In a sequence of processors, exactly one must have a template.
+    """
     kind = options["type"]
     if kind == "Sequence":
         found = [template for each in options["processors"] if (template := _template(each))]

@@ -1,4 +1,4 @@
-"""The special ids that a tokenizer puts around a text, as its post-processor names them."""
+"""Reads the special ids around a text from the post-processor of a tokenizer."""
 
 import json
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
 
 
 def _around(options: Mapping[str, Any]) -> SpecialIds:
-    """Returns the ids of one processor, or of the one in a sequence that has any."""
+    """Returns the ids of a processor. In a sequence of processors, at most one may have ids."""
     kind = options["type"]
-    if kind == "ByteLevel":  # it changes offsets alone
+    if kind == "ByteLevel":  # it only changes offsets
         return [], []
     if kind in ("BertProcessing", "RobertaProcessing"):
         return [options["cls"][1]], [options["sep"][1]]

@@ -1,9 +1,9 @@
-"""Counts the tokens of a part of a text that are tokens of the whole text.
+"""Counts the stable tokens of a part of a text, which are tokens of the whole text too.
 
 A tokenizer first splits a text into words, by rules that look a few characters ahead. Then it
 tokenises each word by itself. So the tokens of all words are stable, except for the last words
-before the place where the text is cut. `cut_words.py` finds the stable tokens of a word that goes
-on over the cut.
+before the place where the text is cut. `cut_words.py` finds the stable tokens of a word that
+continues after the cut.
 """
 
 import unicodedata
@@ -12,14 +12,18 @@ from collections.abc import Sequence
 from model.tokenization.cut_words import MARGIN_CHARS, End
 
 MARGIN_WORDS = 4
-"""Words next to a cut that may change, for normalisers that remove characters: `'` and `re`."""
+"""Words next to a cut that may change.
+
+A normaliser may remove characters, so that neighbours become one word, such as `'` and `re`.
+"""
 
 
 def is_open_edge(edge: str, cut: End) -> bool:
-    """Returns whether characters next to a cut depend on text at any distance beyond the cut.
+    """Returns whether the tokens next to a cut depend on text at any distance beyond the cut.
 
-    Combining marks are sorted by their class. Digits may make words in groups of three, counted
-    from the left.
+    They do if all the characters are combining marks, because normalisers sort a run of marks by
+    their class. They also do if the cut is on the left and all the characters are digits. Words may
+    then be groups of three digits, counted from the left end of the number.
 
     Args:
         edge: The characters next to the cut.
@@ -41,12 +45,12 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
 
 
 def num_before(edges: Sequence[int], place: int) -> int:
-    """Returns how many tokens stand before the first that reaches over a place."""
+    """Returns how many tokens stand before the first token that reaches beyond a place."""
     return next((number for number, edge in enumerate(edges) if edge > place), len(edges))
 
 
 def _back_to_word(number: int, words: Sequence[int | None]) -> int:
-    """Returns the number of the first token in the word of a token."""
+    """Returns the index of the first token of the word that contains token `number`."""
     while 0 < number < len(words) and words[number - 1] == words[number] is not None:
         number -= 1
     return number

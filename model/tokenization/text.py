@@ -1,7 +1,7 @@
-"""Text to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
+"""Converts texts to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
 
-Only the beginning (or the end) of a text much longer than the model's limit is tokenised. The part
-is longer than the model's limit, so that the kept tokens do not depend on the rest of the text
+If a text is much longer than the model's limit, only its beginning (or its end) is tokenised. This
+part is longer than the limit, so that the kept tokens do not depend on the rest of the text
 (`stable_prefix.py`).
 """
 
@@ -18,16 +18,19 @@ from model.tokenization.stable_prefix import is_open_edge, num_before, num_stabl
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
 FIRST_CHARS = 8192
-"""Length of the first part; a text up to twice as long is always tokenised whole."""
+"""Least number of characters in the part that is tokenised first.
+
+A text of at most twice this length is always tokenised whole.
+"""
 
 CHARS_PER_TOKEN = 8
-"""Length of the first part for each wanted token."""
+"""Characters in the part that is tokenised first, for each wanted token."""
 
 GROWTH = 4
-"""Factor to the next part, where a part has too few stable tokens."""
+"""Factor by which the part grows if it has too few stable tokens."""
 
 SPARE_TOKENS = 256
-"""Tokens of a cut word that are examined beyond the wanted ones, so that enough are stable."""
+"""Tokens of a cut word that are examined beyond the wanted number, so that enough are stable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ class TextTokenizer:
 
         Args:
             text: Without lone surrogates.
-            prompt: Text in front of it.
+            prompt: Prefix of the text.
         """
         whole = prompt + text
         stripped = whole.strip()
@@ -126,9 +129,10 @@ class TextTokenizer:
         """Returns the ids of a prompt and a text without special tokens, and whether these are all.
 
         Args:
-            prompt: Text in front of the text.
+            prompt: Prefix of the text.
             text: Without lone surrogates.
-            wanted: Number of ids that the caller needs; None for all. More of them are returned.
+            wanted: Number of ids that the caller needs; None for all. The result has more ids than
+                this number, or all.
             end: Where ids may be missing: behind the returned ones (`right`), or in front of them
                 (`left`).
         """
@@ -141,10 +145,10 @@ class TextTokenizer:
         return list(chain.from_iterable(part.ids for part in parts)), True
 
     def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """Returns one end of a text, and more than `wanted` ids of it that the whole text has too.
+        """Returns one end of a text and its stable ids, which are more than `wanted` ids.
 
-        Returns None and no ids if there are at most `wanted` such ids, or if the whole text is
-        hardly longer than the end.
+        Stable ids are ids of the whole text too. If no end of at most half the text has enough of
+        them, the method returns None and no ids.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
         while 2 * size < len(text):
@@ -162,7 +166,7 @@ class TextTokenizer:
             part: That end of the text, cut at its other end.
             wanted: Number of ids that the caller needs.
             end: The end at which the text is cut.
-            max_chars: Characters to tokenise at most for the ids of a word that is cut.
+            max_chars: Characters to tokenise at most for the stable tokens of a cut word.
         """
         if is_open_edge(part[-MARGIN_CHARS:] if end == "right" else part[:MARGIN_CHARS], end):
             return []
@@ -184,12 +188,15 @@ class TextTokenizer:
         return ids[:stable][::step]
 
     def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """Tokenises with the call that lets other threads run; `Tokenizer.encode` does not."""
+        """Tokenises with `encode_batch`, because `Tokenizer.encode` lets no other thread run."""
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
 
     def count(self, text: str, prompt: str = "") -> int:
-        """Returns the number of tokens of a text before cutting, special ones included."""
+        """Returns the number of tokens of a text before cutting, special ones included.
+
+        For a text much longer than the limit, this is a lower bound.
+        """
         return self.tokenize(text, prompt).num_tokens
 
 

@@ -43,7 +43,7 @@ class TokenizedText:
         offsets: Span of each token in the text, without white space around it. Starts never
             decrease, nor do ends. Tokens that share a character (the pieces of a fraction sign,
             the bytes of an emoji) have the same span. A token of white space or of no text has an
-            empty span; that of EOS is at the end of the text.
+            empty span. EOS has its empty span at the end of the text.
         special: Whether each token is a special one (EOS) and not text.
     """
 
@@ -65,7 +65,7 @@ class Tokenizer:
         eos_id: Id at the end of every text.
         unk_id: Id of text that the vocabulary has no piece for.
         hidden_ids: Ids that are left out of decoded text.
-        prefix: Ids in front of every text: the token of a language.
+        prefix: Ids in front of every text, such as the token of a language.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -90,7 +90,7 @@ class Tokenizer:
         return number
 
     def before(self, token: str) -> Self:
-        """Returns a copy that puts a token before every text; none for an empty token."""
+        """Returns a copy that puts a token before every text. An empty string means no token."""
         other = copy(self)
         other.prefix = [self.id_of(token)] if token else []
         return other
@@ -126,7 +126,7 @@ class Tokenizer:
         return self._beside(text, ids, [*[None] * len(self.prefix), *shared, None])
 
     def detokenize(self, ids: list[int]) -> TokenizedText:
-        """Returns ids that the model wrote, with the text of `decode`."""
+        """Returns ids that the model wrote, with the text that `decode` returns for them."""
         is_shown = [i not in self.hidden_ids for i in ids]
         mapping = self._join(list(compress(ids, is_shown)))
         text: str = mapping["text"]
@@ -160,7 +160,7 @@ class Tokenizer:
         return char.isspace() or not normal.strip(f" {WORD_START}")
 
     def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
-        """Returns the tokens. A token without a span gets an empty one before the next."""
+        """Returns the tokens. A token without a span gets an empty span before the next token."""
         places = []
         start = len(text)
         for span in reversed(spans):
@@ -174,7 +174,7 @@ class Tokenizer:
 
 
 def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
-    """Returns a span without the blanks at its ends; for blanks alone, the span's empty end."""
+    """Returns a span without the blanks at its ends; a span of blanks alone becomes empty."""
     start, end = span
     while start < end and is_blank(text[start]):
         start += 1
@@ -184,9 +184,10 @@ def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
 
 
 def share(pieces: list[str], spans: list[Span]) -> list[Span]:
-    """Returns the spans of tokens, where tokens of one character all have its span.
+    """Returns the spans of tokens. Tokens that share one character all get its span.
 
-    SentencePiece gives the character to the last token, and an empty span before it to the others.
+    SentencePiece gives this span only to the last of these tokens. It gives the others an empty
+    span before the character.
     """
     shared = list(spans)
     following = (-1, -1)

@@ -62,7 +62,7 @@ def test_embedding_model_without_weights_is_not_passed_over(tmp_path: Path) -> N
     folder = write_model(tmp_path / "tiny")
     assert [*Catalog.load([str(tmp_path)]).embedders] == ["tiny"]
     (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"tiny is not one model, without model\.safetens"):
+    with pytest.raises(CheckpointError, match=r"tiny is not a complete model: it has no model\."):
         Catalog.load([str(tmp_path)])
 
 

@@ -209,12 +209,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "weights cut short": (cut("model.safetensors"), r"model\.safetensors is cut short"),
     "weights missing": (
         without("model.safetensors"),
-        r"is not one model, without model\.safetensors or",
+        r"is not a complete model: it has no model\.safetensors or",
     ),
     "config cut short": (cut("config.json"), r"config\.json is not JSON"),
-    "config missing": (without("config.json"), r"is not one model, without config\.json"),
+    "config missing": (without("config.json"), r"complete model: it has no config\.json"),
     "tokenizer cut short": (cut("tokenizer.json"), r"tokenizer\.json is not a tokenizer"),
-    "tokenizer missing": (without("tokenizer.json"), r"is not one model, without tokenizer\.json"),
+    "tokenizer missing": (without("tokenizer.json"), r"complete model: it has no tokenizer\.json"),
     "modules cut short": (cut("modules.json"), r"modules\.json is not JSON"),
     "tensor missing": (
         tensor(NORM, None),

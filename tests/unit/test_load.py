@@ -132,7 +132,7 @@ def test_settings_of_no_use_are_refused(make_folder: MakeFolder, settings: str) 
         ((*SHARED, "lex.b.bin"), r"2 files lex\.\*\.bin"),
         (
             ("model.english.bin", "vocab.a.spm"),
-            r"model\.english\.bin does not name its lang.* nor does its folder as en-de",
+            r"model\.english\.bin nor the name of its folder gives the languages",
         ),
     ],
 )

@@ -179,7 +179,7 @@ def test_languages_it_does_not_have_are_refused(tmp_path: Path, name: str) -> No
             "lists additional_special_tok",
         ),
         (lambda f: (f / "special_tokens_map.json").write_text("["), "is not JSON"),
-        (lambda f: (f / "model.safetensors").unlink(), r"without model\.safetensors or"),
+        (lambda f: (f / "model.safetensors").unlink(), r"has no model\.safetensors or"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": 1}'), "does not number its 1 pieces"),
         (lambda f: (f / "sentencepiece.bpe.model").write_bytes(b"x"), "not a SentencePiece model"),
     ],
@@ -209,7 +209,7 @@ def test_folder_with_a_tokenizer_json_alone_says_what_it_lacks(
     """It was taken for an OPUS-MT model without its files."""
     write_folder(tmp_path / name, kind)
     (tmp_path / name / "sentencepiece.bpe.model").unlink()
-    with pytest.raises(CheckpointFormatError, match=r"without sentencepiece\.bpe\.model$"):
+    with pytest.raises(CheckpointFormatError, match=r"has no sentencepiece\.bpe\.model$"):
         read_folder(tmp_path / name)
     (tmp_path / name / "tokenizer.json").write_text("{}", encoding="utf-8")
     words = r"no sentencepiece\.bpe\.model, and tokenizer\.json is not read .* fine-tuned from"

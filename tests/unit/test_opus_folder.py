@@ -361,9 +361,9 @@ def other_end(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
-        (lose("model.safetensors"), CheckpointFormatError, r"without model\.safetensors or "),
-        (lose("source.spm"), CheckpointFormatError, r"opus-mt-en-de is .* without source\.spm"),
-        (lose("vocab.json"), CheckpointFormatError, r"without vocab\.json"),
+        (lose("model.safetensors"), CheckpointFormatError, r"has no model\.safetensors or "),
+        (lose("source.spm"), CheckpointFormatError, r"opus-mt-en-de is .* has no source\.spm"),
+        (lose("vocab.json"), CheckpointFormatError, r"has no vocab\.json"),
         (cut("model.safetensors"), CheckpointFormatError, r"/model\.safetensors is cut short"),
         (cut("target.spm"), CheckpointFormatError, r"^target\.spm is not a SentencePiece model"),
         (cut("vocab.json"), CheckpointFormatError, r"vocab\.json is not JSON"),
@@ -372,7 +372,7 @@ def other_end(folder: Path) -> None:
         (shorten, CheckpointError, r"en-de: the vocabularies have"),
         (without_signs, CheckpointFormatError, r"vocab\.json has no </s>, <unk>"),
         (swap_weights, WeightMismatchError, r"model\.safetensors does not fit .*missing: .*shapes"),
-        (other_end, CheckpointError, "texts end in 0 and 0 in the vocabularies; in 5 in"),
+        (other_end, CheckpointError, "EOS ids are 0 and 0 in the vocabularies, and 5 in"),
     ],
 )
 def test_damaged_folder_is_refused(

@@ -141,7 +141,7 @@ def test_tensor_in_two_shards_is_refused(tmp_path: Path) -> None:
     write(tmp_path, SAFE, TENSORS)
     write(tmp_path, "z.safetensors", TENSORS)
     with pytest.raises(
-        CheckpointFormatError, match=r"z\.safetensors has a, as model\.safetensors has"
+        CheckpointFormatError, match=r"z\.safetensors and model\.safetensors both have a"
     ):
         read_tensors(write_index(tmp_path, {"a": SAFE, "b": "z.safetensors"}))
 

@@ -51,7 +51,7 @@ class CrossEncoderFiles:
 
     @cached_property
     def revision(self) -> str:
-        """First digits of the checksum of the weights."""
+        """Returns the first digits of the sha256 checksum of the weights."""
         return revision_of(find_weights(self.folder))
 
 
@@ -62,8 +62,8 @@ class CrossEncoderConfig:
     Attributes:
         model: Encoder, and the head as Dense modules on the first token.
         vocab_size: Number of token ids.
-        num_segments: Number of token types that the model tells apart: 2 in BERT, else 1. The
-            ids of segment 1 are raised by `vocab_size`; see `checkpoints/cross_encoder.py`.
+        num_segments: Number of token types that the model distinguishes: 2 in BERT, else 1. In
+            segment 1, `vocab_size` is added to each id; see `checkpoints/cross_encoder.py`.
     """
 
     model: EmbeddingConfig
@@ -72,7 +72,7 @@ class CrossEncoderConfig:
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns cross-encoder files if the config names a cross-encoder's architecture."""
+    """Returns cross-encoder files if the config names their architecture, else the given files."""
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):
         return CrossEncoderFiles(files.name, files.folder)
@@ -89,7 +89,7 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     """Reads the config of a cross-encoder.
 
     Raises:
-        UnsupportedModelError: The head has more or fewer labels than one, or an option is not
+        UnsupportedModelError: The head does not have exactly one label, or an option is not
             implemented.
         CheckpointError: A file is damaged.
     """
@@ -119,7 +119,7 @@ def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) ->
     """Loads the tokenizer of a cross-encoder.
 
     Raises:
-        CheckpointError: A file is damaged, or the vocabulary is not the encoder's.
+        CheckpointError: A file is damaged, or the vocabulary is larger than the encoder's.
     """
     path = files.folder / TOKENIZER
     is_lowercase = read_transformer_options(files.folder).get("do_lower_case") is True

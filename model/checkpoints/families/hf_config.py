@@ -2,7 +2,8 @@
 
 Does not import torch.
 
-Source: transformers, models/marian and models/m2m_100 (configuration and modeling), read as facts.
+Source: transformers, models/marian and models/m2m_100 (configuration and modeling), used for facts
+only.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,10 @@ from model.errors import UnsupportedModelError
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
-"""Largest target length for each source token: Marian's default, as no file has it."""
+"""Longest target, as a multiple of its source's number of tokens.
+
+This is Marian's default, because Hugging Face's files have no such option.
+"""
 
 LAYER_NORM_EPS = 1e-5
 
@@ -116,7 +120,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     Raises:
         CheckpointError: The config is missing or damaged.
-        UnsupportedModelError: With every option that is not implemented.
+        UnsupportedModelError: Options are not implemented; the error lists all of them.
     """
     options = read_model_options(folder)
     name = str(folder / CONFIG)
@@ -171,7 +175,7 @@ def _reasons(options: Mapping[str, Any], family: Family) -> list[str]:
 
 
 def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
-    """Returns the faults of the sizes and ids; sizes too large for the files are one fault."""
+    """Returns the reasons to refuse the sizes and ids, such as sizes too large for the files."""
     vocab = options.get("decoder_vocab_size", options.get("vocab_size"))
     sizes = {**{name: options.get(name) for name in SIZES}, "decoder_vocab_size": vocab}
     reasons = [

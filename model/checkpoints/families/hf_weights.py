@@ -1,4 +1,4 @@
-"""Tensor names of Hugging Face's translation models, and the filled model."""
+"""Names the tensors of Hugging Face's translation models, and fills a model with them."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from model.checkpoints.names import Name, fill
 from model.config import ModelConfig, NormPosition
 from model.quantization.int8 import quantize_matrix
 
-# Positions are computed; files of old versions hold the tables.
+# Position tables in files of old versions. The tables are computed instead.
 IGNORED = re.compile(r"\.embed_positions\.weights?$")
 
 SHARED = "model.shared.weight"
@@ -22,7 +22,7 @@ OUTPUT = "lm_head.weight"
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
-# (ours, theirs) with `weight` and `bias` each
+# Our name of a module and the name in the file. Each module has a `weight` and a `bias`.
 FEED_FORWARD = {
     "feed_forward.fc1": "fc1",
     "feed_forward.fc2": "fc2",
@@ -53,7 +53,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
     Raises:
         CheckpointError: A file is damaged, or tensors and parameters do not match.
     """
-    with torch.device("meta"):  # parameters come from the file, not from a random start
+    with torch.device("meta"):  # takes no memory: the file's tensors replace the parameters
         model = EncoderDecoder(config)
     arrays = merge_copies(read_tensors(weights), _copies(config), weights)
     pairs = name_pairs(config)
@@ -101,7 +101,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Returns the further names of tables in a file, by the name in `name_pairs`."""
+    """Returns the further names that a table may have in a file, by its name in `name_pairs`."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

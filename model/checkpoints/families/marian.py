@@ -1,4 +1,4 @@
-"""Marian's options and tensor names: Firefox/Bergamot students, OPUS-MT and their teachers."""
+"""Reads Marian's options and tensors: Firefox/Bergamot students, OPUS-MT and teacher models."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
-# Multipliers for the inputs of Marian's int8 products; ours scale each row on its own.
+# Marian's multipliers for the inputs of int8 products. Here each input row has its own scale.
 IGNORED = re.compile(r"_QuantMultA$")
 
 DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}
@@ -24,10 +24,11 @@ ACTIVATIONS = {
     "swish": Activation.SWISH,
     "gelu": Activation.GELU,
 }
-# (preprocess, postprocess, postprocess-top) without dropout, which only training uses
+# Keys: transformer-preprocess, -postprocess and -postprocess-top, without `d` (dropout), which only
+# training uses.
 NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
 
-# Options that change the computation, with the implemented values.
+# Options that change the computation, with the implemented values. The first is the default.
 REQUIRED: dict[str, Sequence[Any]] = {
     "type": ["transformer"],
     "lemma-dim-emb": [0],
@@ -64,12 +65,12 @@ def read_config(
 
     Args:
         file: The checkpoint.
-        max_length_factor: Largest target length for each source token, from the settings file.
+        max_length_factor: Longest target, as a multiple of its source's number of tokens.
         eos_id: Id at the end of a text in the vocabulary.
         unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:
-        UnsupportedModelError: With every option that is not implemented.
+        UnsupportedModelError: Options are not implemented; the error lists all of them.
     """
     options = file.options()
     reasons = [
@@ -115,12 +116,12 @@ def read_config(
 
 
 def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None:
-    """Returns the decoder layer, from 0, whose head 0 guided alignment trains; None for no name.
+    """Returns the decoder layer, from 0, that the options name for guided alignment, or None.
 
-    Marian also writes its default, `last`, into files of models that were trained without guided
-    alignment. It does not write whether there was any (`guided-alignment`), so a named layer need
-    not be trained for alignment. The name of a missing layer gives None, as translation does not
-    need it.
+    Guided alignment trains head 0 of this layer to align words. Marian writes its default layer,
+    `last`, also into files of models without such training. It does not write the option
+    `guided-alignment`, so it is unknown whether a named layer was trained. If the named layer does
+    not exist, the result is None and not an error, because translation does not need the layer.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the
@@ -136,9 +137,10 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
 
 
 def _size_reasons(sizes: dict[str, Any], vocabs: Any, num_bytes: int) -> list[str]:
-    """Returns the faults of the sizes.
+    """Returns the reasons to refuse the sizes.
 
-    A model larger than the file is one of them: a damaged number must not use up the memory.
+    Sizes that need more bytes than the file has are refused, because a damaged number must not use
+    up the memory.
     """
     reasons = [
         f"{name} is {size!r}, not a size" for name, size in sizes.items() if not _is_size(size)
@@ -172,13 +174,14 @@ def load_weights(
     Args:
         file: The checkpoint.
         config: The config from `read_config`.
-        is_quantized: Whether matrices stay int8. Otherwise everything is float32.
+        is_quantized: Whether matrices are int8; the file's float matrices are rounded. Otherwise
+            everything is float32.
 
     Raises:
         WeightMismatchError: Tensors and parameters do not match.
         UnsupportedModelError: A tensor has a type that cannot be read.
     """
-    with torch.device("meta"):  # parameters come from the file, not from a random start
+    with torch.device("meta"):  # takes no memory: the file's tensors replace the parameters
         model = EncoderDecoder(config)
     pairs = name_pairs(config)
     wanted = matrices_of(model, pairs) if is_quantized else {}
@@ -192,13 +195,13 @@ def load_weights(
 
 
 def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns (parameter, tensor) of the matrices and tables that an int8 model quantises."""
+    """Returns the tensor of each matrix or table that an int8 model quantises, by parameter."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 
 
 def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> None:
-    """Replaces the matrices of a filled model by int8 ones, given by their parameters' names."""
+    """Replaces the matrices of a filled model by the given int8 matrices, by parameter name."""
     for parameter, matrix in matrices.items():
         path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)

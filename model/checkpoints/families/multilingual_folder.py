@@ -3,7 +3,7 @@
 Does not import torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
-(Mohammadshahi et al. 2022), read as facts.
+(Mohammadshahi et al. 2022), used for facts only.
 """
 
 import re
@@ -40,14 +40,14 @@ MODEL_TYPE = "m2m_100"
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
-"""Tokens with ids 0 to 3. A SentencePiece file begins with three other special tokens."""
+"""Special tokens with ids 0 to 3. NLLB-200's SentencePiece file begins with only three of them."""
 
 MAX_UNUSED = 8
-"""Largest number of unused ids after the languages: 8 in M2M100, 3 in NLLB-200. A vocabulary with
-more of them is not the model's."""
+"""Largest number of unused ids after the languages: 8 in M2M100, 3 in NLLB-200. If there were more,
+the vocabulary would be another model's."""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
-"""Names of the list of language tokens in files."""
+"""Keys under which files list the language tokens."""
 
 LANGUAGE_CODES = {
     "m2m100": (
@@ -58,10 +58,11 @@ LANGUAGE_CODES = {
     ).split(),
     "wmt21": "en ha is ja cs ru zh de".split(),
 }
-"""The languages of M2M100 by the name of their list, where a file names the list alone.
+"""Language codes of M2M100 models, by the name of their list.
 
-Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES. Version 5
-writes no tokens of languages.
+Version 5 of transformers writes only this name into its files, without the language tokens.
+
+Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """
 
 SMALL_100 = re.compile(r"small-?100", re.I)
@@ -69,12 +70,12 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    """Returns whether a folder is of these families, by its pieces or its config."""
+    """Returns whether the pieces or the config in a folder belong to one of these families."""
     return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
 def read_multilingual(folder: Path) -> Parts:
-    """Returns the one model in a folder: all its pairs, or the one in the folder's name.
+    """Returns the model in a folder, with all its pairs or only the pair in the folder's name.
 
     Raises:
         CheckpointFormatError: A part is missing or damaged.
@@ -82,9 +83,9 @@ def read_multilingual(folder: Path) -> Parts:
     """
     if not (folder / PIECES).is_file() and (folder / TOKENIZER).is_file():
         raise CheckpointFormatError(
-            f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take it from the "
-            "repository of the model, or of the one that it was fine-tuned from, and put it beside "
-            f"{CONFIG}."
+            f"{folder} has no {PIECES}, and {TOKENIZER} is not read in its place. Take {PIECES} "
+            "from the repository of the model, or of the model that it was fine-tuned from, and "
+            f"put it beside {CONFIG}."
         )
     weights = find_weights(folder, (PIECES,))
     tokens = _language_tokens(folder)
@@ -96,7 +97,7 @@ def read_multilingual(folder: Path) -> Parts:
 
 
 def _language_tokens(folder: Path) -> LanguageTokens:
-    """Returns the token of each language: `__en__` of `en`, `zho_Hans` of `zh-Hans`."""
+    """Returns the token of each language: `__en__` for `en`, `zho_Hans` for `zh-Hans`."""
     codes = {token.strip("_"): token for token in language_tokens(folder)}
     tags = distinct_tags(code for code in codes if is_code(code))
     tokens = {tag: codes[code] for code, tag in tags.items()}
@@ -104,9 +105,10 @@ def _language_tokens(folder: Path) -> LanguageTokens:
 
 
 def is_small_100(folder: Path) -> bool:
-    """Returns whether a model is SMaLL-100: the target's token is in front of the source.
+    """Returns whether a model is SMaLL-100, where the target's token is in front of the source.
 
-    The config does not say so. The tokenizer's class, code or name says it; the code is not run.
+    `model_type` is the same as M2M100's. The tokenizer's class, a file of its code, or the model's
+    name tells them apart. The code is not run.
     """
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
@@ -125,7 +127,7 @@ def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> Langua
 
 
 def language_tokens(folder: Path) -> list[str]:
-    """Returns the tokens of languages in the order of their ids.
+    """Returns the language tokens in the order of their ids.
 
     Raises:
         CheckpointFormatError: No file lists them.
@@ -149,8 +151,8 @@ def read_ids(folder: Path) -> dict[str, int]:
     """Returns the id of each piece, of each language's token, and of unused entries.
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds one to the numbers of the SentencePiece
-    file, because this file has one special token less. Languages follow, and then unused ids up to
-    the vocabulary size of the config.
+    file, because this file has one special token less. The language tokens have the next ids.
+    Unused ids follow, up to the config's vocabulary size.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -172,7 +174,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns the tokenizer of all languages; it puts no language's token before texts.
+    """Returns the tokenizer of all languages. It puts no language token in front of texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

@@ -46,7 +46,7 @@ class Parts:
         source_pieces: The `.spm` file of the source.
         target_pieces: The `.spm` file of the target.
         source_ids: The vocabulary that numbers the source's pieces.
-        target_ids: The vocabulary that numbers the target's pieces; one file if it is shared.
+        target_ids: The vocabulary that numbers the target's pieces; the same file if it is shared.
         tokens: Tokens that name languages to the model; None for a model without them.
         title: Name of the model if it has more than one pair.
     """
@@ -62,7 +62,10 @@ class Parts:
 
 
 def is_translation_model(folder: Path) -> bool:
-    """Returns whether a folder's config, or else its pieces, are of a served family."""
+    """Returns whether a folder holds a model of a served family.
+
+    If the config cannot be read, the names of the SentencePiece files decide.
+    """
     try:
         return str(read_model_options(folder).get("model_type")) in FAMILIES
     except CheckpointError:
@@ -99,7 +102,7 @@ def read_opus(folder: Path) -> Parts:
     These are an `.npz` file, `source.spm`, `target.spm`, and a `.vocab.yml` that numbers pieces.
 
     Raises:
-        CheckpointFormatError: A part is missing, is there twice or is damaged.
+        CheckpointFormatError: A part is missing, occurs twice or is damaged.
         UnsupportedModelError: No name says which languages the model translates.
     """
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
@@ -120,7 +123,7 @@ def trained_npz(folder: Path) -> list[Path]:
 
 
 def is_trained_npz(path: Path) -> bool:
-    """Returns whether a file is not the state of the optimizer that Marian writes beside a model.
+    """Returns whether a file is not the optimizer state that Marian writes beside an `.npz` model.
 
     Source: marian-dev, src/training/training.h; the file is called `model.npz.optimizer.npz`.
     """
@@ -130,7 +133,7 @@ def is_trained_npz(path: Path) -> bool:
 def _translates(
     folder: Path, options: Mapping[str, object], ids: Path
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
-    """Returns the pair, or None for several, and the tokens that name targets, or None."""
+    """Returns the pair (None for several pairs) and the language tokens (None for no tokens)."""
     tokens = target_languages(read_vocabulary(ids))
     for pair, sides in _names(folder, options):
         if sides is not None and (tokens or sides.target):
@@ -151,7 +154,7 @@ def _translates(
 
 
 def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
-    """Returns the token of a target; empty if the model has no such tokens."""
+    """Returns the token of a target; empty if the model has no language tokens."""
     token = choose_target(target, tokens)
     if tokens and token is None:
         raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
@@ -161,12 +164,13 @@ def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
 def _names(
     folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
-    """Yields what each place says, as a pair or as more than one pair.
+    """Yields the languages that each place names: a pair, or the sides of several pairs.
 
-    The tokenizer's config wins where it names one pair: `opus-mt-en-pt-hf` ends like a pair too.
-    The folder's name wins over anything else, because a user can change it. The name also chooses
-    the variant of the tokenizer's languages: `en-zh_hant` where the config says `zho`. The last
-    place is OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    The tokenizer's config comes first if it names one pair. The end of a folder's name is less
+    certain: `pt-hf` in `opus-mt-en-pt-hf` looks like a pair. If both have the same two languages,
+    the folder's name comes first. It chooses a variant, such as `en-zh_hant` where the config says
+    `zho`. Otherwise the folder's name comes next, because a user can change it. The last places
+    are `_name_or_path` in the config, and OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
@@ -206,7 +210,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 def _read_yaml(path: Path) -> dict[str, int]:
     """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` stay text."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # the loader in C is 10 times as fast
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # this loader, in C, is 10 times as fast
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), loader)
         return {str(piece): int(number) for piece, number in content.items()}
@@ -215,14 +219,14 @@ def _read_yaml(path: Path) -> dict[str, int]:
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
-    """Returns the tokenizer of one side; it puts no language's token before texts.
+    """Returns the tokenizer of the source or the target. It puts no language token before texts.
 
     Args:
         pieces: A `.spm` file.
-        vocabulary: The `vocab.json` that numbers its pieces.
+        vocabulary: The `vocab.json` or `.vocab.yml` that numbers its pieces.
 
     Raises:
-        CheckpointFormatError: One of them is damaged.
+        CheckpointFormatError: One of the files is damaged.
     """
     ids = read_vocabulary(vocabulary)
     special = {ids[sign] for sign in (EOS, PAD, *target_languages(ids)) if sign in ids}

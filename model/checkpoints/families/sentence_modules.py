@@ -1,7 +1,7 @@
 """Reads the files of sentence-transformers' modules. Does not import torch.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
-models/Transformer.py up to version 6, read as facts.
+models/Transformer.py up to version 6, used for facts only.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ TRANSFORMER_CONFIGS = (
     "sentence_roberta_config.json",
     "sentence_xlm-roberta_config.json",
 )
-"""Names of the file of encoder options; the first one in a folder is read. Two are old names."""
+"""Names of the file of encoder options. The first name that a folder has is read; two are old."""
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
 SWITCH = "pooling_mode_"
@@ -49,7 +49,7 @@ TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "document_length": (None,),
     "query_expansion": (None,),
 }
-POOLING_SUPPORTED = {"include_prompt": (True,)}  # prompts are pooled with the text
+POOLING_SUPPORTED = {"include_prompt": (True,)}  # a prompt's tokens are pooled with the text's
 HEAD_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "module_input_name": ("sentence_embedding",),
     "module_output_name": ("sentence_embedding", None),
@@ -80,7 +80,7 @@ def read_pooling(path: Path) -> tuple[Pooling, ...]:
 
 
 def _switched_on(options: Mapping[str, Any]) -> list[str]:
-    """Returns the ways that switches of older files turn on: known ones first, in order."""
+    """Returns the ways that an older file switches on; known ways first, as in SWITCHES."""
     on = {
         name.removeprefix(SWITCH)
         for name, is_on in options.items()
@@ -109,7 +109,7 @@ def read_dense(folder: Path) -> DenseConfig:
 
 
 def read_normalize(folder: Path) -> NormalizeConfig:
-    """Returns the config of a Normalize module. Older modules have no file.
+    """Returns the config of a Normalize module. Modules of older versions have no config file.
 
     Raises:
         CheckpointError: The file is damaged, or an option is not implemented.
@@ -137,7 +137,10 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
 
 
 def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
-    """Returns the limit of sentence-transformers: its own or the tokenizer's, capped by positions.
+    """Returns the longest text in tokens, as sentence-transformers limits it.
+
+    This is `max_seq_length` of the encoder's options, or else `model_max_length` of the tokenizer's
+    config. It cannot exceed the number of positions.
 
     Raises:
         CheckpointError: A file is damaged.

@@ -1,6 +1,7 @@
 """Reads folders of embedding models: a Hugging Face encoder, and the modules after it.
 
-Files of sentence-transformers in the encoder's folder describe the modules, if there are any.
+`modules.json` of sentence-transformers lists the modules. A folder without it is an encoder whose
+token vectors are averaged.
 """
 
 from dataclasses import dataclass, replace
@@ -49,9 +50,9 @@ class EmbeddingFiles:
     """The files of one embedding model.
 
     Attributes:
-        name: Name of the model: `all-MiniLM-L6-v2`.
+        name: Name of the model, such as `all-MiniLM-L6-v2`.
         folder: The folder that holds all of its files.
-        encoder: The folder of the encoder; mostly the same one.
+        encoder: The folder of the encoder; mostly the same folder.
         head: (kind, folder) of each module after the encoder, in order; None without a
             `modules.json`.
     """
@@ -71,8 +72,8 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
     """Returns the embedding models of a reference.
 
     Args:
-        reference: A folder, or `package:NAME` for an installed package with models, which is not
-            imported. Either may hold several models.
+        reference: A folder, or `package:NAME` for an installed package, which is not imported.
+            A folder or a package may hold several models.
 
     Raises:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
@@ -90,7 +91,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and the folders of encoders outside all of these."""
+    """Returns the folders with `modules.json`, and the folders of encoders outside of them."""
     found = {path.parent for path in paths if path.name == MODULES}
     configs = sorted(path for path in paths if path.name == CONFIG)
     for path in configs:  # a folder comes before its subfolders
@@ -106,7 +107,7 @@ def _is_encoder(folder: Path) -> bool:
     try:
         return _model_type(folder) in text_encoders.FAMILIES
     except CheckpointFormatError:
-        return (folder / TOKENIZER).is_file()  # it is damaged, and says so when it is read
+        return (folder / TOKENIZER).is_file()  # `read_folder` reports the damaged config
 
 
 def _model_type(folder: Path) -> str:
@@ -120,7 +121,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
         CheckpointNotFoundError: The folder has neither `modules.json` nor a served encoder.
         CheckpointFormatError: A part is missing or is a pointer of Git LFS, or `modules.json` is
             damaged or names a path outside the folder.
-        UnsupportedModelError: With every module that is not implemented.
+        UnsupportedModelError: Modules are not implemented; the error lists all of them.
     """
     encoder, head = folder, None
     if (folder / MODULES).is_file():
@@ -142,7 +143,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
 
 
 def _model_name(folder: Path) -> str:
-    """Returns the folder's name, or the name of the folder around it if its name is `model`."""
+    """Returns the name of the folder, or of its parent if the folder is called `model`."""
     whole = folder.resolve()
     return title_of(whole.parent if whole.name == "model" else whole)
 

@@ -90,24 +90,24 @@ EMBEDDERS = (
     "MPNetForMaskedLM",
     "MPNetForPreTraining",
 )
-"""Architectures whose hidden states are embeddings, as sentence-transformers' folders name them.
+"""Architectures whose hidden states serve as embeddings, as in folders of sentence-transformers.
 
-A model with another head was trained for another task: its encoder gives vectors of no use.
+A model with another head was trained for another task, so its vectors are of no use as embeddings.
 """
 
 
 def check_embedder(options: Mapping[str, Any], name: str) -> None:
-    """Refuses a model that was trained for another task than to embed or to fill in words.
+    """Refuses a model that was trained for a task other than to embed or to fill in words.
 
-    A file that names no architecture passes: the tensors of another head are refused when the
-    weights are read.
+    A file that names no architecture passes. If the model has another head, this head's tensors
+    are refused when the weights are read.
 
     Args:
         options: Content of a `config.json`.
         name: The file, for messages.
 
     Raises:
-        UnsupportedModelError: Its `architectures` names another class than `EMBEDDERS`.
+        UnsupportedModelError: `architectures` names a class that is not in `EMBEDDERS`.
     """
     named = options.get("architectures") or []
     if not isinstance(named, list) or any(each not in EMBEDDERS for each in named):
@@ -134,14 +134,14 @@ def family_of(options: Mapping[str, Any], name: str) -> Family:
 
 
 def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
-    """Returns the config of an encoder. Missing sizes get the values of BERT-base.
+    """Returns the config of an encoder. Missing sizes get the defaults of the family.
 
     Args:
         options: The content of a `config.json`.
         name: The file, for messages.
 
     Raises:
-        UnsupportedModelError: With every option that is not implemented.
+        UnsupportedModelError: Options are not implemented; the error lists all of them.
     """
     family = family_of(options, name)
     reasons = unsupported(options, SUPPORTED)
@@ -193,9 +193,10 @@ def _config(
 
 
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
-    """Returns the row of the first position.
+    """Returns the row of the position table for the first token.
 
-    MPNet's padding id is fixed; other families read theirs from the options.
+    BERT begins at row 0. The other families begin after the row of the padding id. MPNet's padding
+    id is fixed, and the others name theirs in the options.
     """
     if family.pad_id is None:
         return 0

@@ -1,4 +1,4 @@
-"""Tensor names of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet encoders."""
+"""Names the tensors of BERT, RoBERTa, XLM-RoBERTa, CamemBERT and MPNet, and fills an encoder."""
 
 import re
 
@@ -11,8 +11,8 @@ from model.checkpoints.names import Name, fill
 from model.embedding_config import TextEncoderConfig
 
 # position_ids and token_type_ids are constants. Sentence vectors do not use the pooler, a layer
-# over the first token. cls and lm_head are heads that fill in words. No other heads are ignored: an
-# encoder below a classifier does not embed.
+# over the first token. cls and lm_head are heads that fill in words. Tensors of other heads are an
+# error, because the encoder of a classifier gives no useful embeddings.
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
@@ -64,7 +64,7 @@ def load_weights(
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: A tensor is missing, is left over or has another shape.
+        WeightMismatchError: A tensor is missing, is left over or has the wrong shape.
     """
     with torch.device("meta"):
         encoder = TextEncoder(config)
@@ -73,7 +73,7 @@ def load_weights(
 
 
 def normal_names(arrays: Arrays, prefix: str) -> Arrays:
-    """Returns the tensors under the names of a new file without heads."""
+    """Returns the tensors under their present names, without the prefix of files with heads."""
     normal = {}
     for tensor, array in arrays.items():
         short = tensor.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""Folders that other software serves: why they are refused, and what to do instead."""
+"""Says why folders for other software are refused, and gives advice about serving the models."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from model.checkpoints.formats.json_files import read_options
 from model.errors import CheckpointError
 
 TRANSLATORS = ("bart", "mbart", "t5", "mt5", "umt5", "fsmt", "pegasus", "blenderbot")
-"""Values of `model_type` of other models that translate."""
+"""Values of `model_type` of translation models that are not served."""
 
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer.json"
@@ -15,10 +15,12 @@ CTRANSLATE2_WEIGHTS = "model.bin"
 
 
 def translator_advice(folder: Path) -> str:
-    """Returns how to serve a folder that is no translation model of ours; empty if unknown.
+    """Returns advice about a folder without a served translation model, for an error message.
+
+    The advice is empty if the folder is of no known kind.
 
     Args:
-        folder: It may be missing.
+        folder: The folder, which need not exist.
     """
     compressed = sorted(path.name for path in folder.glob("*.gz"))
     if compressed:
@@ -38,11 +40,11 @@ def translator_advice(folder: Path) -> str:
 
 
 def tokenizer_advice(folder: Path) -> str:
-    """Returns how to make the `tokenizer.json` that a folder needs; empty if it has one."""
+    """Returns how to make a missing `tokenizer.json` in a folder with `vocab.txt`; else empty."""
     if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
         return ""
     return (
-        f". {VOCABULARY} is not read in place of {TOKENIZER}. transformers makes one: "
+        f". {VOCABULARY} is not read in place of {TOKENIZER}. To make it, run in transformers: "
         f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
     )
 

@@ -1,4 +1,4 @@
-"""Pointers of Git LFS: what a clone without Git LFS has in place of large files."""
+"""Recognises pointers of Git LFS, which a clone without Git LFS has in place of large files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +13,10 @@ def check_pointers(paths: Iterable[Path]) -> None:
     """Refuses files that are pointers of Git LFS.
 
     Args:
-        paths: The files of a model. Files that are not there are passed over.
+        paths: The files of a model. Missing files are skipped.
 
     Raises:
-        CheckpointFormatError: With every file that is a pointer.
+        CheckpointFormatError: Files are pointers; the message names all of them.
     """
     found = [path for path in dict.fromkeys(paths) if path.is_file() and is_pointer(path)]
     if found:

@@ -1,4 +1,4 @@
-"""Copies of arrays with random access, in huge pages where the system gives them on request."""
+"""Copies arrays that are read in random order into huge pages, if the system provides them."""
 
 import mmap
 from typing import Any
@@ -12,12 +12,12 @@ HUGE_PAGE, LINE = 2 << 20, 64
 def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     """Returns a contiguous copy that begins at a cache line.
 
-    A large copy has its own mapping, which is freed with it.
+    A copy of 2 MiB or more has a memory mapping of its own, which is freed together with the copy.
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no huge pages
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # pages are taken on the first write
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # takes memory as it is written
     memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
 

@@ -1,4 +1,4 @@
-"""JSON files of a checkpoint."""
+"""Reads the JSON files of a checkpoint."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 MAX_SIZE = 2**24
-"""Largest number of rows or columns; a damaged file must not cause a huge allocation."""
+"""Largest count in a file; a damaged count must not cause a huge allocation."""
 
 
 def read_json(path: Path) -> Any:
@@ -16,13 +16,13 @@ def read_json(path: Path) -> Any:
 
     Raises:
         CheckpointNotFoundError: There is no such file.
-        CheckpointFormatError: It is not JSON.
+        CheckpointFormatError: The file is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointNotFoundError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise CheckpointFormatError(f"{path} is not JSON: {error}") from error
 
 
@@ -31,7 +31,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
     Raises:
         CheckpointNotFoundError: There is no such file.
-        CheckpointFormatError: It is not JSON, or not an object.
+        CheckpointFormatError: The file is not JSON, or does not hold an object.
     """
     options = read_json(path)
     if not isinstance(options, dict):
@@ -40,16 +40,16 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def read_options_if_there(path: Path) -> dict[str, Any]:
-    """Returns the object in an optional file; an empty one if the file is missing.
+    """Returns the object in an optional file; an empty object if the file is missing.
 
     Raises:
-        CheckpointFormatError: It is not JSON, or no object.
+        CheckpointFormatError: The file is not JSON, or does not hold an object.
     """
     return read_options(path) if path.is_file() else {}
 
 
 def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[Any]]) -> list[str]:
-    """Returns a reason for each option whose value is not implemented.
+    """Returns a reason to refuse the file for each option whose value is not implemented.
 
     Args:
         options: The content of the file.
@@ -69,7 +69,10 @@ def positive_integer(
     reasons: list[str],
     most: int = MAX_SIZE,
 ) -> int:
-    """Returns an option that is a count. A wrong value adds a reason to refuse the file."""
+    """Returns an option that is a count.
+
+    A value that is no integer from 1 to `most` adds a reason to refuse the file.
+    """
     value = options.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         reasons.append(f"{name} is {value!r}, it must be an integer from 1 to {most}")

@@ -1,4 +1,4 @@
-"""Files that are mapped into memory."""
+"""Maps files into memory, and frees the memory that mapped files take."""
 
 import ctypes
 import mmap
@@ -16,7 +16,7 @@ def map_file(path: Path) -> mmap.mmap | bytes:
     """Returns the content of a file. Only the parts that are read take memory.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file:
         if not path.stat().st_size:
@@ -25,10 +25,10 @@ def map_file(path: Path) -> mmap.mmap | bytes:
 
 
 def forget_pages(path: Path) -> None:
-    """Frees the memory of the pages of a mapped file, on Linux.
+    """Frees the memory that a mapped file takes, on Linux.
 
-    A page is read from the file again when it is used again. A mapping that was written to holds
-    more than the file and is left as it is.
+    A page that is used again is read from the file again. A mapping that was written to is left as
+    it is, because its changes are not in the file.
     """
     if sys.platform == "linux" and SMAPS.exists():
         madvise = ctypes.CDLL(None).madvise
@@ -37,9 +37,9 @@ def forget_pages(path: Path) -> None:
 
 
 def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
-    """Yields (address, number of bytes) of each mapping of a file that was not written to.
+    """Yields (address, number of bytes) of a file's mappings, without those written to.
 
-    Source: proc_pid_smaps(5); `Anonymous` counts memory that is in no file.
+    Source: proc_pid_smaps(5); `Anonymous` counts the memory of a mapping that is in no file.
     """
     whole = str(path.resolve())
     for start, end, name, fields in MAPPING.findall(smaps):

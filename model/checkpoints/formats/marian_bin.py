@@ -1,7 +1,7 @@
-"""Marian's `.bin` container: named float arrays and the options of the training.
+"""Reads Marian's `.bin` container: named float and int8 tensors, and the training options.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
-(int8 tensors), read as facts and checked against real files.
+(int8 tensors), used for facts only and checked against real files.
 """
 
 import math
@@ -58,7 +58,7 @@ class MarianFile:
         path: The file, already unpacked (not .gz).
 
     Raises:
-        CheckpointFormatError: It is cut short or is not such a file.
+        CheckpointFormatError: The file is cut short or is not a `.bin` container.
     """
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class MarianFile:
         """Returns the training options in the file.
 
         Raises:
-            CheckpointFormatError: There are none, or they are not a YAML mapping.
+            CheckpointFormatError: The file has no options, or they are not a YAML mapping.
         """
         item = self.items.get(OPTIONS_ITEM)
         if item is None:
@@ -150,7 +150,7 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Returns the values, in the file's memory, and the multiplier that follows them."""
+        """Returns the values, a view of the file's bytes, and the multiplier that follows them."""
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
@@ -158,7 +158,8 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # Int8 bytes are transposed: (out, in) already, or (D, V). Tensors named Wemb are not.
+        # The values of an int8 tensor are the transpose of `item.shape`, except in Wemb. So they
+        # are (out, in), and (D, V) in a table named _Wt.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier
@@ -171,8 +172,8 @@ class MarianFile:
     def quantized(self, name: str) -> QuantizedMatrix:
         """Returns a matrix in int8, (out, in) or (V, D). A float matrix is rounded.
 
-        Source: marian-dev, src/tensors/cpu/intgemm_interface.h; a float matrix is quantised as
-        Marian's own converter does, to 127 at its largest value.
+        Source: marian-dev, src/tensors/cpu/intgemm_interface.h. As in Marian's converter, a float
+        matrix is scaled before rounding, so that its largest absolute value is 127.
         """
         item = self.items[name]
         if item.type == INTGEMM8:
@@ -190,5 +191,5 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Returns whether a tensor is an embedding table, (V, D), which is not transposed."""
+    """Returns whether a tensor is an embedding table, which stays (V, D) in a model."""
     return "Wemb" in name or name.endswith("_Wt")

@@ -1,4 +1,4 @@
-"""The `.npz` files that Marian trains: the tensors of a `.bin`, in NumPy's container."""
+"""Reads the `.npz` files of Marian's training, which hold the tensors of a `.bin`."""
 
 import zipfile
 import zlib
@@ -21,11 +21,11 @@ class MarianNpz(MarianFile):
     """The items of an `.npz` file, with the names and the layout of a `.bin`.
 
     Args:
-        path: The file. Objects in it are refused, not unpickled.
+        path: The file. Python objects in it are refused, not unpickled.
 
     Raises:
-        CheckpointFormatError: It is cut short or is not such a file.
-        UnsupportedModelError: A tensor has a type that Marian does not train.
+        CheckpointFormatError: The file is cut short or is not an `.npz` file.
+        UnsupportedModelError: A tensor is neither float16 nor float32.
     """
 
     def __init__(self, path: Path) -> None:

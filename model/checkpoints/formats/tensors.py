@@ -1,4 +1,7 @@
-"""Named tensors from safetensors and PyTorch pickles, whole or in shards. No code is run."""
+"""Reads named tensors from safetensors files and PyTorch pickles, whole or in shards.
+
+Code in a pickle is not run.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +21,8 @@ from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
 
-# PyTorch's message about a pickle that holds other things than tensors, without its advice.
+# The reason in PyTorch's message about a pickle with other objects than tensors. The message goes
+# on with advice, which is left out.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
@@ -30,9 +34,9 @@ def read_tensors(weights: Path) -> Arrays:
             (`.index.json`) of shards of either.
 
     Raises:
-        CheckpointFormatError: A file is damaged, is a pointer of Git LFS, holds more than tensors,
-            or its shards are not what the index says.
-        CheckpointNotFoundError: A shard is not there.
+        CheckpointFormatError: A file is damaged, is a pointer of Git LFS, or holds more than
+            tensors. Two files hold the same tensor, or a tensor is not in its shard.
+        CheckpointNotFoundError: A shard is missing.
     """
     arrays: Arrays = {}
     places: dict[str, str] = {}
@@ -40,7 +44,7 @@ def read_tensors(weights: Path) -> Arrays:
     for path in weight_files(weights):
         for name, tensor in _read_file(path).items():
             if name in arrays:
-                raise CheckpointFormatError(f"{path} has {name}, as {places[name]} has")
+                raise CheckpointFormatError(f"{path} and {places[name]} both have {name}")
             arrays[name] = _array(path, name, tensor)
             places[name] = path.name
     if weights.name.endswith(INDEX):
@@ -94,7 +98,7 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Returns the tensors with one name for each table that files hold under several names.
+    """Returns the tensors without the copies of a table that a file has under further names.
 
     Args:
         arrays: The tensors of the file.

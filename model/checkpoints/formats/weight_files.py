@@ -1,4 +1,4 @@
-"""The weight files of a Hugging Face model: one file, or an index and shards.
+"""Finds the weight files of a Hugging Face model: one file, or an index and shards.
 
 Does not import torch.
 """
@@ -17,7 +17,7 @@ WEIGHTS = (
     "pytorch_model.bin",
     f"pytorch_model.bin{INDEX}",
 )
-"""Names of weight files, best first. The first one in a folder is read."""
+"""Names of weight files, in order of preference. The first name that a folder has is read."""
 
 REVISION_DIGITS = 12
 
@@ -30,14 +30,16 @@ def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
         others: Names of files that must be there too.
 
     Raises:
-        CheckpointFormatError: With every missing file.
+        CheckpointFormatError: Files are missing; the message names all of them.
     """
     weights = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     missing = [name for name in others if not (folder / name).is_file()]
     if weights is None:
         missing.append(" or ".join(WEIGHTS))
     if missing or weights is None:
-        raise CheckpointFormatError(f"{folder} is not one model, without {', '.join(missing)}")
+        raise CheckpointFormatError(
+            f"{folder} is not a complete model: it has no {', '.join(missing)}"
+        )
     return weights
 
 
@@ -75,7 +77,7 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first digits of the sha256 checksum of the weights, with all shards in order.
+    """Returns the first digits of the sha256 checksum of the weights, over all shards in order.
 
     Raises:
         CheckpointError: A shard is missing, or the index is damaged.
