@@ -21,11 +21,11 @@ router = APIRouter(tags=["models"])
 ADMIN_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": OpenAIErrorBody} for status in (400, 401, 403, 404, 409, "4XX", 500, 503)
 }
-"""Error responses of the routes that change the server, for OpenAPI."""
+"""Error responses of the routes that load and unload models, for OpenAPI."""
 
 
 class LoadRequest(Parameters):
-    """`POST /v1/models/{id}`."""
+    """The body of `POST /v1/models/{id}`."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"source": "firefox:en-de"}}
@@ -33,7 +33,7 @@ class LoadRequest(Parameters):
 
     source: str = Field(
         min_length=1,
-        description="Reference to the model, as in REGARD_MODELS, on the server's disk.",
+        description="Reference to a model on the server's disk, as in REGARD_MODELS.",
     )
 
 
@@ -76,7 +76,8 @@ def require_admin(request: Request, services: Services) -> None:
 async def load(id: ModelId, request: Request) -> Response:
     """Loads a model from the server's disk; the response comes when the model is ready.
 
-    Other requests are served meanwhile.
+    If the load takes longer than a request may, the response is 202 and the load continues. Other
+    requests are served meanwhile.
     """
     services = services_of(request)
     require_admin(request, services)
@@ -95,7 +96,10 @@ async def load(id: ModelId, request: Request) -> Response:
     },
 )
 async def unload(id: ModelId, request: Request) -> Response:
-    """Unloads a model; the response comes when its requests have ended and its memory is free."""
+    """Unloads a model; the response comes when its requests have ended and its memory is free.
+
+    If this takes longer than a request may, the response is 202 and the unloading continues.
+    """
     services = services_of(request)
     require_admin(request, services)
     state = await services.backend.unload_model(id)

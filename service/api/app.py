@@ -54,7 +54,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """FastAPI with the bodies that routes read themselves in its OpenAPI document."""
+    """A FastAPI application that also documents the bodies that its routes read themselves."""
 
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document without dangling references."""
@@ -66,7 +66,7 @@ class Application(FastAPI):
 def build_services(
     settings: Settings, catalog: Catalog, backend: Backend, started: int
 ) -> Services:
-    """Builds the services of the routes in front of a backend.
+    """Builds the objects that the routes work with.
 
     Args:
         settings: Settings of the server.
@@ -88,14 +88,14 @@ def build_services(
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     """Builds the application from the dialects, the error handlers and the middleware."""
-    # python_multipart warns of each character that it cannot read; the client gets an error.
+    # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     app = Application(
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=lifespan,
-        # Off: telemetry looks for a tracer at each request and reports URLs; URLs contain texts.
+        # Telemetry would look for a tracer at each request and report URLs, which contain texts.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.services = services

@@ -18,10 +18,10 @@ class Dialect:
 
     Attributes:
         routers: Routes of the dialect.
-        tasks: Label `task` of the metrics, by path; requests to other paths are not counted.
+        tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
         direct: Endpoints that are called without the framework, by method and path.
         prefix: Prefix of the paths whose errors have the shape of this dialect; "" for none.
-        error_shape: Status and body of an error.
+        error_shape: Returns the status and body of an error.
     """
 
     routers: tuple[APIRouter, ...]
@@ -36,7 +36,7 @@ def shape_of(path: str, shapes: Mapping[str, ErrorShape]) -> ErrorShape:
 
     Args:
         path: Path of a request.
-        shapes: Shapes by prefix of a path.
+        shapes: Shapes by the prefix of the paths that have them.
     """
     for prefix, shape in shapes.items():
         if path.startswith(prefix):

@@ -1,7 +1,7 @@
-"""The texts of the 400 and 413 errors on which clients match.
+"""The texts of 400 and 413 errors, which clients may compare with known texts.
 
-They are LibreTranslate's texts where it has one, followed by the value, the limit and the way out.
-A dialect with other texts makes them from the parts of the error in its own error shape.
+A text begins as LibreTranslate's text for the same error, if LibreTranslate has one. The value, the
+limit and the way out follow. A dialect with other texts makes them in its own error shape.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def unknown(name: str) -> str:
 
 
 def not_supported(value: object, name: str, choices: str) -> str:
-    """Returns the text for a value that is none of a parameter's choices: `pdf format`."""
+    """Returns the text for a value that is none of a parameter's choices, such as format `pdf`."""
     return f"{str(value)[:SHOWN_CHARS]} {name} is not supported; use {choices}"
 
 
@@ -68,7 +68,7 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> str:
 
 
 def text_of(error: ServiceError) -> str:
-    """Returns the text of an error of the domain code: its message, unless clients know another."""
+    """Returns the text of an error: its message, or LibreTranslate's text about a language."""
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return error.message
     if error.source is None:

@@ -1,6 +1,7 @@
-"""Error responses: the body of our own routes, and the handlers that choose a dialect's shape.
+"""Error responses: the default body, and the handlers that choose the shape of a dialect.
 
-`service.errors` has the table of all errors. A dialect with another body or status adds a shape.
+`service.errors` has the table of all errors. A dialect with another body or another status has its
+own `ErrorShape`.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ErrorBody(BaseModel):
-    """The body of every error of our own routes, readable by clients of LibreTranslate and TEI."""
+    """The body of every error outside /v1/; clients of LibreTranslate and TEI can read it."""
 
     error: str = Field(description="The fault, with the value, the limit and the way out.")
     error_type: str = Field(description="The kind of error, for programs.")
@@ -104,7 +105,7 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
         response.headers["Allow"] = allowed
         return response
     if error.status_code == 404:
-        missing = NotFoundError("there is no such address; GET /docs lists what there is")
+        missing = NotFoundError("there is no such address; GET /docs lists all routes")
         return respond(request, missing)
     return respond(request, InvalidRequestError(str(error.detail)))
 
@@ -112,7 +113,7 @@ async def handle_http_exception(request: Request, error: Exception) -> Response:
 def allowed_methods(request: Request) -> list[str]:
     """Returns the methods of all routes at the path of a request.
 
-    The framework names only the methods of the first route at that path.
+    The framework itself would name only the methods of the first route at the path.
     """
     routes = request.app.routes
     methods = [

@@ -29,7 +29,7 @@ async def live(request: Request) -> Health:
 @router.get("/health/ready", responses={503: {"model": ErrorBody}})
 @router.get("/health", responses={503: {"model": ErrorBody}})
 async def ready(request: Request) -> Health:
-    """Tells whether the server accepts translations."""
+    """Tells whether the server accepts requests that run a model."""
     status = await services_of(request).backend.status()
     if status.failure is not None:
         raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)

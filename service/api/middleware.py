@@ -26,7 +26,7 @@ from service.tasks.context import RequestContext
 logger = logging.getLogger("regard.http")
 
 CLIENT_GONE = 499
-"""Status in the metrics of a request whose client closed the connection before the response."""
+"""Status that the metrics get if the client closed the connection before the response."""
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
 CORS_METHODS = ("GET", "POST")
@@ -43,7 +43,7 @@ PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class RequestMiddleware:
-    """Gives each request a RequestContext, and counts the request after its response.
+    """Gives each request a RequestContext, and counts the request when it begins and when it ends.
 
     HEAD is served as GET without the body.
 
@@ -85,7 +85,7 @@ class RequestMiddleware:
             self.requests.begin(context)
         try:
             await self.app(scope, receive, response)
-        except ClientDisconnect:  # while the client sent its body, or waited for the response
+        except ClientDisconnect:  # the client left before the response
             context.outcome = "cancelled"
         except asyncio.CancelledError:  # the request took longer than a stopping server waits
             await response.fail(UnavailableError("the server is stopping; try again", 1))
@@ -134,7 +134,7 @@ class ResponseSender:
         await self.send(message)
 
     async def fail(self, error: ServiceError) -> None:
-        """Sends an error, unless a response has begun; the error becomes the outcome anyway."""
+        """Records an error as the outcome, and sends it unless a response has begun."""
         response = error_response(error, self.context, self.shape)
         if self.status is None:
             await self(
@@ -172,7 +172,8 @@ def request_id(scope: Scope) -> str:
 class CrossOrigin(CORSMiddleware):
     """Allows pages of any origin to call the server, with any header.
 
-    This class answers preflights alone. `ResponseSender` adds the CORS headers to every response.
+    This class only answers preflights. `ResponseSender` adds the CORS headers to all other
+    responses.
 
     Args:
         app: The application inside.
@@ -183,7 +184,7 @@ class CrossOrigin(CORSMiddleware):
             app,
             allow_origins=["*"],
             allow_methods=CORS_METHODS,
-            allow_headers=["*"],  # OpenAI's library sends a dozen of its own, X-Stainless-…
+            allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
             max_age=CORS_MAX_AGE_SECONDS,
         )
 
@@ -196,14 +197,14 @@ class CrossOrigin(CORSMiddleware):
 
 
 class DirectRoutes:
-    """Calls the endpoints of the busiest routes without the framework, and passes on all others.
+    """Calls the endpoints of the busiest routes directly, and passes other requests on.
 
-    FastAPI only describes these routes. Its dependencies, stacks of contexts and nested routers
-    cost as much as all of our own work on a short text.
+    FastAPI only describes the busiest routes in /openapi.json. Its dependencies, context
+    stacks and nested routers would take as long as all other work on a short text.
 
     Args:
         app: The framework.
-        dialects: Their direct endpoints are called.
+        dialects: Dialects whose `direct` endpoints are called.
     """
 
     def __init__(self, app: ASGIApp, dialects: Sequence[Dialect]) -> None:

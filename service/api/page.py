@@ -30,7 +30,7 @@ POLICY = "; ".join(
     ]
 )
 HEADERS = {
-    # The browser stores a file and revalidates it: the next version has the same name.
+    # The browser must revalidate a stored file, because its next version has the same name.
     "Cache-Control": "no-cache",
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "no-referrer",
@@ -68,7 +68,7 @@ async def static(path: str, request: Request) -> Response:
     """Returns a file of the page.
 
     Raises:
-        HTTPException: 404, the page has no such file.
+        HTTPException: The page has no such file (404).
     """
     return await FILES.get_response(path, request.scope)
 

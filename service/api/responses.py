@@ -1,6 +1,6 @@
 """JSON responses, whole or in chunks.
 
-One process answers all clients, so that it must not serialise megabytes in one turn of its loop.
+A process serves many clients, so it must not serialise megabytes in one turn of its event loop.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ PART_VALUES = 16 * 1024
 
 
 class JSONResponse(Response):
-    """A JSON response, serialised by orjson. Our content never contains lone surrogates."""
+    """A JSON response, serialised by orjson. No content of the server has lone surrogates."""
 
     media_type = "application/json"
 
@@ -52,7 +52,7 @@ async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Iterator[bytes]:
-    """Yields the JSON of a body with arrays, in chunks of about a millisecond each.
+    """Yields the JSON of a body with arrays, in chunks that each take about a millisecond.
 
     Args:
         body: Arrays may be members of objects, and of lists that contain only objects or arrays.
@@ -61,7 +61,7 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
 
 
 def gather(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """Joins parts to chunks of CHUNK_BYTES or a little more.
+    """Joins parts into chunks of CHUNK_BYTES or a little more.
 
     Args:
         parts: Small parts, each produced on demand.

@@ -11,7 +11,7 @@ from service.workers.model_set import ModelSet
 
 
 class OpenRequests:
-    """The running requests, so that a model is unloaded only after its requests have ended."""
+    """Registers running requests; a model is unloaded only after its requests have ended."""
 
     def __init__(self) -> None:
         self.contexts: dict[int, RequestContext] = {}
@@ -30,7 +30,7 @@ class OpenRequests:
                 ended.set()
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for the end of the running requests of these models, or of a yet unknown model."""
+        """Waits for the running requests of these models, and for any without a chosen model."""
         keys = {key for key, each in self.contexts.items() if each.model in models | {NO_MODEL}}
         if not keys:
             return
@@ -49,7 +49,7 @@ class ServedModels:
         catalog: Catalog in which the routes look up models.
         detector: Detector of the catalog's languages.
         embedder: Embedder, which keeps a text reader for each model.
-        timeout_seconds: Deadline of a request.
+        timeout_seconds: Time limit of a request.
     """
 
     def __init__(
@@ -84,5 +84,5 @@ class ServedModels:
         if removed:
             try:
                 await asyncio.wait_for(self.requests.drained(removed), self.timeout_seconds)
-            except TimeoutError:  # a client sends or reads slowly
+            except TimeoutError:  # a slow client keeps a request open
                 return

@@ -24,8 +24,8 @@ class WorkItem(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that the item takes in a batch, or of places in a lane."""
+        """Number of rows that the item takes in a batch; a lane counts the same number."""
 
     @property
     def num_legs(self) -> int:
-        """Number of models that the item's input passes through; 2 on the way to a pivot."""
+        """Number of models that the input still passes through: 2 before a pivot, otherwise 1."""

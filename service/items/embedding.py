@@ -10,10 +10,11 @@ EMBED = "embed"
 
 @dataclass(slots=True)
 class EmbeddingItem:
-    """A text to embed; the value of its result is its vector, or its tokens' vectors, as bytes.
+    """A text to embed.
 
-    The bytes are float32, one vector after the other: pickling a list of 384 floats takes forty
-    times as long.
+    The value of the result is the text's vector, or its tokens' vectors, as bytes. The bytes are
+    float32, one vector after the other. Pickling 384 floats as a list would take forty times as
+    long as pickling their bytes.
 
     Attributes:
         model: Served name of the model.

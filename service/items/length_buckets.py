@@ -1,12 +1,15 @@
-"""Length buckets of texts to embed; the scheduler and the executors use the same ones."""
+"""Length buckets of texts to embed and of pairs to rerank, for the scheduler and the workers."""
 
 BUCKET_TOKENS = (64, 256)
-"""Largest number of tokens of each bucket but the last, which has no limit. A batch has about 256
-tokens, so that a batch of the first bucket costs about the same whatever its lengths are."""
+"""Largest number of tokens of a text in each bucket; a last bucket takes all longer texts.
+
+A batch has about 256 tokens. Batches of the first bucket therefore cost about the same, whatever
+the lengths of their texts are.
+"""
 
 NUM_BUCKETS = len(BUCKET_TOKENS) + 1
 
 
 def bucket_of(num_tokens: int) -> int:
-    """Returns the bucket of a text of `num_tokens` tokens; 0 is the shortest."""
+    """Returns the bucket of a text of `num_tokens` tokens; bucket 0 has the shortest texts."""
     return sum(num_tokens > limit for limit in BUCKET_TOKENS)

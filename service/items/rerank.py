@@ -14,8 +14,8 @@ class RerankItem:
 
     Attributes:
         model: Served name of the model.
-        ids: Token ids of the pair. If the model distinguishes segments, the ids of the second
-            segment are raised by the vocabulary size.
+        ids: Token ids of the pair. If the model distinguishes segments, the vocabulary size is
+            added to each id of the second segment.
         is_bulk: Whether the pair waits in the bulk lane.
         id: Number that the scheduler assigns.
     """

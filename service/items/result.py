@@ -11,9 +11,9 @@ class Result:
     """The result of one work item, with its timings.
 
     Attributes:
-        value: The value that the item's executor computed; each item class says of what type.
-        queue_seconds: Time from admission until a worker received the item.
-        device_seconds: Time from then until the worker reported the result.
+        value: The value that the item's executor computed; the item's class documents its type.
+        queue_seconds: Time from the item's submission until a worker received it.
+        device_seconds: Time from the worker's receipt of the item until its report.
     """
 
     value: Any

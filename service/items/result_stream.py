@@ -40,13 +40,13 @@ class ResultStream:
             self.close()
 
     def fail(self, error: Exception) -> None:
-        """Takes the error with which the stream ends."""
+        """Ends the stream with an error."""
         if not self.is_closed:
             self.error = error
             self.close()
 
     def close(self) -> None:
-        """Ends the stream; its reader wants no more results, or there are none."""
+        """Ends the stream: all results are there, an item failed, or the reader wants no more."""
         self.is_closed = True
         self._wake()
 
@@ -55,7 +55,7 @@ class ResultStream:
             self.waiter.set_result(None)
 
     async def batch(self) -> list[tuple[int, Result]]:
-        """Waits for results and returns all that have finished; an empty list after the last.
+        """Waits for new results and returns them; an empty list marks the end of the stream.
 
         Raises:
             ServiceError: An item was refused or failed, or the deadline passed.
@@ -69,7 +69,7 @@ class ResultStream:
         return finished
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
-        """Yields each index and result.
+        """Yields each result after the index of its item.
 
         Raises:
             ServiceError: An item was refused or failed, or the deadline passed.

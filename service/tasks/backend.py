@@ -1,7 +1,8 @@
 """The interface between the tasks and the core: admission, submission, status.
 
-The core runs in the same process (`core.py`) or behind a channel (`http_workers`). The tasks use
-both in the same way.
+The core is the part of the server that exists once (`service/core.py`). It runs in the process of
+the tasks, or in another process that `service/http_workers` reaches by messages. The tasks use this
+interface in both cases.
 """
 
 from collections.abc import Sequence
@@ -20,12 +21,12 @@ class Status:
     """The state of the server.
 
     Attributes:
-        failure: Reason why a model can never be loaded; None if there is none.
+        failure: Reason why a model cannot be loaded at the start; None if nothing has failed.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
         models: Resident models by served name; empty while they load.
         changes: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons of the models whose state is `failed`, for administrators.
+        failures: Reasons why loading failed, by model; only administrators may see them.
     """
 
     failure: str | None
@@ -45,11 +46,11 @@ class Lease(Protocol):
     def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
         """Submits items of the request.
 
-        The first submission replaces the estimate by the real number of tokens, and may then be
-        refused. Later submissions of an admitted request are never refused.
+        The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
+        and may therefore be refused. Later submissions of an admitted request are never refused.
 
         Args:
-            items: At least one.
+            items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
 
         Returns:
@@ -91,11 +92,14 @@ class Backend(Recorder, Protocol):
         """Returns the state of the server."""
 
     async def load_model(self, name: str, source: str) -> str:
-        """Loads a model that is on disk; returns `ready`, or `loading` if it takes long.
+        """Loads a model that is on disk.
 
         Args:
-            name: Name of one of the models that the reference names.
-            source: A reference, as in REGARD_MODELS.
+            name: Served name of the model.
+            source: Reference to the model, as in REGARD_MODELS; it may name several models.
+
+        Returns:
+            `ready`, or `loading` if the load takes longer than a request may.
 
         Raises:
             ServiceError: The model cannot be loaded.

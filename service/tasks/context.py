@@ -1,4 +1,4 @@
-"""The context of one request: its id, its timings, its admission, its labels in the metrics."""
+"""The context of one request: its id, timings, admission, and labels in the metrics."""
 
 import time
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ class RequestContext:
     """The context of one request: the middleware creates and reads it, routes and tasks fill it.
 
     Attributes:
-        request_id: The client's X-Request-Id if it is a plain one, otherwise a new id.
+        request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
-        task: Name of a task kind; None on routes that are not counted.
+        task: Name of a task kind, or `detect`; None on routes that are not counted.
         model: Served name, or NO_MODEL.
         num_inputs: Number of texts in the request.
-        outcome: Label of regard_requests_total.
-        stages: Seconds by stage.
+        outcome: Value of the label `outcome` in regard_requests_total.
+        stages: Seconds spent in each stage, by the stage's name.
         num_cut: Number of sentences or texts longer than the model takes, by model.
         lease: Admission of the request; None before it is admitted.
     """
@@ -49,17 +49,17 @@ class RequestContext:
         return self.lease
 
     def release(self) -> None:
-        """Ends the admission; items that are left are cancelled."""
+        """Ends the admission, and cancels the unfinished items."""
         if self.lease is not None:
             self.lease.release()
 
     def add_times(self, results: Sequence[Result]) -> None:
-        """Adds the longest wait and the longest computation of the results to the stages."""
+        """Adds the longest wait to the stage `queue`, and the longest computation to `device`."""
         self.add("queue", max([result.queue_seconds for result in results], default=0.0))
         self.add("device", max([result.device_seconds for result in results], default=0.0))
 
     def stage(self, name: str) -> "Stage":
-        """Adds the time spent inside to a stage."""
+        """Returns a context manager that adds the time of its `with` block to a stage."""
         return Stage(self, name)
 
     def add(self, name: str, seconds: float) -> None:
@@ -72,11 +72,13 @@ class RequestContext:
 
 
 class Stage:
-    """Measures the time from entering to leaving; a generator would take four times as long.
+    """Adds the time of a `with` block to a stage of a request.
+
+    A context manager made from a generator function would take four times as long as this class.
 
     Args:
-        context: Context that the time is added to.
-        name: Name of the stage, one of STAGES.
+        context: Context of the request.
+        name: Name of the stage, one of STAGES in `service.metrics.definitions`.
     """
 
     __slots__ = ("context", "name", "start")

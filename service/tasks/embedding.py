@@ -38,11 +38,12 @@ class EmbedUsage:
     """Characters and tokens that a model has read for one request.
 
     Attributes:
-        num_chars: Characters of all texts, as the client sent them; a token id counts as one.
-        num_tokens: Tokens that the model read of each input: after the cut, with special tokens
-            and the prompt.
-        truncated: Indices of the inputs that were cut.
-        device: Device of the computation: `cpu`, or `cuda:N`.
+        num_chars: Number of characters of all texts as the client sent them. A token id counts as
+            one character.
+        num_tokens: Number of tokens that the model read of each input, after truncation. Special
+            tokens and the prompt are included.
+        truncated: Indices of the inputs that were truncated.
+        device: Type of the device that computed the vectors: `cpu` or `cuda`.
     """
 
     num_chars: int
@@ -67,7 +68,7 @@ class Embeddings:
 
 
 class Embedder:
-    """Computes embeddings: read the texts, submit them, cut and scale their vectors.
+    """Computes embeddings: tokenise the texts, submit them, shorten and scale their vectors.
 
     Args:
         catalog: Served models.
@@ -83,7 +84,7 @@ class Embedder:
         self.device = "cuda" if uses_gpu(settings.device) else "cpu"
 
     def refresh(self) -> None:
-        """Takes over the models that the catalog has now."""
+        """Adopts the current models of the catalog."""
         self.readers = self.catalog.readers(self.settings.max_source_tokens)
         self.default = next(iter(self.catalog.embedders), None)
 
@@ -109,7 +110,7 @@ class Embedder:
     async def embed_tokens(
         self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
-        """Returns the vectors (T, D) of the tokens of each input.
+        """Returns the vectors (T, D) of each input's tokens, and the usage.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.
@@ -178,7 +179,10 @@ class Embedder:
 
 
 def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
-    """Returns the reader for a `prompt_name`, and the prompt before each text.
+    """Returns the reader and the prompt that the `prompt_name` of a request chooses.
+
+    In a multilingual translation model the name is a language. The returned reader then puts the
+    language's token before each text, and the prompt is empty.
 
     Raises:
         InvalidRequestError: The model has no such prompt, or needs the name of a language.
@@ -189,7 +193,7 @@ def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
 
 
 def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
-    """Returns the ids of each input."""
+    """Reads each input; returns its token ids and their number."""
     read: Callable[..., ReadText] = reader.read
     direction = query.reading.truncation_direction
     return [read(each, prompt, direction) for each in query.inputs]
@@ -199,7 +203,7 @@ def shortened(vectors: Vectors, size: int, is_normalized: bool) -> Vectors:
     """Returns the first `size` numbers of each vector (n, D), scaled to length 1 on request.
 
     Each vector is scaled by itself, so that it does not depend on the others. A vector of zeros
-    stays one.
+    remains unchanged.
     """
     first = np.ascontiguousarray(vectors[:, :size])
     if not is_normalized:

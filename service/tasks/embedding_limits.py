@@ -1,6 +1,7 @@
-"""Refuses requests for embeddings above the limits of a model or the server, before any work.
+"""Refuses requests for embeddings above the limits of a model or the server.
 
-Messages contain names of parameters, counts and limits, and never a text.
+A request is refused before a model computes anything for it. Messages name parameters, counts and
+limits, but never quote a text to embed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,8 +48,9 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many vectors of tokens.
 
-    A vector for each token that may wait would take 200 MB, and half a GB as JSON. The server keeps
-    them until the client has read the response.
+    By REGARD_MAX_PENDING_TOKENS alone, one response could have 131,072 vectors. With 384 numbers
+    each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the client has
+    read the response.
 
     Args:
         num_tokens: Number of tokens of each input, as the model reads it.
@@ -77,8 +79,8 @@ def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
         if not isinstance(ids, str) and max(ids) >= vocab_size:
             raise InvalidRequestError(
                 f"Invalid request: {param}[{place}] has the token id {max(ids)}; the "
-                f"largest id of this model is {vocab_size - 1}. Send ids of its own vocabulary, or "
-                "the text.",
+                f"largest id of this model is {vocab_size - 1}. Send ids of this model's "
+                "vocabulary, or the text.",
                 param=param,
             )
 
@@ -97,8 +99,8 @@ def find_long(
         limit: Largest number of tokens that the model takes.
         truncate: Whether inputs may be cut.
         param: Name of the inputs in the client's request.
-        uncounted: Indices of inputs whose number is a lower bound: the rest of a text that is far
-            too long is not counted.
+        uncounted: Indices of inputs whose number of tokens is a lower bound, because only a part of
+            a very long text is tokenised.
 
     Raises:
         RequestTooLargeError: An input is too long and may not be cut.
@@ -117,10 +119,10 @@ def find_long(
 
 
 def check_dimensions(dimensions: int | None, size: int) -> int:
-    """Returns the number of dimensions of the vectors.
+    """Returns the number of dimensions that the returned vectors have.
 
     Args:
-        dimensions: Number in the request; None for all.
+        dimensions: Number that the request asks for; None for all.
         size: Number of dimensions of the model's vectors.
 
     Raises:
@@ -141,7 +143,7 @@ def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | Non
     Args:
         name: Name in the request; None for the default.
         prompts: Prompts of the model, by name.
-        default: Name of the default prompt; None for none.
+        default: Name of the default prompt; None for no prompt.
 
     Raises:
         InvalidRequestError: The model has no prompt of that name.
@@ -165,14 +167,14 @@ def find_language(name: str | None, languages: Collection[str]) -> str:
         languages: Languages of the model.
 
     Raises:
-        InvalidRequestError: The request names no language, or another one.
+        InvalidRequestError: The request names no language, or an unknown one.
     """
     found = None if name is None else match_language(name, languages)
     if found is None:
         fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is not one of them"
         raise InvalidRequestError(
             "Invalid request: this model needs the language of the texts, which a request names in "
-            f"prompt_name; it is {fault}. There are: {', '.join(languages)}",
+            f"prompt_name; it is {fault}. The languages are: {', '.join(languages)}",
             param="prompt_name",
         )
     return found

@@ -1,6 +1,7 @@
 """A request for embeddings, free of HTTP.
 
-Dataclasses only, without numpy: the schemas of the embedding routes import this module.
+This module has only dataclasses and does not import numpy, because the schemas of the embedding
+routes import it.
 """
 
 from collections.abc import Sequence
@@ -26,16 +27,16 @@ class ReadingOptions:
 
 @dataclass(frozen=True, slots=True)
 class EmbedQuery:
-    """Asks for the vectors of some inputs.
+    """A request for the vectors of some inputs.
 
     Attributes:
         inputs: Texts, or lists of token ids.
         param: Name of the inputs in the client's request, for error messages.
         reading: Options of how the inputs are read.
         model: Served name; None for the first embedding model.
-        dimensions: Numbers of each vector; None for all.
+        dimensions: Number of leading values kept of each vector; None keeps all.
         is_normalized: Whether vectors are scaled to length 1.
-        is_per_token: Whether each token gets a vector, as it leaves the model.
+        is_per_token: Whether each token gets a vector, neither pooled nor scaled.
     """
 
     inputs: Sequence[Input]

@@ -1,4 +1,4 @@
-"""The pivot pipeline translates a sentence by two models.
+"""The pivot pipeline translates a sentence by two models if no single model has the pair.
 
 The second model translates the output of the first one. Sentences do not wait for each other: the
 second translation of a sentence starts as soon as its first one has finished. Both translations
@@ -27,7 +27,7 @@ class Sentence:
     """A sentence to translate.
 
     Attributes:
-        source: Token ids of the first model, EOS included.
+        source: Token ids that the first model reads, EOS included.
         route: One model, or two: one into the pivot language and one out of it.
         options: Options of the search.
     """
@@ -53,8 +53,8 @@ class PivotPipeline:
         deadline: Time by time.perf_counter at which the request fails.
 
     Attributes:
-        num_cut: Number of outputs of first models that were too long for the second model, by the
-            name of the second model.
+        num_cut: Number of first translations that were too long for the second model, by the name
+            of the second model.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class PivotPipeline:
 
 
 def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
-    """Returns the result of a sentence from its first translation and the parts of its second."""
+    """Joins the parts of a second translation; the times include the first translation."""
     depth = max((len(part.value) for part in parts), default=0)
     hypotheses = [
         concatenated([part.value[min(rank, len(part.value) - 1)] for part in parts], options)
@@ -150,7 +150,7 @@ def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> 
 
 
 def concatenated(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypothesis:
-    """Returns one hypothesis of several consecutive parts."""
+    """Joins the hypotheses of consecutive parts into one hypothesis."""
     if len(parts) == 1:
         return parts[0]
     tokens = [token for part in parts for token in part.tokens]

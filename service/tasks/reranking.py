@@ -17,7 +17,7 @@ from service.tasks.embedding_limits import check_num_inputs, check_num_tokens, f
 from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 TEXTS = "texts"
-"""Name of the parameter, for messages."""
+"""Name of the request parameter that has the texts, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class RerankQuery:
     """A request for scores.
 
     Attributes:
-        query: The query.
-        texts: Texts to compare with it.
+        query: The query that the texts are compared with.
+        texts: Texts to rank.
         is_raw: Whether scores are logits; otherwise they are sigmoids of the logits.
         truncate: Whether pairs that are too long are truncated; otherwise they are refused.
-        direction: End at which texts are truncated.
+        direction: End at which the query or a text is truncated.
         model: Served name; None for the first cross-encoder.
     """
 
@@ -59,7 +59,7 @@ class Reranker:
 
     Args:
         catalog: The served models.
-        backend: Admits and computes.
+        backend: Admission and device workers.
         settings: Limits.
     """
 
@@ -69,7 +69,9 @@ class Reranker:
         self.settings = settings
 
     async def rerank(self, query: RerankQuery, context: RequestContext) -> list[Ranked]:
-        """Returns the texts, best first; texts of equal score stay in their order.
+        """Returns the index and score of each text, best first.
+
+        Texts of equal score keep the order of the request.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.
@@ -127,7 +129,7 @@ class Reranker:
 
 
 def tokenize(served: ServedReranker, query: RerankQuery) -> list[TokenizedPair]:
-    """Returns a pair of the query with each text."""
+    """Tokenises the query together with each text; returns one pair a text."""
     tokenizer = served.tokenizer
     first = tokenizer.encode(query.query)
     return [tokenizer.pair(first, tokenizer.encode(text), query.direction) for text in query.texts]
@@ -136,7 +138,8 @@ def tokenize(served: ServedReranker, query: RerankQuery) -> list[TokenizedPair]:
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids of a pair.
 
-    If the model has segments, the ids of segment 1 are raised by the vocabulary size.
+    If the model distinguishes segments, the vocabulary size is added to each id of the second
+    segment: the text, and the special tokens behind it.
     """
     if served.config.num_segments == 1:
         return pair.ids

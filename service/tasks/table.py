@@ -1,7 +1,8 @@
 """The task table: one row for each kind of work that the server does.
 
-A new kind adds a row to this table, a class of work items, and an executor. No other part of the
-server names a kind.
+A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. It also
+needs a loader (`service/workers/loaders.py`) that makes its models executable. The scheduler and
+the main loop of a worker name no kind.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
@@ -19,8 +20,8 @@ from service.workers.messages import ExecutorSpec
 from service.workers.model_set import AnyFiles
 
 EMBEDDING_SHARE = 0.5
-"""Half of a worker's time goes to embeddings while sentences are translated. The server is
-made for both, and only the client knows which of them is more urgent."""
+"""Share of a worker's time for embedding or reranking while sentences are translated. It is a half,
+because the server cannot know which of the two kinds of work is more urgent."""
 
 ROWS = [
     TaskKind(
@@ -58,26 +59,26 @@ ROWS = [
 ]
 
 TASKS = {row.name: row for row in ROWS}
-"""The rows by name, in the order of precedence in a worker."""
+"""The rows by the name of their kind, in the order of precedence in a worker."""
 
 KINDS: dict[type, tuple[str, ...]] = {
     ModelFiles: (TRANSLATE, EMBED, ATTENTION),
     EmbeddingFiles: (EMBED, ATTENTION),
     CrossEncoderFiles: (RERANK,),
 }
-"""The task kinds of a model, by type of its files."""
+"""Names of the task kinds that a model serves, by the type of its files."""
 
 
 def kinds_of(files: AnyFiles) -> tuple[str, ...]:
-    """Returns the task kinds that a model serves."""
+    """Returns the names of the task kinds that a model serves."""
     return KINDS[type(files)]
 
 
 def task_series() -> dict[str, TaskSeries]:
-    """Returns the series of each kind in the metrics."""
+    """Returns the metric series of each kind, by the name of the kind."""
     return {row.name: row.series for row in ROWS}
 
 
 def executor_specs(settings: Settings) -> tuple[ExecutorSpec, ...]:
-    """Returns how workers compute each kind, in order of precedence."""
+    """Returns the executor and the time share of each kind, in order of precedence."""
     return tuple(ExecutorSpec(row.name, row.executor, row.share(settings)) for row in ROWS)

@@ -25,8 +25,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_CHARS = 4096
-"""Texts up to this length are tokenised in the event loop. A sentence takes 4 µs; the way to a
-thread and back takes 50 to 100 µs."""
+"""Largest total length of texts that are processed in the event loop; longer ones go to a thread.
+
+Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 µs.
+"""
 
 CHARS_PER_TOKEN = 3
 """Characters for each token in the estimate that admits a request before it is tokenised."""
@@ -37,15 +39,16 @@ UNDETECTED = Detection("en", 0.0)
 
 @dataclass(slots=True)
 class TranslationRequest:
-    """Asks for translations, with resolved language codes.
+    """A request for translations, with resolved language codes.
 
     Attributes:
         texts: Texts to translate, at least one.
         source: Served language, or None to detect the language of each text.
         target: Served language.
         options: Options of the search.
-        split_sentences: False takes each text as one sentence.
-        is_aligned: Whether words are aligned afterwards; a pivot pipeline cannot align words.
+        split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
+        is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
+            model has the pair.
     """
 
     texts: Sequence[str]
@@ -77,9 +80,9 @@ class Prepared:
     """A tokenised text and its route.
 
     Attributes:
-        route: Models that translate it, in order; empty if nothing is to be translated.
+        route: Models that translate the text, in order; empty if it stays as it is.
         segments: Sentences of the text, and the separators between them.
-        sources: Ids of each sentence, EOS included.
+        sources: Source token ids of each sentence, EOS included.
         detected: Detected source language; None if the request names it.
         num_cut: Number of sentences that were longer than the model takes.
     """
@@ -110,7 +113,7 @@ class TranslatedText:
         detected: Detected source language; None if the request names it.
         scores: Score of each sentence; empty unless the request asks for them.
         prepared: Source text and its route.
-        targets: Ids of each sentence of `text`.
+        targets: Target token ids of each sentence of `text`.
     """
 
     text: str
@@ -169,7 +172,7 @@ class Translator:
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
     def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """Returns the likeliest languages of a text, best first; `en` with 0 if there is none."""
+        """Returns the likeliest languages of a text, best first; UNDETECTED if none matches."""
         return self.detector.detect(text, among) or [UNDETECTED]
 
     def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
@@ -178,7 +181,8 @@ class Translator:
 
     async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
         catalog = self.catalog
-        if num_chars > INLINE_CHARS:  # a model may be unloaded while a thread prepares the texts
+        if num_chars > INLINE_CHARS:
+            # A thread will prepare the texts, and models may be unloaded meanwhile.
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
@@ -245,7 +249,7 @@ def describe(prepared: list[Prepared], context: RequestContext) -> None:
 
 
 def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
-    """Returns the score of a sentence and of its tokens; None if none was computed."""
+    """Returns the scores of a sentence and its tokens; None if no score was computed."""
     if hypothesis.score is None:
         return None
     pieces = tokenizer.pieces(hypothesis.tokens)
@@ -256,7 +260,7 @@ def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScor
 async def run_sized(
     num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Calls a function: in the event loop for a short text, in a thread for a long one."""
+    """Calls a function: in the event loop up to INLINE_CHARS characters, above in a thread."""
     if num_chars <= INLINE_CHARS:
         return function(*args, **kwargs)
     return await asyncio.to_thread(function, *args, **kwargs)

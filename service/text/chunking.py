@@ -6,17 +6,18 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Characters of the window for each token of the limit.
+"""Length of a window, in characters for each token of the limit.
 
-A piece is searched in a window of the text. The window is long enough for nearly every language. It
-is short enough that a very long sentence is not tokenised again for each piece.
+The end of a piece is searched in a window of the text. The window is long enough to hold a piece in
+nearly every language. It is so short that the rest of a very long sentence is not tokenised again
+for each piece.
 """
 
 AHEAD = 8
 """Largest length of the window, as a multiple of the length of the previous piece.
 
-Where one character is 18 tokens, a window of the usual size would hold a hundred pieces. All of
-them would be tokenised to find one.
+If one character becomes 18 tokens, a window of the usual length, WINDOW_CHARS, holds hundreds of
+pieces. All of them would be tokenised to find the first one.
 """
 
 
@@ -38,7 +39,7 @@ class ChunkedText:
 def chunk_sentences(segments: Segments, tokenizer: Tokenizer, limit: int) -> ChunkedText:
     """Cuts every sentence of more than `limit` tokens and keeps all other sentences.
 
-    A sentence without tokens, such as one of control characters, becomes a separator.
+    A sentence without tokens, such as a sentence of control characters, becomes a separator.
     """
     separators: list[str] = [segments.separators[0]]
     sentences: list[str] = []
@@ -70,7 +71,7 @@ def cut_sentence(
     starts there, the cut lies at the limit.
 
     Returns:
-        The text, the following white space and the token ids of each piece. Texts and white space,
+        The text of each piece, the white space after it, and its token ids. Texts and white space,
         joined, are the sentence.
     """
     pieces = []
@@ -123,7 +124,7 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
 
 
 def _last_word(encoding: Encoding, limit: int) -> int:
-    """Returns the index of the token to cut before.
+    """Returns the index of the token before which the sentence is cut.
 
     It is the last token between limit/2 and `limit` that starts a word, or the token at `limit`.
     """

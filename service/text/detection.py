@@ -11,9 +11,9 @@ lingua     99.9%  98.0%    94.4%    93.0%
 py3langid  100%   99.1%    94.6%    70.3%
 =========  =====  =======  =======  ======
 
-We chose by short texts, such as search words and labels, because detectors make most mistakes
-there. `lingua` took 11 to 112 µs a text. All 75 languages of `lingua` would need 957 MB. A language
-that is left out can never be detected by mistake.
+We chose `lingua` for its accuracy on short texts, such as search words and labels, because
+detectors make most mistakes on them. `lingua` took 11 to 112 µs a text. With all of its 75
+languages it would need 957 MB. A language that is left out can never be detected by mistake.
 """
 
 from collections.abc import Collection
@@ -33,8 +33,8 @@ class Detection:
 
     Attributes:
         language: Language code in the server's spelling.
-        confidence: Percentage above 0 and up to 100, with one decimal. The confidences of all
-            candidates add up to 100.
+        confidence: Percentage with one decimal. The confidences of all candidates add up to 100,
+            and the detector returns no candidate with 0.
     """
 
     language: str
@@ -59,7 +59,7 @@ class LanguageDetector:
         self.choose(languages)
 
     def choose(self, languages: Collection[str]) -> None:
-        """Replaces the candidates. A detection in progress uses the old or the new ones."""
+        """Replaces the candidates. A detection in progress uses the old set or the new one."""
         self._codes = _codes_by_iso(languages)
         self._detector = self._builder().build() if self._codes else None
 
@@ -95,7 +95,8 @@ class LanguageDetector:
         names = [*self._codes]
         if len(names) == 1:
             # With one candidate, `lingua` accepts neither "hello" nor "hello world" as English.
-            # With a second one of another script, it accepts every text in the first one's script.
+            # With a second candidate of another script, it accepts every text in the script of
+            # the first candidate.
             names.append("en" if names == ["el"] else "el")
         iso_codes = map(lingua.IsoCode639_1.from_str, names)
         return lingua.LanguageDetectorBuilder.from_iso_codes_639_1(*iso_codes)

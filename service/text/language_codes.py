@@ -82,7 +82,7 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
 
 
 def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:
-    """Matches a canonical code by the rules 1 to 4 of `match_language`; an empty code has none."""
+    """Matches a canonical code by rules 1 to 4 of `match_language`; an empty code has no match."""
     tag = wanted
     while tag:
         if tag in by_code:
@@ -102,8 +102,9 @@ def display_name(code: str, accept_language: str | None = None) -> str:
 
     Args:
         code: A language code in any spelling.
-        accept_language: Value of an Accept-Language header. Its first 10 entries count. Malformed
-            entries, and languages without a locale in Babel, are ignored. The default is English.
+        accept_language: Value of an Accept-Language header. Only its first 10 entries are read.
+            Malformed entries, and languages without a locale in Babel, are ignored. The default is
+            English.
 
     Returns:
         The name with a capital first letter. It is English if the reader's locale has no name for

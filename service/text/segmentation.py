@@ -1,12 +1,12 @@
 """Splits a text into sentences for translation and joins the translations again.
 
-A translation model takes one sentence at a time. All other characters are kept as separators and
-never reach the model: line breaks, white space around sentences, runs of punctuation or emoji. The
+A translation model takes one sentence at a time. The characters outside sentences are kept as
+separators and never reach the model: line breaks, white space, runs of punctuation or emoji. The
 text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
-Sentence boundaries come from `sentencex`, which has rules for about 300 languages. It gets one line
-at a time, because it merges single lines and drops a paragraph break at the end of a text. This
-module does not cut a sentence that is too long for a model; `chunking` does.
+Sentence boundaries come from `sentencex`, which has rules for about 300 languages. This
+module passes it one line at a time, because in a whole text `sentencex` merges lines and drops a
+paragraph break at its end. A sentence that is too long for a model is cut by `chunking`, not here.
 """
 
 import re
@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from sentencex import get_sentence_boundaries
 
 # The time of `sentencex` grows with the square of the number of sentences in a line. A line of
-# 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, 0.06 s in such windows.
+# 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, and 0.06 s in windows of this
+# length.
 WINDOW_CHARS = 2_000
 
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
-# `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space is
-# wider (no-break space, ideographic space). It also fails on a lone surrogate. Each of these is
-# replaced by one plain space, so that its indices, which count code points, stay valid.
+# `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space has
+# more bytes (no-break space, ideographic space). It also fails on a lone surrogate. Each such
+# character is replaced by one plain space: code points, which `sentencex` counts, stay in place.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
@@ -68,7 +69,7 @@ class Segments:
         lengths = map(len, sentences)
         gaps = map(len, self.separators)
         starts, at = [], 0
-        for gap, length in zip(gaps, lengths, strict=False):  # there is one more separator
+        for gap, length in zip(gaps, lengths, strict=False):  # one more separator than sentences
             starts.append(at + gap)
             at += gap + length
         return starts
@@ -84,8 +85,8 @@ def split_sentences(text: str, language: str) -> Segments:
 
     Args:
         text: Any text. Lone surrogates are kept.
-        language: ISO 639-1 code of the text, with or without a region. `sentencex` splits an
-            unknown language by its rules for English.
+        language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
+            splits an unknown language by its rules for English.
 
     Raises:
         UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
@@ -136,9 +137,9 @@ def _pieces(text: str, language: str) -> Iterator[str]:
 def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
-    A sentence that the window has cut is read again from its start. A sentence that is longer than
-    the window stays whole. The next window then starts at a space inside it, so that no
-    abbreviation is cut.
+    The line is read in windows of WINDOW_CHARS. The last sentence of a window may be cut, so the
+    next window starts where that sentence starts. A sentence that is longer than a window stays
+    whole. The next window then starts after a space inside it, so that no abbreviation is cut.
     """
     start = 0
     while start < len(line):

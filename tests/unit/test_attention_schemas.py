@@ -102,7 +102,7 @@ CONFLICTS = [
     ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),
     ({"split": True, "target_text": "b"}, "target_text cannot be split; send sentences as lists"),
     ({"task": "detect"}, "detect task is not supported; use translate or embed"),
-    ({"prompt_name": "query"}, "prompt_name is of embedding models; leave it out, or use task"),
+    ({"prompt_name": "query"}, "prompt_name is only for embedding; leave it out, or use task"),
     ({"kinds": ["cross", "self"]}, "self kinds[1] is not supported; use encoder, decoder or cross"),
     ({"kinds": []}, "kinds parameter is an empty list; name one or more, or leave it out"),
     ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice; name each once"),
@@ -148,12 +148,12 @@ def test_a_text_to_embed_asks_for_its_encoder() -> None:
 
 
 OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
-    ({"source": "en"}, "source is of translations; leave it out with task embed"),
-    ({"target": "pt"}, "target is of translations"),
-    ({"target_text": "b"}, "target_text is of translations"),
-    ({"split": True}, "split is of translations"),
-    ({"alignment_layer": 0}, "alignment_layer is of translations"),
-    ({"alignment_shift": 0}, "alignment_shift is of translations"),
+    ({"source": "en"}, "source is only for translations; leave it out with task embed"),
+    ({"target": "pt"}, "target is only for translations"),
+    ({"target_text": "b"}, "target_text is only for translations"),
+    ({"split": True}, "split is only for translations"),
+    ({"alignment_layer": 0}, "alignment_layer is only for translations"),
+    ({"alignment_shift": 0}, "alignment_shift is only for translations"),
     ({"kinds": ["cross"]}, "a text that is embedded has no cross; ask for encoder"),
     ({"model": " "}, "missing model parameter"),
     ({"text": ""}, "missing text parameter"),
@@ -168,7 +168,7 @@ def test_a_text_to_embed_has_no_translation(fields: dict[str, Any], message: str
 def test_steps_of_a_text_to_embed_are_its_encoders() -> None:
     fields = {"text": "a", "task": "embed", "query": 0}
     assert "has no decoder" in refusal(StepsRequest, {**fields, "kind": "decoder"})
-    assert "target is of translations" in refusal(StepsRequest, {**fields, "target": "pt"})
+    assert "target is only for translations" in refusal(StepsRequest, {**fields, "target": "pt"})
 
 
 @pytest.mark.parametrize("model", [AttentionRequest, StepsRequest])

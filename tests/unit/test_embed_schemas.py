@@ -42,7 +42,7 @@ def test_one_input_or_several_are_a_list(given: Any, found: list[Any]) -> None:
         ([], "input parameter is an empty list; send one text or more"),
         (["a", ""], "input[1] parameter is empty"),
         ([[]], "input[0] parameter is empty"),
-        (7, "input parameter must be a text, a list of token ids, or a list of such"),
+        (7, "input parameter must be a text, a list of token ids, or a list of these"),
         ({"a": 1}, "input parameter must be a text, a list"),
         ([True], "input[0] parameter must be a text or a list of token ids"),
         ([1.0], "input[0] parameter must be a text or a list of token ids"),

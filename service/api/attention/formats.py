@@ -1,7 +1,7 @@
 """Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
-Numbers are float32 in all formats. In JSON each is the shortest decimal number that is nearest to
-that float32 and to no other. Reading it as float32 gives back the same bits.
+Numbers are float32 in all formats. JSON contains the shortest decimal number that is nearer to its
+float32 than to any other. So reading the number as float32 gives back the same bits.
 """
 
 import io
@@ -31,7 +31,7 @@ MEDIA_TYPES: dict[Format, str] = {
 
 
 def choose_format(wanted: Format | None, accept: str) -> Format:
-    """Returns the format of a request: from its body, otherwise the best of its Accept header.
+    """Returns the format that a request names in its body, or prefers in its Accept header.
 
     Args:
         wanted: Format in the body, or None.
@@ -49,7 +49,7 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 
 
 def _media_range(part: str) -> tuple[str, float]:
-    """Returns a media type and its weight: 1 if none is given, 0 if it is not a number."""
+    """Returns a media type and its weight: 1 without a weight, 0 if the weight is not a number."""
     media_type, *parameters = (word.strip().lower() for word in part.split(";"))
     weights = [word[2:] for word in parameters if word.startswith("q=")]
     try:
@@ -61,12 +61,12 @@ def _media_range(part: str) -> tuple[str, float]:
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the response for `json_chunks`; matrices stay arrays.
+    """Returns the body that `json_chunks` will write; its matrices are still arrays.
 
     Args:
         model: Name of the model.
         items: One item for each sentence.
-        decimals: Decimals to which the weights of alignments are rounded; None leaves them.
+        decimals: Number of decimals of the weights in alignments; None leaves them unrounded.
     """
     return {
         "model": model,
@@ -159,7 +159,7 @@ def metadata(body: Mapping[str, Any]) -> bytes:
 
 
 def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a file for `numpy.load` without pickles: `arrays`, and `metadata` as bytes.
+    """Returns an npz file without pickles: the matrices by name, and `metadata` as bytes.
 
     Args:
         body: Result of `json_body` for these items.
@@ -172,7 +172,7 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a safetensors file: `arrays`, and `metadata` under `regard` in the header."""
+    """Returns a safetensors file: the matrices by name, and `metadata` as the header `regard`."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 
@@ -180,9 +180,10 @@ def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention
 def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
     """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
 
-    These functions take each layer as a tensor (1, H, rows, columns): give each to `torch.tensor`.
-    bertviz has one list of labels for the decoder. With self-attention of the decoder, the
-    list contains the decoder's input tokens; otherwise it contains the predicted tokens.
+    The client must give each layer (1, H, rows, columns) to `torch.tensor`, because these functions
+    take tensors. The decoder has only one list of labels in bertviz. With self-attention of the
+    decoder, the list contains the decoder's input tokens; otherwise it contains the predicted
+    tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 

@@ -8,7 +8,7 @@ from service.tasks.attention.requests import Kind, Norm, Reduce
 
 
 class LabelsBody(BaseModel):
-    """The tokens or the words of one side."""
+    """The tokens or the words of the source or of the target."""
 
     text: str
     tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
@@ -17,13 +17,14 @@ class LabelsBody(BaseModel):
         description="First and end position of each token in the text, in code points; surrounding "
         "white space is excluded."
     )
-    special: list[bool] = Field(description="True for tokens that are not text, such as the end.")
+    special: list[bool] = Field(description="True for tokens that are not text, such as EOS.")
 
 
 class TargetLabelsBody(LabelsBody):
-    """The target.
+    """The tokens or the words of the target.
 
-    At each row of cross-attention the decoder reads `input_tokens` and predicts `tokens`.
+    In row t of cross-attention the decoder reads entry t of `input_tokens` and predicts entry t of
+    `tokens`.
     """
 
     input_tokens: list[str] = Field(
@@ -54,8 +55,12 @@ class AttentionBody(BaseModel):
 class AlignmentBody(BaseModel):
     """The alignment of each target word to a source word."""
 
-    source_words: list[tuple[int, int]] = Field(description="[first, end) of each word.")
-    target_words: list[tuple[int, int]]
+    source_words: list[tuple[int, int]] = Field(
+        description="[first, end) of each source word: in tokens, or in code points in /translate."
+    )
+    target_words: list[tuple[int, int]] = Field(
+        description="[first, end) of each target word, in the same unit."
+    )
     pairs: list[tuple[int, int, float]] = Field(
         description="Source word, target word, and attention of the target word to the source word."
     )
@@ -65,7 +70,7 @@ class AlignmentBody(BaseModel):
 class AttentionItemBody(BaseModel):
     """One sequence.
 
-    Alignment words are always given as spans of tokens, even with `level: word`.
+    The words of `alignment` are always spans of tokens, even with `level: word`.
     """
 
     source: LabelsBody

@@ -51,11 +51,11 @@ OF_TRANSLATION = {
     "alignment_head": None,
     "alignment_shift": None,
 }
-"""Parameters that task `embed` does not accept, and the value that counts as absent."""
+"""Parameters that task `embed` does not accept, each with the value that counts as absent."""
 
 
 def has_target(task: Any) -> bool:
-    """Returns whether the task of a request that is not yet checked reads translations."""
+    """Returns whether an unchecked task reads translations; True for an unknown task."""
     return HAS_TARGET.get(task, True) if isinstance(task, str) else True
 
 
@@ -111,15 +111,15 @@ class AttentionQuestion(Parameters):
     target: str | None = Field(None, description="Language code.")
     model: str | None = Field(
         None,
-        description="Name as in /v1/models, in place of `source` and `target`; "
-        "a language that is given too has to be the model's.",
+        description="Name as in /v1/models, in place of `source` and `target`. If languages are "
+        "given too, they must be those of the model.",
     )
     task: Task = Field(
-        "translate", description="`embed` for texts without translation, as an embedder reads them."
+        "translate", description="`embed` reads each text without a translation, as in /embed."
     )
     prompt_name: str | None = Field(
         None,
-        description="With `embed`: name of the prompt before each text; by default the model's.",
+        description="With `embed`: name of the prompt before texts; by default the model's own.",
     )
     api_key: Any = Field(None, description="Accepted and ignored.")
 
@@ -132,11 +132,11 @@ class AttentionQuestion(Parameters):
     def _check_task(self) -> Self:
         if self.has_target:
             if self.prompt_name is not None:
-                refuse("prompt_name is of embedding models; leave it out, or use task embed")
+                refuse("prompt_name is only for embedding; leave it out, or use task embed")
             return self
         for name, nothing in OF_TRANSLATION.items():
             if getattr(self, name, nothing) != nothing:
-                refuse(f"{name} is of translations; leave it out with task embed")
+                refuse(f"{name} is only for translations; leave it out with task embed")
         return self
 
     @model_validator(mode="after")
@@ -186,14 +186,14 @@ class AttentionRequest(AttentionQuestion):
     )
     norm: Norm = Field(
         "weights",
-        description="`value_norms`: weights times the norm of each value's part of the output.",
+        description="`value_norms`: weight times the norm of the value after output projection.",
     )
-    level: Level = Field("token", description="Between tokens, or between words.")
+    level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
-        None, description="Number of values of each row: the largest ones, with `indices`."
+        None, description="Number of values kept of each row, largest first, with `indices`."
     )
     decimals: Decimals | None = Field(
-        None, description="Decimals to which values are rounded; by default they are float32."
+        None, description="Decimals to which values are rounded; by default they are not rounded."
     )
     format: Format | None = Field(
         None,
@@ -209,8 +209,8 @@ class AttentionRequest(AttentionQuestion):
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,
-        description="1 if a row attends for the input token, 0 if it attends for the predicted "
-        "token.",
+        description="1 if the attention of a row belongs to the decoder's input token, 0 if to the "
+        "predicted token.",
     )
 
     @property
@@ -251,8 +251,8 @@ class AttentionRequest(AttentionQuestion):
     def _fill(cls, fields: Any) -> Any:
         """Adds the defaults that depend on other fields.
 
-        Generated clients send the documented default of every field. So mean_heads does not mean
-        that the client wants to hide the heads; bertviz always shows every head.
+        Generated clients send the documented default of every field. For bertviz, which always
+        shows every head, the default mean_heads therefore counts as absent.
         """
         if not isinstance(fields, dict):
             return fields
@@ -328,11 +328,11 @@ class StepsRequest(AttentionQuestion):
     kind: Kind = Field(
         "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
     )
-    layer: StrictInt = Field(-1, description="From 0, or negative from the end.")
-    head: StrictInt = Field(0, description="From 0, or negative from the end.")
+    layer: StrictInt = Field(-1, description="Number from 0, or negative from the end.")
+    head: StrictInt = Field(0, description="Number from 0, or negative from the end.")
     query: StrictInt = Field(
         description="Token whose attention is computed: a source token for the encoder, otherwise "
-        "a target token. From 0, or negative from the end."
+        "a target token. Number from 0, or negative from the end."
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],

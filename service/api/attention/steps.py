@@ -14,11 +14,11 @@ from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import TraceResult
 
 SHOWN_VALUES = 8
-"""Number of values of each weight × v in the table."""
+"""Number of values that the table shows of each vector weight × v."""
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
-    """Returns the response for `json_chunks`; matrices stay arrays.
+    """Returns the body that `json_chunks` will write; its matrices are still arrays.
 
     Args:
         found: Result of the task, with all numbers.
@@ -60,7 +60,7 @@ def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[
 
 
 def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dict[str, Any]:
-    """Returns the token that attends; in the decoder with its input and its predicted token."""
+    """Returns the token that attends; for the decoder, its input token and its predicted token."""
     index = found.query.query
     if found.query.kind is AttentionKind.ENCODER or target is None:
         return {"index": index, "token": source.tokens[index], "predicted": None}
@@ -69,7 +69,7 @@ def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dic
 
 
 def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
-    """Returns the table; each number is the shortest decimal that reads as its float32."""
+    """Returns one row for each token that receives attention; `shortest` makes its numbers."""
     norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
     columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
     return [
@@ -98,5 +98,5 @@ def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[n
 
 
 def shortest(value: np.float32) -> float:
-    """Returns the shortest decimal number that is nearest to a float32 and to no other."""
+    """Returns the shortest decimal number that is nearer to a float32 than to any other."""
     return float(str(value))

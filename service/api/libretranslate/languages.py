@@ -57,8 +57,8 @@ async def frontend_settings(
 def default_target(catalog: Catalog) -> str:
     """Returns the target language that a form offers first.
 
-    It is the target of the first single-pair model, otherwise a language of a multilingual model.
-    A server without translation models returns English.
+    It is the target of the first single-pair model with an offered target. Without such a model it
+    is the last offered language, and without translation models English.
     """
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]

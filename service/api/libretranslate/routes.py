@@ -41,7 +41,7 @@ router = APIRouter(tags=["translation"])
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
-    """Translates a text or a list of texts: LibreTranslate's request, with optional extras."""
+    """Translates a text or a list of texts: LibreTranslate's request with optional extras."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
@@ -164,7 +164,7 @@ def detection_body(detection: Detection) -> dict[str, Any]:
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """Returns one list for several texts: the mean confidence of each language, best first."""
+    """Returns one list for all texts: the mean confidence of each language, best first."""
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence

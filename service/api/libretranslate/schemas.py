@@ -28,12 +28,12 @@ class TranslateRequest(Parameters):
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: Annotated[Literal["text"], BeforeValidator(_default_format)] = Field(
-        "text", description="`text`."
+        "text", description="Only `text`."
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
     api_key: Any = Field(None, description="Accepted and ignored.")
     beam_size: Positive | None = Field(
-        None, description="Hypotheses kept while decoding; 1, the default, is greedy."
+        None, description="Number of hypotheses kept while decoding; 1, the default, is greedy."
     )
     split_sentences: bool = Field(
         True, description="Translate sentence by sentence; false takes each text as one sentence."
@@ -106,7 +106,9 @@ class Language(BaseModel):
 
     code: str
     name: str = Field(description="Name in the language of Accept-Language.")
-    targets: list[str] = Field(description="Codes of the target languages, itself included.")
+    targets: list[str] = Field(
+        description="Codes of the target languages and of the source itself."
+    )
 
 
 class LanguageChoice(BaseModel):

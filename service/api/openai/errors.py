@@ -1,7 +1,7 @@
 """Errors in OpenAI's shape, for the routes under /v1/.
 
-OpenAI's clients read no other shape. By themselves they repeat a request after 409, 429 and 5xx,
-after the time of Retry-After.
+OpenAI's clients read no other shape. They repeat a request by themselves after 409, 429 and 5xx.
+They first wait for the time that Retry-After gives.
 
 Source: https://platform.openai.com/docs/guides/error-codes.
 """
@@ -56,7 +56,9 @@ class OpenAIError(BaseModel):
     """The content of an error body."""
 
     message: str = Field(description="The fault, with the value, the limit and the way out.")
-    type: str = Field(description="The kind of error, or the limit of admission that was reached.")
+    type: str = Field(
+        description="The kind of error, or with 429 the limit: `requests` or `tokens`."
+    )
     param: str | None = Field(description="The parameter at fault.")
     code: str | None = Field(description="The kind of error, for programs.")
 
@@ -110,7 +112,7 @@ def openai_status(error: ServiceError) -> int:
 
 
 def openai_kind(error: ServiceError) -> OpenAIKind:
-    """Returns the names of an error: by its status, except where OpenAI is more exact."""
+    """Returns the names of an error: by its status, unless OpenAI has more exact names."""
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":

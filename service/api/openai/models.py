@@ -32,7 +32,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models, their device and precision; with the admin key also why loading failed."""
+    """Lists the models with device and precision; with the admin key also why loading failed."""
     return ModelList(data=await shown_models(request))
 
 
@@ -59,7 +59,7 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models, and the models that are being loaded or unloaded or failed."""
+    """Returns the served models, and models that are loading, unloading or failed to load."""
     served = [model_body(each, services, status) for each in services.catalog.served.values()]
     names = {each.id for each in served}
     return served + [
@@ -72,7 +72,7 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
 
 
 def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
-    """Returns the model of a name.
+    """Returns the model that has a name.
 
     Raises:
         NotFoundError: There is no such model.

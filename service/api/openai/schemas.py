@@ -18,29 +18,29 @@ EncodingFormat = Literal["float", "base64"]
 class EmbeddingsRequest(EmbedParameters):
     """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI in addition.
 
-    As at OpenAI, an input that is too long is refused; `truncate` changes this. By default it is
-    not truncated, because OpenAI's client libraries do not show the header that reports it.
+    As at OpenAI, an input that is too long is refused by default; `truncate` cuts it. OpenAI's
+    client libraries do not show the header that reports truncation, so it is not the default.
     """
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"input": ["The cat sat on the mat.", "A cat is sitting."]}}
     )
 
-    input: Inputs = Field(description="Text, or list of token ids, or list of such.")
+    input: Inputs = Field(description="One input or a list: each is a text or a list of token ids.")
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first that embeds."
+        None, description="Name as in /v1/models; by default the first embedding model."
     )
     encoding_format: EncodingFormat = Field(
-        "float", description="`base64` contains little-endian float32."
+        "float", description="`float`, or `base64` of little-endian float32."
     )
     dimensions: Positive | None = Field(
-        None, description="Number of values of each vector: the first ones."
+        None, description="Number of leading values kept of each vector; by default all."
     )
     user: Any = Field(None, description="Accepted and ignored.")
     truncate: bool = Field(
         False,
-        description="Cut inputs that are longer than the model takes, and mark them by `truncated` "
-        "and X-Truncated-Inputs; false refuses them.",
+        description="Cut inputs that are longer than the model takes. `truncated` marks them, and "
+        "X-Truncated-Inputs counts them. false refuses them.",
     )
 
     def query(self) -> EmbedQuery:
@@ -94,7 +94,9 @@ class ModelBody(BaseModel):
     source: str | None = Field(description="Source language; null for a model of several pairs.")
     target: str | None = Field(description="Target language; null for a model of several pairs.")
     sources: list[str] = Field(description="Source languages.")
-    targets: list[str] = Field(description="Target languages; a text is not translated to its own.")
+    targets: list[str] = Field(
+        description="Target languages; a text is not translated to its own language."
+    )
     revision: str = Field(description="First digits of the sha256 sum of the weights.")
     device: str | None = Field(description="Null while the model loads.")
     dtype: str | None = Field(description="Null while the model loads.")
@@ -150,8 +152,8 @@ class ChangingBody(BaseModel):
     owned_by: str = "regard"
     error: str | None = Field(
         None,
-        description="The reason why loading failed. Null if loading did not fail, or without the "
-        "admin key: the reason may name files of the server.",
+        description="The reason why loading failed, or null. Only requests with the admin key get "
+        "the reason, because it may name files of the server.",
     )
 
 

@@ -34,10 +34,10 @@ and left its connection open.
 
 
 async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
-    """Returns the fields of a request, from its body and, for a form, its query.
+    """Returns the fields of a request: those of a JSON body, or those of a form and the query.
 
-    A form is merged with the query. A field that occurs several times becomes a list. The line
-    ends of a form, CRLF, become LF.
+    A field that occurs several times in a form or the query becomes a list. The line ends of a
+    form, CRLF, become LF.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -90,7 +90,8 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
         nonlocal is_expired
         is_expired = task.cancel()
 
-    timer = asyncio.get_running_loop().call_later(seconds, expire)  # as asyncio.timeout, but faster
+    # This timer does the same as asyncio.timeout, but is faster.
+    timer = asyncio.get_running_loop().call_later(seconds, expire)
     try:
         while (message := await request.receive())["type"] != "http.disconnect":
             body += message.get("body", b"")
@@ -99,7 +100,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
             if not message.get("more_body", False):
                 return bytes(body)
     except asyncio.CancelledError:
-        if is_expired and task.uncancel() == 0:  # there is no other request to cancel this task
+        if is_expired and task.uncancel() == 0:  # only `expire` has cancelled the task
             raise too_slow(len(body), seconds) from None
         raise
     finally:
@@ -110,7 +111,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
 def too_slow(size: int, seconds: float) -> DeadlineExceededError:
     """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
     return DeadlineExceededError(
-        f"{size} bytes of the body arrived within {seconds:g} s, and not the rest; "
+        f"{size} bytes of the body arrived within {seconds:g} s, but not the rest; "
         "send it in parts, or try again"
     )
 
@@ -148,7 +149,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise InvalidRequestError(error_texts.invalid_json("the body must be an object"))
     if len(value) > MAX_FIELDS:
         raise InvalidRequestError(
-            f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Several texts are a list"
+            f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Send texts as a list"
         )
     return value
 

@@ -12,8 +12,8 @@ T = TypeVar("T")
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Returns the result of `work`, and cancels `work` as soon as the client disconnects.
 
-    The body of the request has been read, so that the next message from the server can only be
-    the client's disconnection.
+    The body of the request must have been read. The next ASGI message can then only be the
+    client's disconnection.
 
     Raises:
         ClientDisconnect: The client disconnected; `RequestMiddleware` counts the request as
@@ -34,7 +34,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
     try:
         return await work
     except asyncio.CancelledError:
-        if is_gone and task.uncancel() == 0:  # there is no other request to cancel this task
+        if is_gone and task.uncancel() == 0:  # only `end` has cancelled the task
             raise ClientDisconnect from None
         raise
     finally:

@@ -1,7 +1,7 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
-Unknown fields are ignored, as TEI and OpenAI do. Limits that depend on a model, such as its length
-or the names of its prompts, are checked in `service.tasks.embedding_limits`.
+Unknown fields are ignored, as TEI and OpenAI do. Limits that depend on a model, such as its number
+of tokens or the names of its prompts, are checked in `service.tasks.embedding_limits`.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
 https://platform.openai.com/docs/api-reference/embeddings.
@@ -19,7 +19,7 @@ from service.tasks.embedding_query import ReadingOptions
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     """Returns a list of one or more inputs.
 
-    The check is written by hand, because a union of pydantic would look at each token id twice.
+    The check is written by hand, because a union of pydantic would check each token id twice.
     """
     name = str(info.field_name)
     if isinstance(value, str) or (isinstance(value, list) and value and type(value[0]) is int):
@@ -29,7 +29,7 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
     if value == []:
         refuse(f"{name} parameter is an empty list; send one text or more")
     if not isinstance(value, list):
-        refuse(f"{name} parameter must be a text, a list of token ids, or a list of such")
+        refuse(f"{name} parameter must be a text, a list of token ids, or a list of these")
     for place, member in enumerate(value):
         if fault := _fault_of(member):
             refuse(f"{name}[{place}] parameter {fault}")
@@ -54,7 +54,7 @@ def check_name(value: Any, info: ValidationInfo) -> Any:
     if value == "":
         refuse(
             f"{info.field_name} parameter is empty; name a model of /v1/models, or leave it out "
-            "for the first that embeds"
+            "for the default"
         )
     return value
 
@@ -81,7 +81,7 @@ class EmbedParameters(Parameters):
 
     truncate: bool = Field(
         True,
-        description="Cut inputs that are longer than the model takes, and name them in "
+        description="Cut inputs that are longer than the model takes, and count them in "
         "X-Truncated-Inputs; false refuses them.",
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(

@@ -12,12 +12,12 @@ REFERENCE = "#/components/schemas/{model}"
 def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
     """Returns the OpenAPI fields of a route that reads its own body.
 
-    The definitions of the schema travel in `$defs`; `move_definitions` moves them to the place
-    that the references name.
+    The result has the definitions of the schema in `$defs`. `move_definitions` later moves them to
+    the components of the document, to which the references point.
 
     Args:
         model: Schema of the body.
-        media_types: Media types of the body; JSON alone where none is given.
+        media_types: Media types of the body; JSON if none is given.
     """
     schema = model.model_json_schema(ref_template=REFERENCE)
     definitions = {**schema.pop("$defs", {}), model.__name__: schema}

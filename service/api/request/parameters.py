@@ -1,4 +1,4 @@
-"""Parameters of a request: pydantic models that accept null, and their refusals as messages."""
+"""Parameters of a request: pydantic models that accept null, and messages for their errors."""
 
 import re
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -20,7 +20,7 @@ from service.api.request.body import JSON, media_type, read_fields
 from service.errors import InvalidRequestError
 
 REFUSED = "refused"
-"""Type of a validation error whose message is complete for the client."""
+"""Type of a validation error whose message is already written for the client."""
 
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
@@ -28,7 +28,7 @@ NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
 """Types of validation errors of integers. JSON numbers beyond 64 bits arrive as floats."""
 
 ABOUT = ("title", "description", "default")
-"""Keys of a JSON schema that describe a parameter, and not its values."""
+"""Keys of a JSON schema that describe a parameter and do not restrict its values."""
 
 Model = TypeVar("Model", bound=BaseModel)
 Member = TypeVar("Member")
@@ -36,7 +36,7 @@ Member = TypeVar("Member")
 ListOf = Annotated[list[Member], Field(fail_fast=True)]
 """A list whose validation stops at the first wrong member.
 
-One error for each of 400,000 members, which a body may have, would block all other requests for
+A body may have 400,000 members. One error for each of them would block all other requests for
 seconds.
 """
 
@@ -50,14 +50,15 @@ def _refuse_bool(value: Any) -> Any:
 NotBool = BeforeValidator(_refuse_bool)
 """Refuses true and false, which pydantic accepts as integers.
 
-The validator follows the bounds of a number: before them it would hide the bounds from OpenAPI.
+In `Annotated` the validator stands after the bounds of a number. Before them it would hide the
+bounds from OpenAPI.
 """
 
 Natural = Annotated[int, Field(ge=0), NotBool]
-"""An integer from 0, or a form's text of one."""
+"""An integer of at least 0; a form may send it as text."""
 
 Positive = Annotated[int, Field(ge=1), NotBool]
-"""An integer from 1, or a form's text of one."""
+"""An integer of at least 1; a form may send it as text."""
 
 
 class Parameters(BaseModel):
@@ -125,7 +126,7 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
 
 
 def _json_hint(request: Request, fields: dict[str, Any]) -> str:
-    """Returns a hint for a JSON body that was sent, and parsed, as a form."""
+    """Returns a hint for a JSON body that was sent, and parsed, as a form; "" for any other."""
     looks_like_json = any(name.lstrip().startswith("{") for name in fields)
     if media_type(request) != JSON and looks_like_json:
         return f". The body looks like JSON: send it with Content-Type: {JSON}"
@@ -141,7 +142,7 @@ def describe(error: ValidationError) -> str:
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     """Returns the first fault, the name of its parameter, and its place inside the parameter."""
     faults = error.errors(include_url=False)
-    # A union reports one fault for each member type; the deepest one says most.
+    # A union reports one fault for each member type; the deepest fault is the most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
     fault = max(first, key=lambda fault: len(fault["loc"]))
     # Inside a union, the place contains the member type: q, list[str], 1.

@@ -1,1 +1,1 @@
-"""The dialect of text-embeddings-inference (TEI): `/embed`, `/embed_all`, `/similarity`."""
+"""The dialect of text-embeddings-inference (TEI): vectors, similarities and reranking."""

@@ -1,7 +1,7 @@
 """Responses about embeddings: cosines, and TEI's headers with times and tokens.
 
-TEI's responses contain only arrays, and `json_chunks` writes them. Numbers are float32 everywhere.
-JSON contains the shortest decimal that parses back to the same float32. So a vector is
+TEI's responses about embeddings contain only arrays, and `json_chunks` writes them. All numbers are
+float32. JSON contains the shortest decimal that parses back to the same float32. So a vector is
 bit-identical in JSON and in base64.
 """
 

@@ -38,7 +38,7 @@ class RerankRequest(Parameters):
     )
 
     query: Annotated[str, BeforeValidator(check_text)] = Field(
-        description="The query.", json_schema_extra=not_empty
+        description="Query that the texts are compared with.", json_schema_extra=not_empty
     )
     texts: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
         description="Texts to rank.", json_schema_extra=not_empty
@@ -49,10 +49,10 @@ class RerankRequest(Parameters):
         False, description="Cut pairs that are longer than the model takes; false refuses them."
     )
     truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End at which the query and the text are truncated."
+        "right", description="End at which the query or the text is truncated."
     )
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first that reranks."
+        None, description="Name as in /v1/models; by default the first cross-encoder."
     )
 
     def rerank_query(self) -> RerankQuery:
@@ -68,7 +68,7 @@ class RerankRequest(Parameters):
 
 
 class Rank(BaseModel):
-    """One text."""
+    """The score of one text."""
 
     index: int = Field(description="Index of the text in the request.")
     score: float = Field(description="Relevance of the text to the query.")

@@ -47,7 +47,7 @@ async def embed(request: Request) -> Response:
     openapi_extra=request_body(EmbedAllRequest),
 )
 async def embed_all(request: Request) -> Response:
-    """Returns a vector for each token of each text, special tokens included, as the model gives it.
+    """Returns a vector for each token of each text, special tokens included.
 
     The vectors are neither pooled nor scaled.
     """
@@ -68,7 +68,7 @@ async def embed_all(request: Request) -> Response:
     openapi_extra=request_body(SimilarityRequest),
 )
 async def similarity(request: Request) -> Response:
-    """Returns the cosine of a sentence's vector with the vector of each other sentence."""
+    """Returns the cosine of a sentence's vector with the vector of each of the other sentences."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, SimilarityRequest, services.settings.max_body_bytes)

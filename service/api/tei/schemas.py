@@ -26,13 +26,15 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
 
 
 class EmbedAllRequest(EmbedParameters):
-    """`POST /embed_all`, in TEI's shape: a vector for each token, as it leaves the model."""
+    """`POST /embed_all`, in TEI's shape: a vector for each token, neither pooled nor scaled."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat on the mat."}})
 
-    inputs: Inputs = Field(description="Text, or list of token ids, or list of such.")
+    inputs: Inputs = Field(
+        description="One input or a list: each is a text or a list of token ids."
+    )
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first that embeds."
+        None, description="Name as in /v1/models; by default the first embedding model."
     )
 
     def query(self) -> EmbedQuery:
@@ -45,7 +47,7 @@ class EmbedRequest(EmbedAllRequest):
 
     normalize: bool = Field(True, description="Scale each vector to length 1.")
     dimensions: Positive | None = Field(
-        None, description="Number of values of each vector: the first ones."
+        None, description="Number of leading values kept of each vector; by default all."
     )
 
     def query(self) -> EmbedQuery:
@@ -93,7 +95,7 @@ class SimilarityRequest(Parameters):
     inputs: Annotated[SimilarityInputs, BeforeValidator(check_pair)]
     parameters: EmbedParameters | None = None
     model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first that embeds."
+        None, description="Name as in /v1/models; by default the first embedding model."
     )
 
     def query(self) -> EmbedQuery:

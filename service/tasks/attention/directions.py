@@ -1,4 +1,4 @@
-"""Chooses the translation model whose attention a request asks for, and its language pair."""
+"""Chooses the translation model, and its language pair, whose attention a request asks for."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,21 @@ from service.text.detection import LanguageDetector
 async def choose_direction(
     choice: ModelChoice, texts: Sequence[str], catalog: Catalog, detector: LanguageDetector
 ) -> Direction:
-    """Returns the language pair of the model that a request names by its name or languages.
+    """Returns the model of a request, with the language pair that is translated.
+
+    The request names the model by its name, or by the languages.
 
     Args:
         choice: Model or languages of the request.
-        texts: Texts of the request; the first one decides a source language of `auto`.
+        texts: Texts of the request. If the source is `auto`, the first text decides the language.
         catalog: Served models.
         detector: Detects the language of a text.
 
     Raises:
         NotFoundError: There is no model of that name.
         UnsupportedLanguageError: No model translates between these languages.
-        InvalidRequestError: Both languages are the same, or the model has others.
+        InvalidRequestError: The languages are the same, are missing, are not those of the named
+            model, or need two models.
     """
     if choice.model is not None:
         model = catalog.models.get(choice.model)
@@ -71,7 +74,7 @@ async def _source(
 
 
 def _direction_of(model: ServedModel, choice: ModelChoice, catalog: Catalog) -> Direction:
-    """Returns the language pair that a request names for a model that it names."""
+    """Returns the model that a request names, with the language pair of the request."""
     if model.files.source:
         _check_languages(model, choice, catalog)
         return model.direction(model.files.source, model.files.target)
@@ -92,8 +95,8 @@ def _check_languages(model: ServedModel, choice: ModelChoice, catalog: Catalog) 
         is_any = code is None or (name == "source" and _is_auto(code))
         if code is not None and not is_any and catalog.language(code) != expected:
             raise InvalidRequestError(
-                f"Invalid request: {name} {code[:35]} is not the {name} language of {model.name}, "
-                f"{expected}; leave {name} or model out"
+                f"Invalid request: {name} {code[:35]} is not the {name} language of {model.name} "
+                f"({expected}); leave {name} or model out"
             )
 
 

@@ -190,7 +190,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         target_texts: Sequence[str | None],
         context: RequestContext,
     ) -> list[SequenceT]:
-        """Returns the sequences of tokenised sources, with translations if the model reads them.
+        """Returns a sequence for each tokenised source, with a translation if the task needs one.
 
         Raises:
             ServiceError: A translation is empty or too long, or cannot be computed.
@@ -204,7 +204,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> list[TokenizedText]:
-        """Admits a request, then tokenises it: only admitted texts take memory for their tokens.
+        """Admits a request, then tokenises it, so that only admitted texts take memory for tokens.
 
         Raises:
             ServiceError: The request is not admitted, or a text cannot be read.

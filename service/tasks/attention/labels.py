@@ -15,10 +15,10 @@ class Labels:
         text: The whole text.
         tokens: The vocabulary's spelling of each token, or each word as it is in the text.
         ids: Vocabulary id of each token, or list of the ids of each word.
-        offsets: Place of each in `text`, [start, end) in code points, without the white space
-            around it. EOS is at the end.
-        special: Whether each is a special token such as EOS and no part of the text.
-        input_tokens: Decoder input from which each of `tokens` is predicted: the start, then
+        offsets: Place of each token or word in `text`, [start, end) in code points, without the
+            white space around it. EOS has an empty place at the end.
+        special: Whether each token or word is a special token, such as EOS, and not text.
+        input_tokens: Decoder input from which each of `tokens` is predicted: the start token, then
             `tokens` without the last. None for a source.
     """
 

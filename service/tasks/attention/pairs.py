@@ -18,7 +18,7 @@ HEADS = {
     Reduction.MAX_HEADS: "max",
     Reduction.ROLLOUT: "rollout",
 }
-"""Name of all heads together in a response, by reduction."""
+"""Value of `heads` in a response if all heads are reduced to one, by the reduction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
 
 
 def model_name(translation: TranslatedText) -> str:
-    """Returns the name of the model that translated a text; "" if none did."""
+    """Returns the name of the model that translated a text; "" if no model did."""
     route = translation.prepared.route
     return route[0].name if route else ""
 
@@ -115,8 +115,8 @@ def align_text(
 
     Args:
         translation: Text and its translation.
-        pairs: Its sentences, from `pairs_of`.
-        results: Results of the pairs; later results stay in the iterator.
+        pairs: Sentence pairs of the text, from `pairs_of`.
+        results: Results of the pairs, followed by those of later texts, which are not taken.
         aligner: Cross-attention of the results; None for a text without pairs.
     """
     if aligner is None:

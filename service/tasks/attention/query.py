@@ -33,7 +33,7 @@ class Aligner:
     """The cross-attention that aligns words.
 
     Attributes:
-        query: Query for one layer, and for one head or the mean of all.
+        query: Query for one layer, and for one head or the mean over all heads.
         shift: Shift of the rows, an argument of `align`.
     """
 
@@ -90,8 +90,8 @@ def aligner_of(
     """Returns the attention that aligns words, by default the head that was trained to align.
 
     A model without such a head usually aligns best with the mean over the heads of its first layer.
-    There row t is the attention of the decoder's input token t - 1, not of the predicted token t.
-    So rows are shifted by one (Opus-MT issue 81).
+    In that layer the attention of row t belongs to the decoder's input, token t - 1. It does not
+    belong to the predicted token t. So rows are shifted by one (Opus-MT issue 81).
 
     Args:
         config: Config of the model.
@@ -118,8 +118,8 @@ def aligner_of(
 def default_shift(config: ModelConfig, layer: int) -> int:
     """Returns the shift of a layer: 0 if it was trained to align, otherwise 1.
 
-    In a layer that was trained to align, a row is the attention of the predicted token. In any
-    other layer it is the attention of the decoder's input token, one place earlier.
+    In a layer that was trained to align, the attention of a row belongs to the predicted token. In
+    any other layer it belongs to the decoder's input token, one place earlier.
     """
     if config.alignment_layer is None:
         return 1
@@ -129,7 +129,7 @@ def default_shift(config: ModelConfig, layer: int) -> int:
 def trace_query(
     config: InspectedConfig, request: TraceRequest, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
-    """Returns the query of a request, with its head and its token counted from 0.
+    """Returns the query of a request, with its layer, head and token counted from 0.
 
     Args:
         config: Config of the model.
@@ -138,7 +138,7 @@ def trace_query(
         target_tokens: Number of target tokens.
 
     Raises:
-        InvalidRequestError: The model has no such head, or the text no such token.
+        InvalidRequestError: The model has no such layer or head, or the text has no such token.
     """
     query = TraceQuery(AttentionKind(request.kind), request.layer, request.head, request.query)
     return resolved(lambda: resolve_trace(config, query, source_tokens, target_tokens))
@@ -162,7 +162,7 @@ def check_size(
     top_k: int | None,
     limit: int,
 ) -> None:
-    """Refuses more values than the limit, before any is computed.
+    """Refuses a request for too many attention values, before any value is computed.
 
     Args:
         query: Query about every sentence.

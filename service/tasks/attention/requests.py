@@ -1,6 +1,7 @@
 """Requests for attention, independent of HTTP: model, kinds, layers, heads and view.
 
-Types and dataclasses only, without numpy: the schemas of `/attention` import this module.
+This module has only types and dataclasses and does not import numpy, because the schemas of
+`/attention` import it.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ class View:
     """Selects the form in which a client gets attention.
 
     Attributes:
-        level: Between tokens, or between words.
-        top_k: Number of the largest values kept of each row; None keeps all.
+        level: Whether attention is between tokens or between words.
+        top_k: Number of values kept of each row, the largest ones; None keeps all.
         decimals: Number of decimals to which values are rounded; None leaves them unrounded.
     """
 
@@ -52,7 +53,7 @@ class InspectionRequest(ModelChoice):
     """Asks for attention matrices of one or more texts.
 
     Attributes:
-        texts: One sequence each, or with `is_split` any number of sentences.
+        texts: Texts; each is one sequence, or with `is_split` any number of sentences.
         target_texts: Translations, one for each text; None for the model's own.
         is_split: Whether texts are split into sentences.
         kinds: Kinds of attention.
@@ -60,12 +61,12 @@ class InspectionRequest(ModelChoice):
         heads: Numbers of the heads.
         reduce: Reduction over heads and layers.
         norm: Whether weights alone or weights times value norms are returned.
-        needs_equal_layers: Whether each kind must have the same number of layers, as in bertviz.
+        needs_equal_layers: Whether each kind must have the same number of layers, for bertviz.
         view: Form in which the matrices are returned.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's own.
         alignment_head: Head that aligns words, or `mean`; None for the model's own.
-        alignment_shift: 1 if a row attends for its input token; None for the model's
-            own.
+        alignment_shift: 1 if the attention of a row belongs to the decoder's input token, 0 if to
+            the predicted token; None for the model's own.
     """
 
     texts: Sequence[str]
@@ -91,8 +92,8 @@ class TraceRequest(ModelChoice):
         text: One sequence.
         target_text: Its translation; None for the model's own.
         kind: Kind of attention.
-        layer: From 0, or negative from the end.
-        head: From 0, or negative from the end.
+        layer: Number of the layer, from 0, or negative from the end.
+        head: Number of the head, from 0, or negative from the end.
         query: Token that attends, from 0, or negative from the end: a source token for the
             encoder, otherwise a target token.
     """

@@ -25,13 +25,14 @@ class Attention:
     """The attention of one kind in one sentence.
 
     Attributes:
-        kind: Encoder: source to source. Decoder: target to decoder input. Cross: target to source.
+        kind: `encoder` (source to source), `decoder` (target to decoder input) or `cross` (target
+            to source).
         layers: Numbers of the layers.
         heads: Numbers of the heads, or `mean`, `max` or `rollout`.
         reduce: Reduction of the request.
         norm: Norm of the request.
-        data: (layers, heads, rows, columns); a dimension that was reduced has size 1.
-        indices: Column of each value where `data` is cut to the largest values of each row.
+        data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
+        indices: Column of each value if `data` has only the largest values of each row, or None.
     """
 
     kind: Kind
@@ -50,8 +51,8 @@ class PairAttention:
     Attributes:
         source: Labels of the source tokens or words.
         target: Labels of the target tokens or words.
-        attentions: One for each requested kind.
-        alignment: Word alignment, in tokens at every level of the view.
+        attentions: Attention of each requested kind.
+        alignment: Word alignment. Its words are spans of tokens, even if the view shows words.
     """
 
     source: Labels
@@ -170,7 +171,7 @@ def _cut(attention: Attention, view: View) -> Attention:
 def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Returns the largest values of each row (..., S), largest first, and their columns.
 
-    Of equal values the one further left comes first. Both arrays are (..., min(count, S)).
+    Equal values keep the order of their columns. Both arrays have the shape (..., min(count, S)).
     """
     order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Attention of texts as they are embedded: each alone, by an encoder."""
+"""Attention of texts that are embedded: an encoder reads each text alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
         resident = await self._resident(served.name)
         if isinstance(served, ServedModel):
             config = resident.config
-            assert config is not None  # of a translation model
+            assert config is not None  # every translation model has a config
             tokenizer = source_tokenizer(served, choice.prompt_name)
             limit = self.settings.max_source_tokens
             tokenize = partial(tokenize_uncut, tokenizer, limit)
@@ -179,7 +179,7 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
 
 def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
-    """Tokenises a text for a translation model's encoder; only counts one above the limit."""
+    """Tokenises a text for a translation model's encoder; only counts a very long text's tokens."""
     if number := count_long(text, tokenizer, limit):
         return TextTokens(TokenizedText(text, [], [], [], []), number)
     tokenized = tokenizer.tokenize(text)
@@ -201,7 +201,8 @@ def tokenize_all(texts: Sequence[str], encoder: Encoder) -> list[TokenizedText]:
             count = f"{'at least ' * (not found.is_exact)}{found.num_tokens}"
             raise RequestTooLargeError(
                 f"Invalid request: {name} has {count} tokens, and {encoder.name} takes "
-                f"{encoder.max_tokens} at most. Send it in parts; attention is of whole texts."
+                f"{encoder.max_tokens} at most. Send it in parts; attention is not computed for "
+                "truncated texts."
             )
         if not text.strip() or all(found.tokenized.special):
             raise nothing_to_read(name)

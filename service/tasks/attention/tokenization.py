@@ -6,7 +6,10 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 
 LONG_CHARS = 16
-"""Characters for each token of the limit above which the tokens of a text are counted first."""
+"""A text with more than this number of characters for each token of the limit is very long.
+
+The tokens of a very long text are counted before anything else is computed for them.
+"""
 
 
 def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> TokenizedText:
@@ -14,7 +17,7 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
 
     Args:
         text: Text of the client.
-        tokenizer: Tokenizer of its language.
+        tokenizer: Tokenizer of the text's language.
         limit: Largest number of tokens of a sequence, EOS included.
         name: Name of the text in error messages.
 
@@ -25,7 +28,7 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
     if number := count_long(text, tokenizer, limit):
         raise too_long(number, limit, name)
     tokenized = tokenizer.tokenize(text)
-    if len(tokenized.ids) == len(tokenizer.prefix) + 1:  # EOS
+    if len(tokenized.ids) == len(tokenizer.prefix) + 1:  # only the prefix and EOS
         raise nothing_to_read(name)
     if len(tokenized.ids) > limit:
         raise too_long(len(tokenized.ids), limit, name)
@@ -33,9 +36,9 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
 
 
 def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
-    """Counts the tokens, EOS included, of a very long text; 0 if they may be within `limit`.
+    """Returns the number of tokens, EOS included, of a very long text above the limit, else 0.
 
-    Counting takes a tenth of the time of `tokenize`: `tokenize` also finds each token's place.
+    Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
     """
     if len(text) <= LONG_CHARS * limit:
         return 0
@@ -44,7 +47,7 @@ def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
 
 
 def item_name(name: str, number: int, texts: Sequence[str | None]) -> str:
-    """Returns the name of one of the texts of a field in error messages."""
+    """Returns the name that error messages give to one text of a field."""
     return f"{name}[{number}]" if len(texts) > 1 else name
 
 
@@ -54,8 +57,8 @@ def nothing_to_read(name: str) -> InvalidRequestError:
 
 
 def too_long(number: int, limit: int, name: str) -> RequestTooLargeError:
-    """Returns the error for a text with more tokens than a sequence."""
+    """Returns the error for a text with more tokens than a sequence may have."""
     return RequestTooLargeError(
         f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
-        "sentences (/attention takes split for that), or raise REGARD_MAX_SOURCE_TOKENS."
+        "sentences (split does that in /attention), or raise REGARD_MAX_SOURCE_TOKENS."
     )

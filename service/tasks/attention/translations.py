@@ -1,7 +1,8 @@
 """Attention of translations.
 
-A sentence is translated first, as /translate does it. The model then reads it once more together
-with its translation, in one pass. A translation that the client sends is read in the same way.
+A sentence is translated first, as /translate does by default. The model then reads it once more
+together with its translation, in one pass. A translation that the client sends is read in the same
+way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +76,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
     async def align(
         self, translations: Sequence[TranslatedText], context: RequestContext
     ) -> list[list[Alignment]]:
-        """Aligns the words of every sentence of translated texts; words are in code points.
+        """Aligns the words of every sentence; each word is a span of code points of its text.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.
@@ -113,7 +114,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
 
     async def _loaded(self, direction: Direction) -> LoadedDirection:
         config = (await self._resident(direction.name)).config
-        assert config is not None  # of a translation model
+        assert config is not None  # every translation model has a config
         return LoadedDirection(direction, config)
 
     def _queries(self, model: LoadedDirection, request: InspectionRequest) -> PairQueries:
@@ -176,7 +177,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
     def _targets(
         self, texts: Sequence[str | None], model: LoadedDirection
     ) -> list[TokenizedText | None]:
-        """Tokenises the client's translations; None if the client sends none."""
+        """Tokenises the client's translations; a missing translation stays None."""
         tokenizer = model.direction.vocabularies.target
         limit = model.config.max_target_tokens(self.settings.max_source_tokens)
         return [
@@ -205,7 +206,10 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
 
 
 def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
-    """Yields parts of a request with at most `max_values` weights of one head, or with one item."""
+    """Yields the items of a request in parts.
+
+    One head has at most `max_values` weights in a part, unless the part is a single item.
+    """
     part: list[AttentionItem] = []
     total = 0
     for item in items:

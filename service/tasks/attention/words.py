@@ -1,8 +1,8 @@
 """Merges tokens into words, and attention between tokens into attention between words.
 
 Words are separated by white space. A run of letters and digits is a word, and so is every
-punctuation mark or symbol. Words begin and end at the borders of pieces: the text "mat." is two
-words where the full stop is a piece of its own.
+punctuation mark or symbol. Words begin and end at the borders of pieces. The text "mat." is two
+words only if the full stop is a piece of its own.
 """
 
 import unicodedata
@@ -19,9 +19,9 @@ class TokenClass(Enum):
     """The class of a token; the class decides whether the token continues a word."""
 
     BLANK = auto()
-    """White space or an empty place. After it the same word continues, or the next word begins."""
+    """White space or no text; the token after it may continue the same word or begin the next."""
     WRITTEN = auto()
-    """Letters, digits and everything but marks; a run of them is a word."""
+    """Letters, digits, and all other text except marks; a run of such tokens is a word."""
     MARK = auto()
     """Punctuation and symbols: each is a word."""
 
@@ -29,15 +29,15 @@ class TokenClass(Enum):
 def word_spans(side: TokenizedText) -> list[Span]:
     """Returns the words of a text as tokens [first, end); together they cover all its tokens.
 
-    A special token is a word of its own. So is the last token, whatever it is: it is never an
-    input of a decoder, and so `input_spans` are whole words.
+    A special token is a word of its own. So is the last token, even if it is not special: it
+    is never an input of the decoder. All `input_spans` are therefore whole words.
     """
     starts = list(_word_starts(side))
     return list(zip(starts, [*starts[1:], len(side.ids)], strict=True))
 
 
 def input_spans(words: Sequence[Span]) -> list[Span]:
-    """Returns the words of a decoder's input: the start, then the target without its last word."""
+    """Returns the words of a decoder's input: the start token, then all words but the last."""
     return [(0, 1), *((first + 1, end + 1) for first, end in words[:-1])]
 
 
@@ -46,16 +46,16 @@ def merge(
 ) -> NDArray[np.float32]:
     """Merges attention between tokens into attention between words.
 
-    The columns of a word's pieces are summed, and their rows are averaged: rows that sum to 1
-    still do.
+    The columns of a word's pieces are summed, and their rows are averaged. Rows that sum to 1
+    therefore still sum to 1.
 
     Args:
-        weights: (..., T, S) between tokens.
+        weights: Attention (..., T, S) between tokens.
         rows: Spans that together cover all T rows.
         columns: Spans that together cover all S columns.
 
     Returns:
-        (..., rows, columns), summed in float64.
+        Attention between words, (..., number of rows, number of columns), summed in float64.
     """
     first_columns = [first for first, _ in columns]
     first_rows = [first for first, _ in rows]
