@@ -1,1 +1,4 @@
-"""The web layer: HTTP in front of the model package. `model/` never imports it."""
+"""The server around the `model` package: HTTP, scheduling and worker processes.
+
+Modules of `model` never import `service`.
+"""

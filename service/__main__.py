@@ -1,4 +1,4 @@
-"""`python -m service` is `regard`."""
+"""Makes `python -m service` run the command `regard`."""
 
 from service.cli import main
 

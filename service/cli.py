@@ -29,7 +29,7 @@ from service.server import create_app
 from service.settings import Settings
 
 EXAMPLE = ("en", "pt")
-"""The pair of languages to try where it is served."""
+"""Language pair of the example that the server prints, if it serves this pair."""
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
@@ -50,8 +50,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain on SIGTERM and SIGINT; a second SIGINT ends without draining.
 
-        uvicorn raises the signal again after draining: the program would end with the status of
-        a killed program.
+        uvicorn's own method also records the signal, and uvicorn raises it again after draining.
+        The program would then end with the status of a killed program.
         """
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
@@ -147,7 +147,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 def take_models(settings: Settings) -> Settings:
     """Returns settings whose models are complete folders and packages on this disk.
 
-    It runs once, before any process starts. No process asks a registry afterwards.
+    This function runs once, before any process starts. No process asks a registry afterwards.
 
     Raises:
         RegistryError: A file is missing, cannot be fetched, or has a different checksum.
@@ -180,7 +180,7 @@ def greet(host: str, port: int, catalog: Catalog) -> None:
 
 
 def trial(catalog: Catalog) -> str:
-    """Returns the path and the arguments of a curl that a served model answers."""
+    """Returns the path and the arguments of a curl command that the server can answer."""
     pairs = [
         (source, target)
         for source, targets in catalog.offers().items()

@@ -32,6 +32,6 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:
-    """Prints why the program ends and returns the exit to raise."""
+    """Prints why the program ends, and returns the exception that the caller must raise."""
     console.print(f"[bold red]regard:[/] {escape(message)}", soft_wrap=True, highlight=False)
     return typer.Exit(code)

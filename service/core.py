@@ -152,9 +152,9 @@ def build_core(
 
     Args:
         settings: Settings of the server.
-        files: The models that it serves at the start.
+        files: The models that the core serves at the start.
         start_worker: Starts a device worker.
-        on_failure: Called when a model turns out not to be loadable.
+        on_failure: Called with the reason when a model of the start cannot be loaded.
     """
     metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)

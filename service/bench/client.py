@@ -189,7 +189,7 @@ async def send_once(
     """Sends one request on a new connection and returns its reply.
 
     Raises:
-        RequestError: No reply came; the kind may be any.
+        RequestError: No reply came; the kind may be any of the four.
     """
     with closing(await Connection.open(address, timeout_seconds)) as connection:
         return await connection.send(request)

@@ -59,8 +59,8 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Translate a file over HTTP and score it with sacreBLEU (BLEU 13a and chrF).
 
-    The lines of a parallel file are sentences already, so each goes to the model as one sentence.
-    With --split the server splits lines, and the scores measure its sentence splitter too.
+    Each line goes to the model as one sentence. With --split the server splits lines first, and the
+    scores measure its sentence splitter too.
     """
     with _errors_shown():
         lists = in_lists(read_lines(source), batch)

@@ -1,6 +1,6 @@
-"""Checks that a translation does not depend on the other texts of a batch, or on its time.
+"""Checks that a translation depends neither on other texts of a batch nor on the time of sending.
 
-Each line goes to the model as one sentence, so that it is one row of a batch.
+Each line goes to the model as one sentence, so it is one row of a batch.
 """
 
 import random
@@ -11,14 +11,14 @@ from service.bench.client import Address
 from service.bench.translation import in_lists, translate
 
 LIST_SIZE = 1000
-"""Sentences in a list, below the default limit of a server, which is 1024."""
+"""Sentences in a list, below the default limit of a server, which is 2048."""
 
 MAX_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class ConsistencyReport:
-    """Lines, counted from 1, whose translation differs from the translation alone.
+    """Lines, counted from 1, that are translated differently alone and with other texts.
 
     Attributes:
         pair: Source and target language, such as `en-pt`.

@@ -217,7 +217,7 @@ async def send_until_end(
 
 
 async def _scrape_at(moment: float, address: Address, window: Window) -> str:
-    """Reads /metrics at a moment of perf_counter; returns an empty text if there is none."""
+    """Reads /metrics at a moment of perf_counter; returns an empty text if the server has none."""
     await asyncio.sleep(moment - perf_counter())
     try:
         reply = await send_once(address, address.request("GET", "/metrics"))

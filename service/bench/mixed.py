@@ -1,7 +1,7 @@
 """Measures how much long embeddings slow down short ones during translations and attention.
 
 Windows without and with clients that embed long texts alternate; all other clients send in both.
-All clients are closed loops, so that each kind gets the rate that the server gives it.
+All clients are closed loops, so the speed of the server determines the rate of each kind.
 """
 
 import asyncio

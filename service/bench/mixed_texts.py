@@ -20,7 +20,7 @@ NUM_LONG = 32
 """Number of long texts."""
 
 MAX_SENTENCES = 200
-"""Most sentences that are used; the server tokenises each before the start."""
+"""Most sentences that are used. Before the run, the server counts the tokens of each sentence."""
 
 SHORT, LONG = "short embeddings", "long embeddings"
 TRANSLATIONS, ATTENTION = "translations", "attention"
@@ -76,7 +76,7 @@ async def all_traffic(
 
 
 async def count_tokens(address: Address, text: str) -> int:
-    """Returns the tokens of a text, special tokens included, at most the model's limit.
+    """Returns the number of tokens of a text, special tokens included, up to the model's limit.
 
     Raises:
         BenchError: The server has no embedding model.

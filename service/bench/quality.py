@@ -27,7 +27,8 @@ class QualityReport:
         signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
             can be compared.
         compared: Scores of another system's file; None if no file was compared.
-        equal: Number of equal sentences in that file; None if no file was compared.
+        equal: Number of translations that equal their line in that file; None if no file was
+            compared.
     """
 
     pair: str

@@ -53,8 +53,8 @@ async def translate(
     Args:
         address: Address of the server.
         pair: Source and target language, such as `en-pt`.
-        lists: Texts of each request. A single text is a list too: a server refuses an empty `q`,
-            but not an empty line in a list.
+        lists: Texts of each request. A single text is also sent as a list: a server refuses an
+            empty `q`, but accepts an empty text in a list.
         split_sentences: Whether the server splits texts; if not, each text is one sentence.
         num_clients: Number of requests at a time.
         pause: Returns the seconds that a client waits before its next request.

@@ -1,1 +1,1 @@
-"""Several HTTP processes in front of one core, and their protocol."""
+"""Several HTTP processes in front of one core, and the messages between them and the core."""

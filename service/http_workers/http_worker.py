@@ -1,7 +1,7 @@
 """An HTTP worker: a process that answers HTTP and leaves all computing to the main process.
 
 The command is `python -m service.http_workers.http_worker CHANNEL LISTENER...`. The arguments are
-inherited file descriptors: its end of a socket pair, and the listening sockets.
+inherited file descriptors: the worker's end of a socket pair, and the listening sockets.
 """
 
 import logging

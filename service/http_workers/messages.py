@@ -1,8 +1,8 @@
 """The messages between an HTTP worker and the main process, in lists, over one socket pair.
 
-A short request takes one message each way: a Submit, and a Results or a Refusal. A long one asks
-for its admission first (Admit), so that nothing is computed for a request that is refused. The end
-of a request (Release, Ended) goes along with later messages. Deadlines are sent as durations.
+A short request takes one message each way: a Submit, and a Results or a Refusal. A long request
+asks for its admission first (Admit): if it is refused, its text is not even tokenised. The end of a
+request (Release, Ended) is sent together with later messages. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ class Admit:
     """HTTP worker to main process: requests the admission of about `tokens` tokens.
 
     Attributes:
-        id: Id of the question; Answer or Refusal answers.
-        lease: Id of the lease, unique in the HTTP worker; a Release ends it.
+        id: Id of the question; the Answer or Refusal to it has the same id.
+        lease: Id of the lease, unique in the HTTP worker; a Release ends the lease.
         tokens: Estimated number of tokens.
     """
 
@@ -65,9 +65,9 @@ class Submit:
     """HTTP worker to main process: compute the items of a request.
 
     Attributes:
-        id: Id of the submission; Results and Refusal answer.
+        id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
         lease: Id of the lease.
-        tokens: Estimate for the admission, where the lease has not been admitted yet.
+        tokens: Estimated number of tokens; used only if the lease has not been admitted yet.
         items: At least one.
         seconds: Time until the deadline.
     """
@@ -125,7 +125,9 @@ class UnloadModel:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """Main process to HTTP worker: serve these models from now on; Served answers.
+    """Main process to HTTP worker: serve these models from now on.
+
+    The HTTP worker answers with Served.
 
     Attributes:
         id: Id of this message.
@@ -182,7 +184,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Main process to HTTP worker: accept no more requests, finish, end."""
+    """Main process to HTTP worker: accept no more requests, finish the open ones, then end."""
 
 
 Question = GetStatus | GetMetrics | LoadModel | UnloadModel

@@ -102,8 +102,8 @@ class RemoteBackend:
     async def admit(self, tokens: int, at_once: bool) -> "RemoteLease":
         """Admits a request of about `tokens` tokens.
 
-        A request that is tokenised in this turn of the event loop is admitted by the message that
-        contains its items.
+        If `at_once` is false, nothing is sent yet: the message that contains the request's items
+        also asks for the admission.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -224,7 +224,7 @@ class RemoteLease:
         self.backend = backend
         self.number = number
         self.tokens = tokens
-        self.is_held = False  # whether the main process knows of it
+        self.is_held = False  # whether the main process knows of the lease
         self.streams: list[int] = []
 
     async def ask(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 LENGTH = struct.Struct("<Q")
 LINGER_SECONDS = 0.005
-"""Longest time that a message without a deadline waits for others to be sent with it."""
+"""Longest time that a message without urgency waits for others to be sent with it."""
 
 
 def pack(message: object) -> bytes:
@@ -91,7 +91,7 @@ class Outbox:
     def flush(self) -> None:
         """Writes the collected messages.
 
-        It reports no closed connection: the reading task notices that.
+        It raises no error if the connection is closed: the task that reads notices the end.
         """
         self._flush_by(None)
         self.is_urgent = False

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 MAX_HTTP_WORKERS = 8
-"""Largest number of HTTP processes that `http_workers` 0 may give. A setting may ask for more."""
+"""Largest number of HTTP processes if the setting is 0. A setting above 0 may ask for more."""
 
 YOUNG_OBJECTS = 20_000
 """Number of new objects after which the garbage collector runs. Python's default is 700.
 
-Requests in progress are some thousands of objects. Scanning them after every 700 took 4 % of the
-time.
+Requests in progress are some thousands of objects. Scanning them after every 700 new objects took
+4 % of the time.
 """
 
 PROC = Path("/proc/self/stat")

@@ -24,7 +24,7 @@ from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
 
 DETECT = "detect"
-"""The task that is counted but has no work items: it is computed where HTTP is answered."""
+"""The task of language detection. It has no work items: HTTP processes compute it themselves."""
 
 OUTCOMES = (
     "ok",

@@ -1,8 +1,8 @@
-"""A histogram that is cheap enough for several observations a request.
+"""A histogram that is fast enough for several observations per request.
 
 One observation is a binary search and two additions. The client library's histogram walks through
 its buckets under a lock; this takes six times as long. Our histogram passes its counts to the
-library when /metrics is scraped. Only one thread may use it.
+library when /metrics is scraped. Only one thread may use our histogram.
 """
 
 from bisect import bisect_left
@@ -71,7 +71,7 @@ class Histogram:
         return self.series[values]
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Yields the metric without samples, as the registry asks for at registration."""
+        """Yields the metric without samples, which the registry reads at registration."""
         yield HistogramMetricFamily(self.name, self.text, labels=self.label_names)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:

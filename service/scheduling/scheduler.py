@@ -1,8 +1,8 @@
 """Assigns items to workers: queues, deadlines, cancellation, results.
 
 The scheduler runs in the event loop of the server and is not thread-safe. Every job is settled
-exactly once: by a result, by an error, or by the end of its request. It knows no task kind: the
-policy of each kind, a part of the task table, counts its work.
+exactly once: by a result, by an error, or by the end of its request. The scheduler has no code for
+particular task kinds: the task table names a policy for each kind, which counts the kind's work.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Scheduler:
 
     Args:
         kinds: The task table, by name of the kind.
-        admission: Receives the number of finished tokens, from which it estimates waits.
+        admission: Receives the number of finished tokens, to estimate waits.
         metrics: Counts everything.
     """
 
@@ -81,7 +81,7 @@ class Scheduler:
 
         Args:
             items: Items of one request, of any kinds.
-            deadline: Time by time.perf_counter at which the items that are left fail.
+            deadline: Time by time.perf_counter at which the unfinished items fail.
 
         Raises:
             UnavailableError: The server is stopping, or no worker is ready.
@@ -159,7 +159,7 @@ class Scheduler:
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """Puts the jobs of a dead worker first in their lanes, or fails them the second time."""
+        """Puts the jobs of a dead worker first in their lanes; fails jobs that lost two workers."""
         worker = self.workers.pop(link, None)
         if worker is None:
             return
@@ -206,7 +206,11 @@ class Scheduler:
         return job
 
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
-        """Fails jobs; takes all of them back first, so that none of them counts as cancelled."""
+        """Fails jobs.
+
+        Takes all jobs back first. Otherwise the failure of one job would count the failed jobs of
+        the same request as cancelled.
+        """
         jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for job, _ in jobs:
             worker.take_back(job)
@@ -222,7 +226,7 @@ class Scheduler:
         return rows - self._used_rows(kind, model)
 
     def close(self) -> None:
-        """Fails everything that is left, and every later submission."""
+        """Fails all unfinished jobs, and every later submission."""
         self.is_closed = True
         waiting = [queue.jobs() for queues in self.queues.values() for queue in queues.values()]
         held = [worker.held.values() for worker in self.workers.values()]

@@ -10,11 +10,11 @@ from service.scheduling.job import Job
 
 
 class Submission(ResultStream):
-    """The stream of items that the scheduler holds; when it ends, the other items are cancelled.
+    """The results of items in the scheduler. The end of the stream cancels unfinished items.
 
     Args:
         total: Number of items.
-        cancel: Called with all jobs if the stream ends before they have.
+        cancel: Called with all jobs if the stream ends while some jobs are unfinished.
     """
 
     def __init__(self, total: int, cancel: Callable[[Sequence[Job]], None]) -> None:
@@ -33,7 +33,7 @@ class Submission(ResultStream):
         self.add([(index, result)])
 
     def close(self) -> None:
-        """Ends the stream, and cancels the items that are left."""
+        """Ends the stream, and cancels the unfinished items."""
         if self.is_closed:
             return
         super().close()

@@ -15,12 +15,12 @@ class TaskKind:
     """One kind of work that workers do.
 
     Attributes:
-        item: Class of its work items, which have its name.
+        item: Class of its work items; `item.kind` is the name of the kind.
         policy: Policy by which the scheduler counts and assigns its work.
         executor: Import path of its executor in the worker, `module:Class`. It is a path because
             only workers may load torch.
-        share: Returns, from the settings, the share of a worker's time while other work waits.
-            None for the kind that always runs.
+        share: Takes the settings, and returns the share of a worker's time that the kind gets while
+            other work waits. Returns None for the kind that always runs.
         series: Its phases and token counts in the metrics.
         lengths: Returns the number of source tokens, and of target tokens if there are any, from an
             item and the value of its result. None for a kind without these counts.

@@ -28,11 +28,11 @@ class WorkerState:
     """One worker, as the scheduler sees it.
 
     Attributes:
-        link: The channel to it.
+        link: The channel to the worker.
         max_rows: Number of rows of each translation model's batch.
         held: Jobs that it holds, by id.
-        used: Capacity that these take, by task kind, model and length bucket, in the unit of the
-            kind's policy.
+        used: Capacity that the held jobs take, by task kind, model and length bucket, in the unit
+            of the kind's policy.
         missing: Models that it has yet to load.
     """
 

@@ -14,8 +14,8 @@ from service.workers.loading import LoadedModel
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
 """Python's switch interval: the time that a thread may hold the interpreter lock while another
-waits for it. A step of the work releases the lock at every operation. With the usual interval, each
-operation would wait up to 5 ms for the lock."""
+waits for it. The main thread releases the lock in every operation of a step. With the usual
+interval, it would wait for the lock up to 5 ms after each operation while a model is loaded."""
 
 LoadOne = Callable[[], LoadedModel]
 
@@ -54,7 +54,7 @@ class BackgroundLoads:
         self.numbers = itertools.count()
         self.turn = threading.Lock()
         self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
-        # The pipe holds a byte for each outcome, so that an idle worker can wait for one.
+        # The pipe holds a byte for each outcome, so that an idle worker can wait for an outcome.
         self.arrivals, self.arriving = os.pipe()
         self.is_closed = False
         self.closing = threading.Lock()
@@ -105,5 +105,5 @@ class BackgroundLoads:
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))
-                del outcome  # an error's frames hold memory that the worker must release
+                del outcome  # else this thread would keep an error's frames, which hold memory
                 os.write(self.arriving, b"\0")

@@ -16,7 +16,7 @@ OURS = ("model.", "service.", "torch.nn.")
 """Modules whose objects `held_bytes` searches for tensors."""
 
 malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-"""None if the C library is not glibc."""
+"""Function of glibc that returns free memory to the system; None in another C library."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -25,7 +25,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def free_memory(device: torch.device, error: Exception) -> None:
-    """Releases the GPU memory that torch caches, if the error is that it ran out."""
+    """Releases the GPU memory that torch caches, if the error is that memory ran out."""
     if is_out_of_memory(error) and device.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -42,7 +42,7 @@ def memory_bytes() -> dict[str, int]:
 
 
 def held_bytes(*roots: object) -> int:
-    """Returns the bytes of all tensors and arrays that objects hold: weights and rows.
+    """Returns the bytes of all tensors and arrays that objects hold: weights and state of rows.
 
     Memory that two objects share is counted once. The memory of CUDA graphs is not counted.
     """

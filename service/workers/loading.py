@@ -1,4 +1,4 @@
-"""From a model's files to a warm model that executors compute with."""
+"""Loads a model from its files, and warms it up for the executors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def load(loaders: Loaders, message: Load) -> LoadedModel:
     Raises:
         ModelError: The files or the device cannot be used.
     """
-    torch.set_num_threads(message.config.threads)  # every thread has a number of its own
+    torch.set_num_threads(message.config.threads)  # holds for the calling thread only
     return loaders[type(message.files)](message.files, message.config)
 
 
@@ -107,7 +107,8 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
 def warm_up(engine: Engine) -> None:
     """Decodes a few tokens of the smallest and of the largest batch, so that kernels are compiled.
 
-    Native code needs the smallest alone: a large batch would only make it hold memory early.
+    Native code has nothing to compile. It decodes only the smallest batch, because a large batch
+    would allocate memory too early.
     """
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]

@@ -40,7 +40,7 @@ class WorkerConfig:
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
-        limits: Limits of each model's batch; max_rows 0 lets the device decide.
+        limits: Limits of each model's batch; max_rows 0 stands for a number that fits the device.
         threads: Number of intra-op threads on a CPU.
         log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
     """
@@ -55,7 +55,7 @@ class WorkerConfig:
     log_level: str = "info"
 
     def load(self, files: AnyFiles) -> "Load":
-        """Returns the message to load one of the models while the worker goes on computing."""
+        """Returns the message that loads one of the models, with the model's device and dtype."""
         device, dtype = self.models.placement(files)
         placed = replace(self, device=device or self.device, dtype=dtype or self.dtype)
         return Load(files, replace(placed, models=ModelSet()))
@@ -65,8 +65,8 @@ class WorkerConfig:
 class Compute:
     """Server to worker: compute items.
 
-    The server never sends more than a worker has capacity for. Messages arrive in order, so that
-    the capacity freed by an Abort is free for the Compute that follows it.
+    The server sends items only while the worker has free capacity. Messages arrive in order: the
+    capacity that an Abort frees can be used by the next Compute.
     """
 
     items: Sequence[WorkItem]
@@ -74,7 +74,9 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Server to worker: load one more model during other work. Loaded or LoadFailed answers.
+    """Server to worker: load one more model during other work.
+
+    The worker answers with Loaded or LoadFailed.
 
     Attributes:
         files: Files of the model.
@@ -87,7 +89,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Server to worker: forget a model and all of its items; Unloaded answers."""
+    """Server to worker: drop a model and all of its items; the worker answers with Unloaded."""
 
     name: str
 
@@ -156,14 +158,14 @@ class Unloaded:
 class LoadFailed:
     """Worker to server: a model could not be loaded.
 
-    At the start the worker ends with this message. After a Load the worker continues without the
-    model.
+    If a model of the start cannot be loaded, the worker ends after this message. If the model of a
+    Load cannot be loaded, the worker continues without it.
 
     Attributes:
         message: The reason, with the model's name.
         name: Name of the model.
-        error: Class of an error other than a ModelError: a fault, or too little memory. Empty for
-            files that cannot be used.
+        error: Class name of an error other than a ModelError: a fault, or too little memory. Empty
+            for a ModelError, which means that the files or the device cannot be used.
         is_out_of_memory: Whether the device ran out of memory.
     """
 
@@ -178,12 +180,12 @@ class Report:
     """Worker to server: results and counts since the last report.
 
     Attributes:
-        done: Items with their values.
+        done: Finished items with their values.
         failed: Items that failed.
-        batches: Number of model calls for each kind of batch, by model.
+        batches: Number of model calls of each shape, by model.
         splits: Number of failing batches that were split, by model.
         out_of_memory: Number of times that the device ran out of memory, by model.
-        memory_bytes: Memory by sort: resident, allocated, reserved, peak.
+        memory_bytes: Memory of the worker by kind: resident, allocated, reserved, peak.
     """
 
     done: list[Done] = field(default_factory=list)

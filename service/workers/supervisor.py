@@ -34,7 +34,8 @@ WATCHES = 10
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
 """Makes glibc request transparent huge pages, 2 MiB instead of 4 KiB. A worker reads weights from
-all over its memory, and finds a page in less time. Other C libraries ignore it."""
+all over its memory, and fewer pages need fewer address translations. Other C libraries ignore this
+variable."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
@@ -47,7 +48,7 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
 
 
 class WorkerEvents(Protocol):
-    """The scheduler, as the supervisor reports to it."""
+    """The methods of the scheduler that the supervisor calls."""
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Accepts items of these kinds for one more model."""
@@ -58,7 +59,7 @@ class WorkerEvents(Protocol):
     def worker_ready(
         self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """Accepts a worker that has loaded its models but for the missing ones."""
+        """Accepts a worker that has loaded its models except the missing ones."""
 
     def worker_loaded(self, link: "WorkerLink", model: str, max_rows: int) -> None:
         """Records one more model of a worker."""
@@ -74,7 +75,7 @@ class WorkerEvents(Protocol):
 
 
 class WorkerLostError(Exception):
-    """A worker ended before it had answered."""
+    """A worker ended before it answered a Load or an Unload."""
 
 
 class LoadRefusedError(Exception):
@@ -95,7 +96,7 @@ class WorkerLink:
     Args:
         name: Name of the worker.
         writer: Stream to the worker.
-        config: The worker's first message.
+        config: First message to the worker.
     """
 
     def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
@@ -108,7 +109,7 @@ class WorkerLink:
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
-        """Sends without waiting; the reading side notices that a worker is gone."""
+        """Sends without waiting; only the reading side notices that a worker is gone."""
         self.outbox.send(message)
 
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
@@ -145,13 +146,13 @@ class Supervisor:
     """Runs a number of workers until `stop`.
 
     Args:
-        config: The models that each worker loads.
+        config: Models and settings of each worker.
         count: Number of workers.
         scheduler: Gives them work.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at the start.
-        timeout_seconds: A worker that holds work and is silent for so long is restarted.
+        timeout_seconds: A worker that holds work and sends nothing for this time is restarted.
 
     Attributes:
         on_lost_model: Called with the name of a model that was loaded while the server ran, when a
@@ -178,7 +179,7 @@ class Supervisor:
         self.ready: dict[str, dict[str, Resident]] = {}  # by worker, then by model
         self.failure: str | None = None
         self.on_lost_model: Callable[[str], None] = lambda name: None
-        self.initial = config.models.names  # without these the start has failed
+        self.initial = config.models.names  # the server ends if it cannot load one of these
         self.files = {files.name: files for files in config.models.files}
         self.is_stopping = False
         self.keeper = ProcessSupervisor(self._run, metrics.engine_restarts.inc)
@@ -201,7 +202,7 @@ class Supervisor:
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
-            else:  # it would read a Stop only after its models are loaded
+            else:  # a worker that still loads its models would read a Stop only afterwards
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
@@ -213,8 +214,8 @@ class Supervisor:
             placements: Device and dtype by folder, if the model has its own.
 
         Raises:
-            LoadRefusedError: A worker cannot load it; then no worker has it.
-            WorkerLostError: A worker ended while it loaded; then no worker has it.
+            LoadRefusedError: A worker cannot load the model, which no worker has afterwards.
+            WorkerLostError: A worker ended during its load; no worker has the model afterwards.
         """
         models = self.config.models.with_model(files).with_placements(placements)
         config = replace(self.config, models=models)
@@ -278,11 +279,11 @@ class Supervisor:
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
     async def _watch(self, link: WorkerLink, process: Process) -> None:
-        """Ends a worker that hangs; a worker with work sends figures several times a second.
+        """Kills a worker that hangs: it holds work, but sends nothing for `timeout_seconds`.
 
-        Checks are counted, not seconds, so that a server that was itself suspended blames no
-        worker. Only a message restarts the count: requests that time out leave the worker without
-        work, and must not hide that it hangs.
+        A worker with work normally sends figures several times a second. Checks are counted instead
+        of seconds, because seconds also pass while the server itself is suspended. Only a message
+        resets the count. A hanging worker whose requests time out holds no work, but still hangs.
         """
         num_silent, num_heard = 0, 0
         while num_silent <= WATCHES:
@@ -291,7 +292,7 @@ class Supervisor:
                 num_silent, num_heard = 0, link.num_heard
             elif self.scheduler.has_work(link):
                 num_silent += 1
-        logger.error("%s has said nothing for %.3g s", link.name, self.timeout_seconds)
+        logger.error("%s has sent nothing for %.3g s", link.name, self.timeout_seconds)
         with contextlib.suppress(ProcessLookupError):  # it has ended just now
             process.kill()
 
@@ -314,8 +315,9 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        The model may be new, or lost after a restart, or one of the start. One that has been
-        unloaded meanwhile is ignored: the worker starts again without it.
+        The model is one of a Load in progress, or one that the worker had before a restart, or one
+        of the start. A model that has been unloaded meanwhile is ignored: the worker starts again
+        without the model.
         """
         names = self.config.models.names
         if failed.name in link.answers:
@@ -329,7 +331,7 @@ class Supervisor:
             self.on_failure(failed.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
-        # The worker was started with the models of that time; the same name may mean another now.
+        # Models may have changed since the worker was started: a name may mean other files now.
         kept = {id(files) for files in self.config.models.files}
         models = dict(ready.models)
         for files in link.config.models.files:

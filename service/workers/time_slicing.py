@@ -1,7 +1,8 @@
 """Divides a worker's time between one foreground kind and kinds computed in slices.
 
-Every second of foreground work earns some time for each sliced kind. Slices of a kind are computed
-while the kind has time left. The task table (`service/tasks/table.py`) sets the share of each kind.
+Every second of work on one kind earns some time for each sliced kind that comes later in the task
+table (`service/tasks/table.py`). Slices of a kind are computed while the kind has time left. The
+task table also sets the share of each kind.
 """
 
 import time
@@ -12,7 +13,7 @@ from service.items.result import Done
 from service.workers.executors.base import Executor
 
 MAX_CREDIT_SECONDS = 0.005
-"""Largest time that a kind may save up: after an idle period it takes no long turn."""
+"""Most time that a kind may save up; without the limit, an idle kind would save up a long turn."""
 
 OnFailure = Callable[[str, Executor[Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
@@ -23,7 +24,7 @@ class TimeShare:
 
     Args:
         share: Share of the time while other work waits, above 0 and below 1. None for the
-            foreground kind: it is stepped every time.
+            foreground kind, whose executors are stepped at every `run`.
     """
 
     def __init__(self, share: float | None) -> None:
@@ -38,7 +39,7 @@ class TimeShare:
         return any(self.executors.values())
 
     def busy(self) -> list[str]:
-        """Returns the models that have work, the next turn first."""
+        """Returns the models that have work, in the order of their turns."""
         return [name for name, executor in self.executors.items() if executor]
 
     def earn(self, seconds: float) -> None:
@@ -48,7 +49,9 @@ class TimeShare:
             self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
-        """Computes this kind's share of slices, or one of each model if there is no other work.
+        """Computes one step of each model or, beside other work, slices while there is time left.
+
+        The foreground kind computes one step of each model also beside other work.
 
         Args:
             is_beside: Whether there is other work.
@@ -64,8 +67,8 @@ class TimeShare:
                 done += self._step(name, is_beside, on_failure)
             return done
         while self.credit > 0 and (names := self.busy()):
-            # The turn ends here: the credit often lasts for one slice, and the first model would
-            # receive all of them.
+            # The model goes to the end of the order. The credit often lasts for one slice only, and
+            # otherwise the first model would receive every slice.
             self.executors[names[0]] = self.executors.pop(names[0])
             start = time.perf_counter()
             done += self._step(names[0], is_beside, on_failure)

@@ -1,8 +1,8 @@
 """The device worker: owns the loaded models, receives items, computes them, reports.
 
 It runs in a process of its own (`python -m service.workers.worker FD`) and imports nothing of HTTP.
-A test may run the same class in a thread, over a socket pair. It knows no task kind: the executors
-are named in its WorkerConfig.
+A test may run the same class in a thread, over a socket pair. This module has no code for
+particular task kinds: the WorkerConfig names the executor of each kind.
 """
 
 import logging
@@ -53,13 +53,13 @@ from service.workers.time_slicing import TimeShare
 logger = logging.getLogger("regard.worker")
 
 REPORT_SECONDS = 0.1
-"""Figures of batches are sent this often while there is work."""
+"""Interval at which figures of batches are sent while there is work."""
 
 HOLD_ROWS, HOLD_TOKENS = 16, 3
-"""Beside a batch of at least HOLD_ROWS rows, a result waits while up to HOLD_TOKENS tokens a row
-are decoded. Results are then sent together, and the rows that they leave are filled together. A
-message takes the server and this process about as long as one token of all rows: a millisecond.
-Where one step decodes more tokens than that, no result waits."""
+"""While a batch has at least HOLD_ROWS rows, a result waits for at most HOLD_TOKENS more tokens of
+each row. Results that finish meanwhile are sent in one message, and their rows are filled
+together. A message costs the server and the worker about 1 ms, as much as one token of all rows. If
+one step decodes more than HOLD_TOKENS tokens per row, no result waits."""
 
 
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
@@ -150,7 +150,7 @@ class Worker:
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):
-                give_back_memory()  # only now: the error's frames hold the weights that were read
+                give_back_memory()  # only now is the error gone, whose frames hold weights
 
     def _settle(self, outcome: Outcome) -> bool:
         """Reports the end of a load to the server; returns False if the load failed."""
@@ -165,7 +165,7 @@ class Worker:
     def _forget(self, name: str) -> None:
         """Releases a model that no item refers to any more, or drops its load."""
         if not self.loads.drop(name):
-            self.last_report = 0.0  # its last figures
+            self.last_report = 0.0  # so that the next report includes the model's last figures
             self._report()
             for share in self.shares.values():
                 share.executors.pop(name, None)
@@ -206,7 +206,7 @@ class Worker:
                 self.is_stopping = True
 
     def _compute(self) -> None:
-        """Computes each task kind's share; its time earns the kinds after it some of theirs."""
+        """Computes the share of each task kind; the time of a kind earns time for later kinds."""
         shares = list(self.shares.values())
         for position, share in enumerate(shares):
             if not share:
@@ -237,7 +237,7 @@ class Worker:
         """Sends results at once or a few together, and figures of batches when they are due."""
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
-        # While a long batch is computed too: the server ends a worker that is silent.
+        # Figures are due during a long batch too: the server kills a worker that sends nothing.
         has_figures = any(executor or executor.has_stats for _, executor in self._executors())
         if not (self._has_results() or (has_figures and is_due)):
             return
@@ -262,7 +262,7 @@ class Worker:
         return dict(batches)
 
     def _has_results(self) -> bool:
-        """Returns whether there are results that need not wait for others."""
+        """Returns whether there are results that no longer wait for others."""
         if self.done:
             return True
         if not (self.held or self.failed):
@@ -278,7 +278,7 @@ def main() -> None:
     """Runs a worker on the socket whose file descriptor is the first argument."""
     require_linux()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # The server decides when a worker ends: a signal to the whole group must not cut it short.
+    # The server decides when a worker ends: a signal to the whole process group must not end it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:

@@ -2,7 +2,7 @@
 
 Each file imports only from the files above it in the list. Only `sources` and `pull` import a
 client for the network, and only the commands import `sources` and `pull`. A server that starts
-loads none of these modules.
+without REGARD_PULL loads neither of them.
 
     errors       the error tree
     references   names of models

@@ -1,4 +1,4 @@
-"""The cache: the folder of pulled models, with a record of each.
+"""The cache: the folder of pulled models, with a record of each model.
 
     references/   one JSON file for each reference: its folder, revision, files, sizes, checksums
     hf/OWNER/COMMIT/NAME/      files of a repository, shared with Hugging Face's cache

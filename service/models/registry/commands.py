@@ -81,7 +81,7 @@ def _errors_shown() -> Iterator[None]:
 def list_models(
     cache: Cache = None,
     published: Annotated[
-        bool, typer.Option("--published", help="list the pairs that Mozilla has published instead")
+        bool, typer.Option("--published", help="instead list the pairs that Mozilla has published")
     ] = False,
 ) -> None:
     """List the models of REGARD_MODELS and of the cache, and whether their files are there."""
@@ -165,7 +165,7 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
 
 @contextmanager
 def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    """Shows a bar for a file on a terminal, and one line elsewhere, as logs need it."""
+    """Shows a progress bar for a file on a terminal, and prints one line elsewhere, as in a log."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -213,7 +213,7 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:
-    """Returns the faults that an action finds in all models; an error of one hides no other."""
+    """Returns the faults that an action finds in all models; it continues after a failed model."""
     faults = []
     for entry in entries:
         try:

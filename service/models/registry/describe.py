@@ -68,7 +68,7 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 
 
 def files_of(located: LocatedModel) -> list[StoredFile]:
-    """Reads the files of a model; outside cache and packages, all files of the folder count."""
+    """Reads the files of a model; a folder outside the cache counts with all of its files."""
     root = root_of(located.place)
     if located.record is not None:
         names = [file.name for file in located.record.files]

@@ -9,7 +9,7 @@ RegistryError
 ├─ DamagedFileError        a file's size or sum differs from the published, pinned or recorded one
 ├─ DiskFullError           the disk has no space left
 ├─ CacheError              the cache cannot be read or written
-├─ OfflineError            the network is needed, and a setting forbids it
+├─ OfflineError            a setting forbids the network, which is needed
 └─ MissingFilesError       files that the server needs are not on disk; the message lists them all
 
 TransientError             one try failed; `HttpClient.retry` repeats it or raises DownloadError
@@ -62,7 +62,7 @@ class CacheError(RegistryError):
 
 
 class OfflineError(RegistryError):
-    """The network is needed, and a setting forbids it."""
+    """A setting forbids the network, which is needed."""
 
 
 class MissingFilesError(RegistryError):
@@ -80,7 +80,7 @@ class MissingFilesError(RegistryError):
 
 
 class TransientError(Exception):
-    """One try failed in a way that a later try may not.
+    """One try failed, but a later try may succeed.
 
     Args:
         reason: Description of the failure.

@@ -119,7 +119,7 @@ def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> s
             f"REGARD_OFFLINE is set: where there is a network, fetch them with `{command}`, then "
             f"copy the folder REGARD_MODEL_CACHE of that machine to {cache.root}"
         )
-    return f"fetch them with `{command}`, or let the start do it by REGARD_PULL=true"
+    return f"fetch them with `{command}`, or start the server with REGARD_PULL=true"
 
 
 def _is_incomplete(text: str, cache: ModelCache) -> bool:

@@ -77,9 +77,10 @@ class Puller:
         return record
 
     def _complete(self, entry: ModelEntry, is_offline: bool) -> Record | None:
-        """Returns the record of a complete model whose version cannot change.
+        """Returns the record of a complete model whose version cannot change, or None.
 
-        The version cannot change if it is a commit, if every file is pinned, or offline.
+        The version cannot change if it is a commit, if every file is pinned, or if the network is
+        forbidden.
         """
         record = self.cache.record(entry.reference)
         if record is None:
@@ -100,9 +101,10 @@ class Puller:
             self.cache.save(record)
 
     def _kept(self, file: RemoteFile, folder: Path, folder_name: str) -> StoredFile | None:
-        """Returns a file of the cache that is as published, or else as recorded when pulled.
+        """Returns a file of the cache if it equals the published file, or None.
 
-        A file that differs is deleted, so that it does not count as present before it is fetched.
+        If no checksum is published, the cached file must have the checksum of an earlier pull. A
+        file that differs is deleted, so that it does not count as present before it is fetched.
         """
         path = folder / file.name
         if not path.is_file():

@@ -50,7 +50,7 @@ class Backlog(Generic[Item]):
 
     @property
     def oldest(self) -> int:
-        """Lowest id of all items; the backlog is not empty."""
+        """Lowest id of all items; the backlog must not be empty."""
         firsts = [items[0].id for items in (self.waiting, *self.retries) if items]
         return min([*firsts, *self.running])
 
@@ -126,7 +126,7 @@ class Executor(ABC, Generic[Item]):
     @property
     @abstractmethod
     def num_running(self) -> int:
-        """Number of items of the batch that had the last step."""
+        """Number of items in the batch that the last step computed."""
 
     @property
     def num_rows(self) -> int:

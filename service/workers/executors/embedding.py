@@ -20,8 +20,8 @@ from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor
 
 BATCH_TOKENS = 256
-"""Approximate number of tokens of a batch. More tokens hardly make a token cheaper on a CPU, and
-make later arrivals wait longer; fewer make each token dearer."""
+"""Approximate tokens of a batch. On a CPU a larger batch hardly needs less time per token,
+and texts that arrive later wait longer. A smaller batch needs more time per token."""
 
 OLDEST_SHARE = 0.25
 """Share of the work that goes to the batch of the oldest text while shorter texts go ahead. It is
@@ -29,7 +29,7 @@ counted in tokens, because slices of long texts cost more."""
 
 
 class Batch(Protocol):
-    """Texts that are being embedded, such as `model.encoding.embedding` does it."""
+    """A batch of texts whose vectors are computed slice by slice, such as an EmbeddingEncode."""
 
     def advance(self) -> bool:
         """Computes the next slice; returns False once all texts are computed."""
@@ -65,7 +65,7 @@ class Bucket:
             self.backlog.begin(take_fitting)
 
     def slice_cost(self) -> int:
-        """Chooses the next batch if there is none; returns the tokens of its next slice, about."""
+        """Returns about the tokens of the next slice; chooses a batch if none is in progress."""
         self.choose()
         return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
 
@@ -111,7 +111,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
 
     @property
     def num_running(self) -> int:
-        """Number of texts of the batch that had the last slice."""
+        """Number of texts in the batch that the last step computed."""
         return len(self.current.backlog.running)
 
     def add(self, items: Iterable[EmbeddingItem]) -> None:
@@ -146,7 +146,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return done
 
     def _next_bucket(self) -> Bucket:
-        """Returns the shortest texts' bucket, or from time to time that of the oldest text."""
+        """Returns the bucket of the shortest texts, or at times the bucket of the oldest text."""
         busy = [bucket for bucket in self.buckets if len(bucket.backlog)]
         shortest = busy[0]
         if len(busy) == 1:

@@ -1,4 +1,4 @@
-"""Reranking in a worker: pairs are computed as the texts of an embedding model are."""
+"""Reranking in a worker: pairs are computed in the same way as texts to embed."""
 
 from collections.abc import Sequence
 

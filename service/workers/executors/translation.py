@@ -17,13 +17,13 @@ SMALL_ROWS = 16
 class TranslationExecutor(Executor[TranslationItem]):
     """Steps an engine. Items join its batch at the next step and leave it one by one.
 
-    Items that arrive between two steps are encoded together: one alone costs an eighth more. A
-    part of a failed batch has the engine to itself; decoding again gives the same ids, so that
-    only time is lost.
+    Items that arrive between two steps are encoded together; an item that is encoded alone takes
+    an eighth longer. A part of a failed batch has the engine to itself. Decoding it again gives
+    the same ids, so only time is lost.
 
     Args:
         engine: The engine of the model.
-        device: Where it computes.
+        device: Where the engine computes.
     """
 
     noun = "sequence"
@@ -77,7 +77,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         self.bulk.difference_update(ids)
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Admits waiting items and decodes the next tokens.
+        """Admits waiting items, decodes the next tokens, and returns the items that are done.
 
         Args:
             low_latency: Whether other work waits for the end of the step.

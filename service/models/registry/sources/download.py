@@ -99,8 +99,8 @@ class _Transfer:
                 raise TransientError("the file is shorter than the part that was fetched before")
 
     def _headers(self, offset: int, etag: str) -> dict[str, str]:
-        # Packed files are requested as they are stored. Otherwise the server may unpack them while
-        # it sends; then the response has no Content-Length and cannot be resumed.
+        # Packed files are requested as they are stored. Otherwise the server may unpack a file
+        # while sending it. The response then has no Content-Length and cannot be resumed.
         headers = {"Accept-Encoding": "gzip" if self.file.is_packed else "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}
@@ -128,10 +128,10 @@ class _Transfer:
                 _write_all(self.output, block, total and total - done, self.target)
                 done += len(block)
                 self.report(done, total)
-                if limit is not None and done > limit:  # or it would go on until the disk is full
+                if limit is not None and done > limit:  # else the disk might become full
                     _refuse(self.file, self.target, f"has more than {limit} bytes", self.part)
         except httpx2.TransportError as error:
-            # A server that starts anew each time, and never gets further, is given up.
+            # Only new bytes are progress: a server that never gets further is given up.
             broken = TransientError(
                 f"the connection broke after {done} of {total or 'unknown'} bytes"
             )
@@ -237,7 +237,7 @@ def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
             _copy(source, output, file, target)  # type: ignore[arg-type]
     except (EOFError, gzip.BadGzipFile, zlib.error, DamagedFileError) as error:
         _refuse(file, target, f"cannot be unpacked: {error}", part, unpacked)
-    except BaseException:  # the packed file is kept: unpacking it again takes a second
+    except BaseException:  # the packed file is kept; unpacking it again takes about a second
         unpacked.unlink(missing_ok=True)
         raise
     return unpacked

@@ -42,7 +42,8 @@ class Firefox:
     """The registry of Mozilla, or a mirror of it.
 
     Args:
-        base_url: Address of the bucket or of a mirror. The address in the index is not used.
+        base_url: Address of the bucket or of a mirror. The address that the index contains is not
+            used.
         http: Client that sends the requests.
         open_bar: Opens the display of one file's progress.
         is_offline: Whether no request may be sent.

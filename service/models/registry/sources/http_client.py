@@ -1,6 +1,6 @@
 """HTTP GET with retries, for every registry. The client is httpx2, as in huggingface_hub.
 
-Uses the proxies set in environment variables and the certificates of the system.
+The client uses the proxies set in environment variables and the certificates of the system.
 """
 
 import json

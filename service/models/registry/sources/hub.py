@@ -55,12 +55,12 @@ CACHE_SETTING = "HF_HOME or HF_HUB_CACHE"
 class Hub:
     """The registry of Hugging Face, or a mirror of it.
 
-    The token comes from HF_TOKEN or `hf auth login`. It is sent over https or to this machine.
+    The token comes from HF_TOKEN or `hf auth login`. It is sent only over https or to this machine.
 
     Args:
         endpoint: Address of the registry.
-        http: Client whose pauses and tries are used.
-        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE says so too.
+        http: Client that repeats failed calls.
+        is_offline: Whether only Hugging Face's cache may be read; HF_HUB_OFFLINE also sets this.
     """
 
     def __init__(self, endpoint: str, http: HttpClient, is_offline: bool = False) -> None:
@@ -68,7 +68,7 @@ class Hub:
         self.is_offline = is_offline or constants.is_offline_mode()
         self._token = None if _is_private(endpoint) else False
         hf.set_client_factory(open_client)
-        # Its warnings about retries contain signed addresses.
+        # The warnings of huggingface_hub about retries contain signed addresses.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> RemoteModel:
@@ -145,7 +145,7 @@ class Hub:
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
             info = api.model_info(name, revision=revision, files_metadata=True)
-        except HfHubHTTPError:  # some of them are a ValueError too
+        except HfHubHTTPError:  # else a subclass that is also a ValueError is caught below
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
@@ -176,10 +176,10 @@ class Hub:
                 return action()
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
-            except (XetDownloadError, RuntimeError, ValueError) as error:  # some are of hf_xet
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # hf_xet raises some
                 raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
-                if error.errno is None:  # its check of a file's length
+                if error.errno is None:  # huggingface_hub found a wrong file length
                     raise DamagedFileError(f"{shown(url)} is damaged: {error}") from error
                 raise
 
@@ -210,7 +210,7 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
 
 
 def _to_cached_file(name: str, root: Path) -> RemoteFile:
-    """Describes a file of Hugging Face's cache; the cache names content by published checksums."""
+    """Describes a file of Hugging Face's cache, which names content by its published checksum."""
     path = root / name
     digest = path.resolve().name
     return RemoteFile(
@@ -244,7 +244,7 @@ def _difference(file: RemoteFile, path: Path) -> str | None:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a damaged file from Hugging Face's cache: the content and the name that links to it.
+    """Deletes a damaged file from Hugging Face's cache: the content, and the link to the content.
 
     Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache ("blobs", "snapshots").
     """
@@ -253,7 +253,7 @@ def _delete(path: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Gives a file of Hugging Face's cache a second name; on another disk a symbolic link."""
+    """Makes a hard link to a file of Hugging Face's cache, or a symbolic link from another disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
