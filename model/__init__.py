@@ -4,11 +4,12 @@ The package does not use HTTP. `tokenization` turns text into ids; the other fol
 
 The dimension key of every shape comment in the package:
 
-    B  rows of a batch            H  attention heads
-    S  source positions           K  head_dim = D / H
-    T  target positions, now      D  d_model
-    L  target positions, cached   F  ffn_dim
-    V  vocabulary                 U  vocabulary entries in a shortlist union
+    B  rows of a batch               H  attention heads
+    S  source positions              K  head_dim = D / H
+    T  target positions, this call   D  d_model
+    L  target positions, cached      F  ffn_dim
+    V  vocabulary                    U  ids with a logit: all of V, or the ids of shortlists
+    N  tokens of packed texts        E  size of a text's vector
 
 Folders, from the top floor to the lowest; each folder imports only from the folders below it:
 

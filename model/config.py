@@ -8,7 +8,7 @@ from model.errors import UnsupportedModelError
 
 
 class DecoderKind(StrEnum):
-    """The token mixer of a decoder layer: its first sublayer."""
+    """The token mixer of a decoder layer, which is the layer's first sublayer."""
 
     SSRU = "ssru"
     SELF_ATTENTION = "self-attention"
@@ -31,10 +31,11 @@ class Activation(StrEnum):
 
 
 class Sinusoids(StrEnum):
-    """The exponent that the position table uses for frequency k of n = d_model / 2.
+    """The conventions for the frequencies of the position table.
 
-    Both conventions put all sines in the first half of the vector and all cosines in the second.
-    Marian divides by n - 1; the Hugging Face port of Marian divides by n.
+    With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian. It is 10000^(-k/n) in the
+    Hugging Face port of Marian. Both put all sines in the first half of a position's vector, and
+    all cosines in the second half.
     """
 
     MARIAN = "marian"
@@ -77,8 +78,8 @@ class ModelConfig:
         pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
         start_id: First input of the decoder; None for the zero vector (Marian).
-        forces_first: Whether a sequence may fix the first token of its target, whatever the
-            logits are: the language token in M2M100 and NLLB.
+        forces_first: Whether a sequence may set the first token of its target, whatever the
+            logits are. In M2M100 and NLLB this token names the target language.
         shared_embeddings: Whether encoder, decoder and output share one embedding table.
         tied_output: Whether the output layer uses the decoder's embedding table.
         decoder: Token mixer of the decoder layers.
@@ -87,14 +88,14 @@ class ModelConfig:
             stream. Marian normalizes only the queries' input.
         activation: Nonlinearity of the feed-forward layers.
         sinusoids: Convention of the position table.
-        position_offset: Row of that table for the first token.
+        position_offset: Row of the position table for the first token.
         scales_embeddings: Whether token embeddings are multiplied by sqrt(D).
         has_output_bias: Whether the output layer has a bias.
         layer_norm_eps: Number added to the variance in layer norm.
-        max_length_factor: Longest target, as a multiple of its source's number of tokens.
+        max_length_factor: Maximum ratio of target tokens to source tokens.
         alignment_layer: Decoder layer, from 0, whose cross-attention was trained as an alignment
             according to the checkpoint; None if the checkpoint names none.
-        alignment_head: Head of that layer, from 0.
+        alignment_head: Head of `alignment_layer`, from 0, that was trained as the alignment.
     """
 
     d_model: int
@@ -131,11 +132,13 @@ class ModelConfig:
             if getattr(self, name) < 1
         ]
         if not reasons and self.d_model % (2 * self.num_heads):
-            reasons.append(f"d_model {self.d_model} is not even per head of {self.num_heads}")
+            reasons.append(
+                f"d_model {self.d_model} is not a multiple of 2 x {self.num_heads} heads"
+            )
         if self.shared_embeddings and self.source_vocab_size != self.target_vocab_size:
             reasons.append(
-                f"shared embeddings with vocabularies of {self.source_vocab_size} "
-                f"and {self.target_vocab_size}"
+                f"shared embeddings need equal vocabularies, not {self.source_vocab_size} "
+                f"and {self.target_vocab_size} ids"
             )
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)
@@ -151,9 +154,9 @@ class ModelConfig:
         return self.d_model // self.num_heads
 
     def max_target_tokens(self, source_tokens: int) -> int:
-        """Returns the length limit of a target, EOS included; the rest of the batch has no effect.
+        """Returns the maximum number of tokens of a target, EOS included.
 
-        Marian computes its limit from the longest source of the batch, so its translation of a
-        sentence depends on the batch. This limit depends on the sentence alone.
+        This limit depends on the sentence alone. Marian computes its limit from the longest source
+        of the batch, so its translation of a sentence depends on the batch.
         """
         return max(1, -int(-self.max_length_factor * source_tokens // 1))

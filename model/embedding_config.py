@@ -61,7 +61,7 @@ class TextEncoderConfig:
 
     @property
     def norm(self) -> NormPosition:
-        """Returns POST: all of these families normalize after the residual sum."""
+        """Returns POST, because all four families normalize after the residual sum."""
         return NormPosition.POST
 
     @property
@@ -71,7 +71,7 @@ class TextEncoderConfig:
 
     @property
     def max_tokens(self) -> int:
-        """Returns the longest text that has positions, in tokens, special tokens included."""
+        """Returns the number of tokens that have positions, special tokens included."""
         return self.max_positions - self.position_offset
 
 
@@ -97,7 +97,7 @@ class DenseConfig:
         inputs: Width of the input.
         outputs: Width of the output.
         has_bias: Whether the layer has a bias.
-        is_tanh: Whether tanh is applied to the output; otherwise the layer is linear.
+        is_tanh: Whether tanh is applied to the output.
     """
 
     inputs: int
@@ -117,7 +117,7 @@ class EmbeddingConfig:
 
     Attributes:
         encoder: Config of the Transformer encoder.
-        pooling: At least one way of pooling; several results are concatenated in this order.
+        pooling: At least one way of pooling; the results are concatenated in this order.
         modules: Modules after pooling, in order.
         max_tokens: Longest text, special tokens included; a longer text is truncated.
         prompts: Named prefixes that can be put before a text.
@@ -144,7 +144,9 @@ class EmbeddingConfig:
         for module in self.modules:
             if isinstance(module, DenseConfig):
                 if module.inputs != width:
-                    reasons.append(f"a Dense of {module.inputs} inputs gets {width}")
+                    reasons.append(
+                        f"a Dense of {module.inputs} inputs gets vectors of size {width}"
+                    )
                 width = module.outputs
         if reasons:
             raise UnsupportedModelError("this configuration", reasons)

@@ -13,7 +13,7 @@ ModelError
    ├─ UnknownTokenError             a token id is outside the vocabulary
    ├─ BeamSizeError                 the beam is wider than the batch
    ├─ FirstTokenError               the target cannot begin with the given token
-   └─ AttentionQueryError           the model does not have the attention of the query
+   └─ AttentionQueryError           the model cannot answer the attention query
 """
 
 
@@ -50,9 +50,9 @@ class WeightMismatchError(CheckpointError):
     """The tensors of the file do not match the parameters of the model.
 
     Args:
-        missing: Parameters without a tensor, and expected tensors that the file does not have.
+        missing: Parameters without a tensor, and expected tensors that are not in the file.
         unexpected: Tensors without a parameter.
-        shapes: Pairs of different shapes, with both shapes.
+        shapes: Tensors whose shape differs from their parameter's shape, with both shapes.
         name: Name of the file, if known.
     """
 
@@ -93,4 +93,4 @@ class FirstTokenError(InputError):
 
 
 class AttentionQueryError(InputError):
-    """The model does not have the attention of the query, or its options exclude each other."""
+    """The model does not have the queried attention, or the query's options exclude each other."""

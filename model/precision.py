@@ -8,11 +8,11 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Least mean cosine between int8 and float32 vectors of a sample with which `auto` takes int8.
+"""Smallest mean cosine between int8 and float32 vectors with which `auto` selects int8.
 
-The loader of an embedding model embeds the sample in both. The sample gives 0.9990 for
-all-MiniLM-L6-v2, and 2,000 real sentences give 0.9992. The correlation with human judgements of
-similarity is the same within 0.05 points of 100.
+The loader of an embedding model embeds sample texts in both precisions. For all-MiniLM-L6-v2 the
+mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. Its correlation with human
+judgements of similarity, times 100, differs by less than 0.05 between the two precisions.
 """
 
 
@@ -25,7 +25,7 @@ class Precision(StrEnum):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Returns the type of the activations; between int8 products they are float32."""
+        """Returns the type of the activations; in an int8 model they are float32."""
         return torch.bfloat16 if self is Precision.BFLOAT16 else torch.float32
 
 
@@ -33,15 +33,15 @@ SHORT_NAMES = {"fp32": Precision.FLOAT32, "bf16": Precision.BFLOAT16}
 
 
 def select_precision(name: str, device: torch.device, is_int8: bool = False) -> Precision:
-    """Returns the precision of that name.
+    """Returns the precision that the name selects.
 
-    `auto` selects int8 on a CPU if native code multiplies in int8 and quality does not suffer. It
-    selects bfloat16 on hardware that is fast at it, and float32 otherwise.
+    On a CPU `auto` selects int8 if `is_int8` is true. Otherwise it selects bfloat16 on a device
+    with matrix units for bfloat16, and float32 on all other devices.
 
     Args:
         name: A precision, or `auto`.
         device: Device that computes.
-        is_int8: Whether `auto` selects int8 on a CPU.
+        is_int8: Whether native code can compute the model in int8 on a CPU.
 
     Raises:
         DeviceError: The name is unknown, or the device does not support the precision.
@@ -64,8 +64,8 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Returns whether the device has matrix units for bfloat16.
 
     These are tensor cores (Ampere or later) on a GPU and AMX tiles on a CPU. AVX-512 BF16 alone
-    does not count. There 64 rows ran 1.7 times as fast as in float32. But a single sentence ran a
-    quarter slower, and its bits depended on its batch.
+    does not count. With it, 64 rows ran 1.7 times as fast in bfloat16 as in float32. But a single
+    sentence ran a quarter slower than in float32, and its bits depended on its batch.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

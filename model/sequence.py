@@ -1,6 +1,6 @@
 """Defines the inputs and outputs of an engine: sequences, options, hypotheses, limits.
 
-The module does not import torch, so that client processes stay small.
+The module does not import torch, so that processes without a model stay small.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class DecodingOptions:
     Attributes:
         beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
         num_hypotheses: Number of hypotheses returned, at most beam_size.
-        length_penalty: Exponent of the length that divides the sum of log-probabilities.
+        length_penalty: Exponent p of a score: the sum of log-probabilities / length ** p.
         return_scores: Whether a greedy search computes probabilities (beam search always does).
     """
 
@@ -71,12 +71,12 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """The work of one call of the model.
+    """The work of encoding one batch, or of one decode step.
 
     Attributes:
         phase: `encode` or `decode`.
         rows: Number of sentences encoded, or of rows decoded.
-        tokens: Number of tokens of these rows.
+        tokens: Number of tokens encoded or decoded, without padding.
         padding_tokens: Number of padding positions computed in addition.
     """
 
@@ -94,7 +94,7 @@ class EngineLimits:
         max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. 0 lets
             `load_engine` choose.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
-        max_batch_tokens: Maximum number of padded tokens encoded together.
+        max_batch_tokens: Maximum number of tokens encoded together, padding included.
     """
 
     max_rows: int = 64

@@ -36,7 +36,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Decodes x (B, T, D) after the past in `state`, and advances `state` by T tokens.
+        """Decodes x (B, T, D) after the past in `state`, and adds these T tokens to the past.
 
         Returns:
             The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
@@ -92,7 +92,7 @@ class Decoder(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """Returns the weight of the output layer (V, D); the embedding table if they are tied."""
+        """Returns the weight (V, D) of the output layer, which may be the embedding table."""
         if self.int8_output is not None:
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
@@ -103,7 +103,7 @@ class Decoder(nn.Module):
         self.untied_weight = None
 
     def multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Returns float32 logits (..., U) of hidden states (..., D) for U output rows."""
+        """Returns float32 logits (..., U) of hidden states (..., D) for a weight (U, D)."""
         if self.int8_output is not None:
             return self.int8_output.multiply(hidden, weight, bias)
         return F.linear(hidden, weight, bias).float()
@@ -127,7 +127,9 @@ class Decoder(nn.Module):
         max_position: int,
         return_weights: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes tokens (B, T) after the past in `state`, and advances `state` by T tokens.
+        """Decodes tokens (B, T) after the past in `state`, and adds them to the past.
+
+        `DecodingCache.advance` then advances the positions.
 
         Returns:
             Hidden states (B, T, D). With `return_weights` also the weights of each layer:
@@ -149,6 +151,6 @@ class Decoder(nn.Module):
 
 
 def round_to_half(x: Tensor) -> Tensor:
-    """Rounds x to half precision, because the native code stores an int8 model's memory so."""
+    """Rounds keys and values to half precision, as native code stores them for an int8 model."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

@@ -15,8 +15,8 @@ NO_TOKEN = -1
 class Embedding(nn.Module):
     """The token's vector, times sqrt(D) in most models, plus the position's vector.
 
-    The position table is computed on first use and then kept. A long table takes no memory until
-    a text needs it.
+    The position table is computed on first use and then kept. It grows only when a longer text
+    needs it.
     """
 
     def __init__(self, vocab_size: int, config: ModelConfig) -> None:

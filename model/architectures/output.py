@@ -13,7 +13,7 @@ NEVER = float("-inf")
 
 
 class OutputLayer(Protocol):
-    """Maps hidden states to logits, for rows that enter, move and leave."""
+    """Maps hidden states to logits, for a batch whose rows enter, move and leave."""
 
     def enter(self, row: int, source: list[int]) -> None:
         """Assigns a new source sentence to this row."""
@@ -49,10 +49,10 @@ class FullOutput:
         """Keeps nothing: the full vocabulary does not depend on the source."""
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Keeps nothing: the rows have no state."""
+        """Moves nothing: the rows have no state."""
 
     def leave(self, row: int) -> None:
-        """Keeps nothing: the rows have no state."""
+        """Frees nothing: the rows have no state."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (B, V)."""
@@ -68,7 +68,7 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks, in place, all tokens but the given first one in rows at position 0.
+    """Masks all tokens but the row's given first token, in rows at position 0, in place.
 
     Args:
         logits: Logits (B, V).
@@ -76,17 +76,17 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
         first_ids: First token of each row (B,); NO_TOKEN leaves the choice to the logits.
     """
     columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
-    kept = logits.gather(1, columns)  # finite, so that its log-probability becomes 0
+    kept = logits.gather(1, columns)  # in a masked row the only finite logit
     logits.masked_fill_(((positions == 0) & (first_ids >= 0))[:, None], NEVER)
     logits.scatter_(1, columns, kept)
 
 
 class ShortlistOutput:
-    """Computes logits of the union of the rows' shortlists, and masks the columns of other rows.
+    """Computes logits of the union of all rows' shortlists; masks ids outside a row's shortlist.
 
-    New sentences extend the union at its end. It is rebuilt when it has doubled since the last
-    rebuild, or is twice as large as the rows need. Most decode steps then copy no weights. Sums
-    run over D alone: a logit does not depend on the columns of other tokens.
+    A new sentence appends its new ids to the union, so most decode steps copy no weights. The union
+    is rebuilt when it has doubled since the last rebuild, or is twice as large as the rows need.
+    A logit is a sum over D alone, so it does not depend on the other ids of the union.
 
     Args:
         decoder: Decoder that owns the output weight.
@@ -121,7 +121,7 @@ class ShortlistOutput:
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
-        # The bound keeps the union of a full batch from staying after the batch has shrunk.
+        # Without the sum, the union of a full batch would stay large after the batch has shrunk.
         needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
         if size > self.capacity or size > max(2 * needed, 1024):
             self._rebuild()
@@ -147,7 +147,7 @@ class ShortlistOutput:
         return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
-        """Returns the ids of the columns. Columns are in the order in which ids were added."""
+        """Returns the ids of the columns; the columns are in the order in which ids were added."""
         ids: Ids = self.ids[columns]
         return ids
 

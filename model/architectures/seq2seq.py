@@ -30,7 +30,7 @@ class Attentions:
 
 
 class EncoderDecoder(nn.Module):
-    """A translation model; its config has the sizes, a checkpoint fills the weights."""
+    """A translation model: its config gives the sizes, and a checkpoint fills the weights."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class EncoderDecoder(nn.Module):
             source: Ids (B, S); each row ends in EOS, then padding.
             mask: (B, S), True on tokens and False on padding.
             target: Ids (B, T) that the logits predict.
-            return_weights: Whether to return attention weights; without, the lists are empty.
+            return_weights: Whether to return attention weights; if not, their lists are empty.
 
         Returns:
             Logits (B, T, V) and the attention weights.

@@ -1,6 +1,6 @@
 """Implements the lexical shortlist: the candidate target ids of a source sentence.
 
-The set depends on the sentence alone, not on the rest of the batch.
+The candidates depend on the sentence alone, not on the rest of the batch.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ class Shortlist:
 
     Args:
         num_frequent: Number of ids, from 0, that are candidates of every sentence.
-        offsets: Start of each source id's candidates (V_source + 1).
-        candidates: Concatenated candidate lists, each sorted.
+        offsets: Index in `candidates` at which each source id's list starts (V_source + 1).
+        candidates: Candidate lists of all source ids, concatenated; each list is sorted.
         is_shared: Whether source and target share one vocabulary. Then a source id is a candidate
             of itself.
     """
@@ -72,10 +72,12 @@ class Shortlist:
         lists = np.frombuffer(data, "<u4", num_candidates, offset=8 * (HEADER_WORDS + num_offsets))
         rises = int(offsets.max()) == num_candidates and np.all(offsets[1:] >= offsets[:-1])
         if not rises:
-            raise CheckpointFormatError(f"{path.name} has offsets that do not rise to its end")
+            raise CheckpointFormatError(
+                f"{path.name} has offsets that do not rise to its number of candidates"
+            )
         if not num_frequent:
             raise CheckpointFormatError(
-                f"{path.name} has no ids for all sentences: a sentence could have no candidates"
+                f"{path.name} lists no frequent ids, so a sentence could have no candidates"
             )
         if max(num_frequent, 1 + int(lists.max(initial=0))) > target_vocab_size:
             raise CheckpointFormatError(
@@ -84,7 +86,7 @@ class Shortlist:
         return cls(num_frequent, offsets, lists, is_shared)
 
     def ids(self, source: list[int]) -> Ids:
-        """Returns the sorted candidate ids of a source, EOS included."""
+        """Returns the sorted candidate ids of a source sentence; its ids include EOS."""
         lists = [self.candidates[self.offsets[i] : self.offsets[i + 1]] for i in set(source)]
         if self.is_shared:
             lists.append(np.array(source, dtype=np.int32))

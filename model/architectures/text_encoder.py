@@ -14,7 +14,7 @@ from model.architectures.encoder import EncoderLayer
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""Distance from which all distances share the last bucket in MPNet."""
+"""In MPNet, all distances from this one on share the last bucket."""
 
 
 class TextEmbedding(nn.Module):
@@ -42,10 +42,11 @@ class TextEmbedding(nn.Module):
 
 
 class RelativeBias(nn.Module):
-    """The term that each head adds to a score for the distance of two tokens, in all layers.
+    """The term that each head adds to an attention score, by the distance from query to key.
 
-    Half of the buckets are for keys behind the query, half for keys ahead. Half of each hold one
-    distance; the others grow logarithmically up to MAX_DISTANCE.
+    All layers share the terms. Half of the buckets are for keys before the query, half for keys
+    after it. In each half, the nearer half of the buckets hold one distance each. The ranges of the
+    farther buckets grow logarithmically up to MAX_DISTANCE.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """

@@ -1,7 +1,7 @@
 """Defines ModelRunner, the interface between an engine and a model on a device.
 
-A runner holds the decoding state of every row and decodes more tokens of each. The engine numbers
-the rows, and keeps the rows in use dense: 0 to n - 1.
+A runner holds the decoding state of every row, and decodes the next tokens of all rows. The engine
+numbers the rows. The rows in use are always 0 to n - 1.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -30,8 +30,8 @@ class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: Most probable id of each row at each decode step (B, K); -1 after the row's end.
-        scores: Scores of each group of rows that was requested.
+        best: Most probable id of each row at each decode step (B, steps); -1 after the row's end.
+        scores: Scores of each requested group of rows, in the order of the request.
         padding_rows: Number of padding rows computed in addition to the rows in use.
     """
 
@@ -64,7 +64,7 @@ class ModelRunner(Protocol):
     Attributes:
         model: The model that runs.
         pipeline_depth: Number of launched steps that may be pending before the engine waits for
-            the first. Meanwhile each row continues with its most probable token.
+            the oldest. In a pending step each row continues with its most probable token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
     """
 
@@ -81,19 +81,21 @@ class ModelRunner(Protocol):
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
     ) -> DecodeStep:
-        """Decodes at least one token of rows 0 to `rows` - 1, each from its most probable one.
+        """Decodes at least one token of each row from 0 to `rows` - 1.
+
+        Each row continues with its last most probable token, unless `set_tokens` has replaced it.
 
         Args:
             rows: Number of rows in use.
             scored: Groups of rows that need log-probabilities. If there are any, the call decodes
                 one token per row.
-            remaining: Number of tokens that each row may still get (B,). A runner of several
-                tokens per call stops a row there, or at EOS.
+            remaining: Number of tokens that each row may still get (B,). A runner that decodes
+                several tokens per call ends a row after this number, or at EOS.
             max_tokens: Maximum number of tokens per row, at least 1.
         """
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
-        """Sets the tokens with which these rows continue, in place of their most probable ones."""
+        """Sets the tokens with which these rows continue, in place of the most probable tokens."""
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
         """Copies rows: row target[i] gets the state of row source[i] before the call.

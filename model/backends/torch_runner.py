@@ -16,18 +16,20 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens. Attention kernels sum over fewer keys in another
-order; in float32 the bits of a sentence's result would depend on the padding of its batch."""
+"""Smallest padded length of a source, in tokens. Over fewer keys, attention kernels sum in another
+order. In float32 the bits of a sentence's result would then depend on the padding of its batch."""
 
 WIDTH_MULTIPLE = 8
-"""Padded lengths are multiples of this, for the same reason and to keep the shapes few."""
+"""Padded lengths are multiples of this number, for the reason given for `MIN_WIDTH`, and to keep
+the number of different shapes small."""
 
 MAX_SPREAD = 1.25
-"""Largest ratio of the longest to the shortest source of a batch that is encoded together."""
+"""Sources are encoded together only if the longest is at most this many times the shortest. Padded
+lengths are compared."""
 
 MIN_ROWS = 4
-"""Smallest number of rows in a decode step. Below it, CPU matrix products use kernels that sum in
-another order, and a sentence alone would get other bits than in a batch."""
+"""Smallest number of rows in a decode step. For fewer rows, CPU matrix products use kernels that
+sum in another order. A sentence alone would then get other bits than in a batch."""
 
 
 class TorchRunner:
@@ -163,7 +165,7 @@ class TorchRunner:
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1."""
-        self.cache.positions[first:end] = 0  # padding rows stay in bounds
+        self.cache.positions[first:end] = 0  # keeps padding rows within the tables
         for row in range(first, end):
             self.output.leave(row)
 
@@ -179,7 +181,10 @@ def round_up(tokens: int) -> int:
 
 
 def argmax(logits: Tensor) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the best column of each row; numpy's argmax is vectorised on the CPU, torch's not."""
+    """Returns the best column of each row.
+
+    On the CPU it uses numpy's argmax, which is vectorised; torch's argmax is not.
+    """
     if logits.device.type == "cpu":
         best: np.ndarray[tuple[int], np.dtype[np.int64]] = logits.numpy().argmax(axis=-1)
         return best

@@ -1,8 +1,8 @@
 """Computes embeddings of texts in slices.
 
 A slice is about half a layer of a batch; between two slices a worker can do other work. The texts
-of a batch are packed: concatenated without padding, each attending within itself. No padding is
-computed, and a text's vector does not depend on the rest of the batch.
+of a batch are packed: they are concatenated, not padded to one length. The tokens of a text attend
+only to each other, so a text's vector does not depend on the rest of the batch.
 """
 
 from abc import ABC, abstractmethod
@@ -24,13 +24,14 @@ from model.layers.attention import attention
 from model.tokenization.token_ids import check_ids
 
 SLICE_TOKENS = 256
-"""Default number of tokens in a slice, approximately."""
+"""Default for the approximate number of tokens in a slice."""
 
 TOKEN_MULTIPLE = 4
-"""On a CPU, a row of a matrix product has the same bits in every batch of a multiple of this size.
+"""Packed batches are padded to a multiple of this number of tokens.
 
-Other kernels compute the remainder of 4 rows if rows are few or are shared among threads. With
-two threads this was so for 5, 6, 7, 9, 10 and 11 rows.
+On a CPU a row of a matrix product then has the same bits in every batch. Without the padding, other
+kernels would compute the rows after the last multiple of 4 in some batches. With two threads these
+were batches of 5, 6, 7, 9, 10 and 11 rows.
 """
 
 Vectors = NDArray[np.float32]
@@ -69,7 +70,7 @@ class NumberedJob:
 
 
 class SlicedEncode(ABC):
-    """Computes vectors of some texts, one slice per call."""
+    """Computes vectors of some texts; each call of `advance` computes one slice."""
 
     def __init__(self) -> None:
         self.finished: dict[int, Tensor] = {}
@@ -81,24 +82,24 @@ class SlicedEncode(ABC):
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; returns False once all are computed."""
+        """Computes the next slice; returns False if no slice is left."""
         for _ in self.slices:
             return True
         return False
 
     @torch.inference_mode()
     def take_finished(self) -> dict[int, Vectors]:
-        """Returns the vectors finished since the last call, by the job's index; waits for a GPU.
+        """Returns the vectors finished since the last call; waits for a GPU.
 
         Returns:
-            Float32 vectors: (E) for a text, (T, D) for its tokens.
+            Float32 vectors by the job's index: (E) for a text, or (T, D) for its tokens.
         """
         finished, self.finished = self.finished, {}
         return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
 
 
 class EmbeddingEncode(SlicedEncode):
-    """Embeds some texts with an embedding model, one slice per call, short texts first.
+    """Embeds some texts with an embedding model, in slices, short texts first.
 
     Args:
         model: Model on its device; its encoder may be in any precision.
@@ -149,7 +150,7 @@ class EmbeddingEncode(SlicedEncode):
 def embed(
     model: EmbeddingModel, jobs: Sequence[EmbeddingJob], slice_tokens: int = SLICE_TOKENS
 ) -> list[Vectors]:
-    """Returns the vectors of all jobs, computed at once.
+    """Returns the vectors of all jobs; computes all slices without a pause.
 
     Raises:
         InputError: A job cannot be computed.
@@ -182,7 +183,7 @@ def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[N
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent texts of one length: their number and their length in tokens."""
+    """Adjacent texts of one length: the number of texts, and the tokens of each text."""
 
     texts: int
     length: int
@@ -230,7 +231,8 @@ class PackedBatch:
     def _bias(self) -> Tensor | None:
         """Returns the bias (1, H, S, S) of the longest text; shorter texts use its corner.
 
-        The fused kernel takes a bias of four dimensions; the kernel for three gives other bits.
+        It has four dimensions because the fused kernel needs them. For three dimensions PyTorch
+        would select another kernel, which computes other bits.
         """
         if self.encoder.relative_bias is None:
             return None
@@ -238,7 +240,7 @@ class PackedBatch:
         return bias[None]
 
     def _attend(self, projected: Heads, bias: Tensor | None) -> Slices[Tensor]:
-        """Returns the weighted values (1, H, N, K) of all heads; texts attend within themselves."""
+        """Returns the weighted values (1, H, N, K) of all heads, text by text."""
         sizes = [group.texts * group.length for group in self.groups]
         parts = [torch.split(heads, sizes, dim=2) for heads in projected]
         attended: list[Tensor] = []
@@ -253,7 +255,7 @@ class PackedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[Tensor]:
-        """Returns (B, H, T, K) for B texts of one length; computes long texts in slices."""
+        """Returns weighted values (B, H, T, K) of B texts of one length; slices long texts."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -269,7 +271,10 @@ class PackedBatch:
         return (yield from self._feed_forward(layer, x))
 
     def _feed_forward(self, layer: EncoderLayer, x: Tensor) -> Slices[Tensor]:
-        """Splits x into equal parts, so that no part has few rows; see `TOKEN_MULTIPLE`."""
+        """Applies the feed-forward sublayer to nearly equal parts of x: no part has few rows.
+
+        `TOKEN_MULTIPLE` explains why few rows would change the bits.
+        """
         parts = []
         for part in torch.tensor_split(x, -(-x.shape[1] // self.slice_tokens), dim=1):
             parts.append(layer.feed_forward_residual.after(part, layer.feed_forward(part)))

@@ -16,7 +16,7 @@ from model.precision import Precision
 
 
 def weighted_mean(hidden: Tensor) -> Tensor:
-    """Returns the mean of (T, D) in which token t, from 1, has weight t.
+    """Returns the weighted mean (D) of vectors (T, D); token t, counted from 1, has weight t.
 
     Source: Muennighoff 2022, "SGPT", equation 2.
     """
@@ -68,7 +68,7 @@ class EmbeddingModel(nn.Module):
 
     Attributes:
         precision: Precision of the encoder.
-        native: Native code that replaces the PyTorch encoder; None if PyTorch computes.
+        native: Native code that replaces the PyTorch encoder; None if PyTorch runs the encoder.
     """
 
     def __init__(self, config: EmbeddingConfig) -> None:

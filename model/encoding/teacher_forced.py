@@ -1,9 +1,10 @@
 """Runs teacher-forced passes over given translations in slices, and captures attention.
 
 A slice is about half a layer of a batch; between two slices a worker goes on translating. The
-sentences of a batch are packed without padding and attend within themselves. A sentence's result
-does not depend on the rest of the batch. In int8 all products are exact, so the result has the same
-bits in every batch. Only the cells of an SSRU are padded: they need no matrix products.
+sentences of a batch are packed: concatenated without padding. The tokens of a sentence attend only
+to each other, so its result does not depend on the rest of the batch. In int8 all products are
+exact, so the result has the same bits in every batch. Only the cells of an SSRU are padded, because
+they need no matrix products.
 
 The fused kernel computes all hidden states. The attention weights of the queried layers and heads
 are computed separately, from the same queries and keys.
@@ -37,7 +38,7 @@ from model.layers.residual import Residual
 from model.layers.ssru import SSRU
 
 SLICE_TOKENS = 128
-"""Default number of tokens in a slice, approximately."""
+"""Default for the approximate number of tokens in a slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class CapturedJob:
 
 
 class CapturePass(ABC):
-    """Answers the attention queries of some jobs, one slice per call.
+    """Answers the attention queries of some jobs; each call of `advance` computes one slice.
 
     Args:
         jobs: Valid jobs with resolved queries.
@@ -79,14 +80,17 @@ class CapturePass(ABC):
 
     @torch.inference_mode()
     def advance(self) -> bool:
-        """Computes the next slice; returns False once all are computed."""
+        """Computes the next slice; returns False if no slice is left."""
         for _ in self.slices:
             return True
         return False
 
     @torch.inference_mode()
     def results(self) -> list[list[Result]]:
-        """Returns the result of each query of each job, after the last slice; waits for a GPU."""
+        """Returns the result of each query of each job; call it after the last slice.
+
+        It waits for a GPU.
+        """
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
 
@@ -175,7 +179,11 @@ class TeacherForcedBatch:
             yield from self.decode(memory)
 
     def encode(self) -> Slices[Tensor]:
-        """Returns the memory (1, N, D); it is complete only if a query is about the decoder."""
+        """Returns the memory (1, N, D).
+
+        If there are queries, but none about the decoder, the pass stops at the last queried layer.
+        The returned memory is then incomplete. Without queries it is complete.
+        """
         encoder, is_whole = self.model.encoder, self.last_decoder >= 0
         x = self._embed(encoder.embedding, [each.job.source for each in self.captured])
         layers = cast("list[EncoderLayer]", list(encoder.layers))
@@ -235,7 +243,7 @@ class TeacherForcedBatch:
         key: Tensor,
         value: Tensor,
     ) -> Slices[Tensor]:
-        """Returns (1, N, D) from heads (1, H, N, K); each sentence attends within itself."""
+        """Returns attention outputs (1, N, D) for heads (1, H, N, K), sentence by sentence."""
         rows, columns = self.lengths[site.kind]
         sizes = zip((query, key, value), (rows, columns, columns), strict=True)
         parts = [torch.split(heads, lengths, dim=2) for heads, lengths in sizes]
@@ -253,7 +261,7 @@ class TeacherForcedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[list[Tensor]]:
-        """Returns slices of (1, H, T, K) of one sentence; a long sentence has several."""
+        """Returns one sentence's weighted values (1, H, T, K), in parts if it is long."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -295,7 +303,7 @@ class TeacherForcedBatch:
 
 
 def causal_bias(query: Tensor) -> Tensor:
-    """Returns (T, T) for queries (..., T, K): 0 up to each position and -inf after it."""
+    """Returns the mask (T, T) of queries (..., T, K): 0 up to each position, -inf after it."""
     length = query.shape[-2]
     past = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     return mask_bias(past, query.dtype)

@@ -1,7 +1,7 @@
 """Captures the attention of an embedding model's encoder in sliced passes over texts.
 
-Texts are packed and run through the layers as for embedding: the fused kernel computes the hidden
-states. Attention weights are computed separately, as in `teacher_forced`.
+Texts are packed and run through the layers as in `embedding`; the fused kernel computes the hidden
+states. The attention weights are computed separately, as in `teacher_forced`.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class TextCapturePass(CapturePass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch, short texts first: texts of one length attend in one call."""
+        """Computes batch after batch, sorted by length: texts of one length attend in one call."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, self.slice_tokens):
             yield from CapturedBatch(self.encoder, batch, self.slice_tokens).capture()

@@ -1,4 +1,7 @@
-"""Embeds texts with a translation model's encoder: means of its last layer, in slices."""
+"""Embeds texts with a translation model's encoder, in slices.
+
+A text's vector is the mean of the encoder's output over the text's tokens.
+"""
 
 from collections.abc import Sequence
 
@@ -13,14 +16,14 @@ from model.tokenization.token_ids import check_ids
 
 
 class TranslationEncode(SlicedEncode):
-    """Embeds some texts with a translation model, one slice per call.
+    """Embeds some texts with a translation model; each call of `advance` computes one slice.
 
-    The texts are packed and attend within themselves, as in a TeacherForcedPass.
+    The texts are packed as in a TeacherForcedPass: the tokens of a text attend only to each other.
 
     Args:
         model: Model on its device, in any precision.
-        jobs: Texts, EOS included, computed together. Such a model has no final Normalize, so that
-            `is_raw` has no effect.
+        jobs: Texts, EOS included, computed together. Their `is_raw` has no effect, because a
+            translation model has no final Normalize.
         slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
@@ -42,7 +45,7 @@ class TranslationEncode(SlicedEncode):
         lengths = [len(job.ids) for job in self.jobs]
         sequences = [job.ids for job in self.jobs]
         missing = -sum(lengths) % TOKEN_MULTIPLE
-        if missing:  # a padding text, for the same bits in every batch
+        if missing:  # a padding text; `TOKEN_MULTIPLE` gives the reason
             sequences.append([self.model.config.eos_id] * missing)
         captured = [CapturedJob(AttentionJob(ids, [], ()), []) for ids in sequences]
         memory = yield from TeacherForcedBatch(self.model, captured, self.slice_tokens).encode()

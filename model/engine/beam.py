@@ -11,7 +11,10 @@ from model.sequence import DecodingOptions, Hypothesis
 
 
 def normalized_score(log_probs: list[float], length_penalty: float) -> float:
-    """Returns sum / length ** penalty, as Marian's `normalize` (translator/beam_search.cpp)."""
+    """Returns sum(log_probs) / length ** length_penalty.
+
+    Source: marian-dev, src/translator/beam_search.cpp: `normalize`.
+    """
     return math.fsum(log_probs) / float(len(log_probs) ** length_penalty)
 
 
@@ -31,8 +34,8 @@ class Beam:
 class BeamSearch:
     """Keeps the beam_size best live hypotheses, and the best finished ones.
 
-    The search ends when beam_size hypotheses are finished and no live one can still beat the worst
-    of them at the present length.
+    The search ends at the length limit. It ends earlier when beam_size hypotheses are finished and
+    no live one, scored at its present length, is better than the worst finished one.
 
     Args:
         options: Search options; beam_size is the number of rows.
@@ -45,7 +48,7 @@ class BeamSearch:
         self.num_rows = options.beam_size
         self.eos_id = eos_id
         self.max_tokens = max_tokens
-        # Only the first row starts with a finite score; equal rows would stay equal.
+        # Only the first row starts with a finite score: otherwise equal rows would stay equal.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
         self.finished: list[Hypothesis] = []
         self.parents: list[int] | None = None
@@ -96,7 +99,7 @@ class BeamSearch:
         self._keep(live)
 
     def _keep(self, live: list[tuple[Beam, int]]) -> None:
-        if not live:  # every continuation was EOS: the rows continue with score -inf
+        if not live:  # every continuation ended in EOS: rows go on with score -inf
             live = [(self.live[0].extend(self.eos_id, -math.inf), 0)]
         while len(live) < self.num_rows:
             beam, parent = live[0]

@@ -24,12 +24,15 @@ from model.sequence import BatchStats, EngineLimits, Finished, Hypothesis, Seque
 from model.tokenization.token_ids import check_ids
 
 LOW_LATENCY_TOKENS = 8
-"""Tokens per row of a low-latency step: 1 to 6 ms on a CPU, for up to 16 rows of a small model."""
+"""Maximum number of tokens per row in a low-latency step.
+
+On a CPU such a step takes 1 to 6 ms for up to 16 rows of a small model.
+"""
 
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A sequence in the batch and its rows; the rows are empty once it has left."""
+    """A sequence in the batch; `rows` has its row numbers, and none once it has left."""
 
     sequence: Sequence
     rows: list[int]
@@ -37,21 +40,21 @@ class Running:
 
 @dataclass(eq=False, slots=True)
 class RunningSearch(Running):
-    """A running sequence whose search needs the log-probabilities of each step before the next."""
+    """A running sequence whose search needs each step's log-probabilities before the next step."""
 
     search: Search
 
 
 @dataclass(slots=True)
 class LaunchedStep:
-    """A decode step that was launched, and the present numbers of its rows; -1 for a freed row."""
+    """A launched decode step, and the present row number of each of its rows; -1 if freed."""
 
     rows: Ids
     output: DecodeStep
 
 
 class Engine:
-    """Translates sequences that are admitted at any time; each `step` serves all of them.
+    """Translates sequences that are admitted at any time; a `step` decodes tokens for all of them.
 
     Args:
         runner: Runner of the model.
@@ -78,7 +81,7 @@ class Engine:
         self.runner.clear()
         self.running: dict[int, Running] = {}
         self.searching: dict[int, RunningSearch] = {}
-        self.owners: list[Running] = []  # the sequences of rows 0 to n - 1
+        self.owners: list[Running] = []  # owners[row] is the sequence of that row
         self.launched: deque[LaunchedStep] = deque()
         self.stats = []
 
@@ -127,7 +130,7 @@ class Engine:
             return
         if not self.config.forces_first:
             raise FirstTokenError(
-                f"this model takes no first token of the target ({first_id} was given)"
+                f"this model accepts no first token for its targets ({first_id} was given)"
             )
         if not 0 <= first_id < self.config.target_vocab_size:
             raise UnknownTokenError(
@@ -174,8 +177,9 @@ class Engine:
     def step(self) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
 
-        With a pipeline depth of n, a sequence is returned n steps after its last token. A search
-        needs the log-probabilities of each step before the next: then no step stays pending.
+        With a pipeline depth of n, a sequence is returned n steps after its last token. While the
+        batch has a search, no step stays pending: a search needs the log-probabilities of each
+        step before the next step.
         """
         if not self.owners:
             return []
@@ -204,7 +208,7 @@ class Engine:
     def _append(
         self, rows: Ids, decoded: Decoded, searching: SequenceOf[RunningSearch]
     ) -> list[Finished]:
-        counts = (decoded.best >= 0).sum(axis=0)  # (K,)
+        counts = (decoded.best >= 0).sum(axis=0)  # (steps,)
         self.stats += [
             BatchStats("decode", count, count, decoded.padding_rows)
             for count in counts[counts > 0].tolist()
@@ -261,7 +265,7 @@ class Engine:
         self.runner.leave(kept, end)
         del self.owners[kept:]
         if not self.owners:
-            self.launched.clear()  # no running sequence needs their tokens
+            self.launched.clear()  # no sequence needs the tokens of these steps
 
     def _move(self, source: list[int], target: list[int]) -> None:
         for old, new in zip(source, target, strict=True):
@@ -272,11 +276,11 @@ class Engine:
         self.runner.copy(source, target, is_same_source=False)
 
     def _renumber_launched(self, holes: set[int], source: list[int], target: list[int]) -> None:
-        """Updates the row numbers of launched steps after rows have moved."""
+        """Updates the row numbers of launched steps; the number of a freed row becomes -1."""
         if not self.launched:
             return
         numbers = np.arange(self.limits.max_rows + 1)
         numbers[source] = target
-        numbers[[*holes, -1]] = -1  # index -1 serves the rows that were freed before
+        numbers[[*holes, -1]] = -1  # rows freed earlier are already -1 and stay -1
         for step in self.launched:
             step.rows = numbers[step.rows]

@@ -41,7 +41,7 @@ class GreedySearch:
         return None
 
     def advance(self, log_probs: Tensor, ids: Ids) -> None:
-        """Appends the best token of log_probs (1, U), whose columns have these ids."""
+        """Appends the best token of log_probs (1, U); ids[i] is the token of column i."""
         column = int(log_probs[0].argmax())
         self.tokens.append(int(ids[column]))
         self.log_probs.append(float(log_probs[0, column]))

@@ -1,6 +1,7 @@
 """Holds the targets of all greedy rows as arrays.
 
-For a thousand rows, a Python loop would take longer than the decode step takes on a GPU.
+A greedy row takes the most probable token of each step and needs no scores. For a thousand rows, a
+Python loop would take longer than the decode step takes on a GPU.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -27,27 +28,27 @@ class GreedyRows:
         self.eos_id = eos_id
 
     def enter(self, row: int, limit: int) -> None:
-        """Starts a target of at most `limit` tokens; 0 marks the row as part of a search."""
+        """Starts a target of at most `limit` tokens; a limit of 0 marks a row of a search."""
         self.lengths[row], self.limits[row] = 0, limit
 
     def remaining(self, rows: int) -> Ids:
-        """Returns how many tokens (B,) each of the first rows may still get, at least 1."""
+        """Returns how many tokens each of the first `rows` rows may still get (B,), at least 1."""
         left: Ids = np.maximum(self.limits[:rows] - self.lengths[:rows], 1)
         return left
 
     def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
-        """Appends tokens best[i] to row rows[i], unless rows[i] is -1.
+        """Appends tokens best[i] to row rows[i], unless it is freed or a row of a search.
 
         Args:
             rows: Row numbers (B,); -1 for a row that was freed in the meantime.
-            best: Tokens (B, K); -1 after the end of a row, never in the first column.
+            best: Tokens (B, steps); -1 after the end of a row. The first column has no -1.
 
         Returns:
             The rows that have ended, by EOS or by their limit.
         """
         is_taken = (rows >= 0) & (self.limits[rows] > 0)
         rows, best = rows[is_taken], best[is_taken]
-        is_token = best >= 0  # (B, K)
+        is_token = best >= 0  # (B, steps)
         index, step = is_token.nonzero()
         lengths = self.lengths[rows]
         self.tokens[rows[index], lengths[index] + step] = best[is_token]

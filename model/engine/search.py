@@ -1,6 +1,6 @@
-"""Selects the search of a sequence: greedy or beam. Log-probabilities in, ids out.
+"""Selects the search of a sequence, greedy or beam, which turns log-probabilities into ids.
 
-Sequences that need no probabilities are decoded without a search (`greedy_rows`).
+Sequences that need no log-probabilities are decoded without a search (`greedy_rows`).
 """
 
 from model.engine.beam import BeamSearch

@@ -43,8 +43,8 @@ class ProjectedHeads:
         query: Queries (H, T, K).
         key: Keys (H, S, K).
         value: Values (H, S, K).
-        bias: Term added to the scores: a mask (T, S), 0 attends and -inf does not; or each head's
-            relative position bias (H, T, S). None if there is neither.
+        bias: Term added to the scores, or None: a mask (T, S) or the heads' relative position bias
+            (H, T, S). The mask is -inf where a query does not attend, and 0 elsewhere.
         module: The attention sublayer.
     """
 
@@ -62,7 +62,7 @@ class Capture(Protocol):
         """Returns the layers that the query needs."""
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one of these layers, on the device; the pass presents layers in order."""
+        """Captures one of the query's layers, on the device; the pass presents layers in order."""
 
     def result(self) -> Result:
         """Returns the captured result, on the host."""
@@ -93,9 +93,10 @@ def _new_capture(
 
 
 class MapsCapture:
-    """Captures attention maps; computes the weights explicitly.
+    """Captures attention maps.
 
-    The weights are computed in float32, even for a bfloat16 model, so that rows sum to 1 closely.
+    It computes the weights from queries and keys in float32, even for a bfloat16 model. Rows then
+    sum to 1 closely.
 
     Args:
         query: Query of the maps.
@@ -171,7 +172,10 @@ class ChosenHeads:
 
 
 def chosen(heads: Tensor, numbers: tuple[int, ...]) -> Tensor:
-    """Selects heads (H, ...) through views: an index list would be copied to the device."""
+    """Returns some of the heads (H, ...) in float32.
+
+    It selects by views, because an index list would first be copied to the device.
+    """
     if numbers == tuple(range(len(heads))):
         return heads.float()
     return torch.stack([heads[number] for number in numbers]).float()
@@ -199,7 +203,7 @@ def max_heads(result: Tensor, heads: Tensor, index: int, count: int) -> None:
 
 
 def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Adds the layer's part of the mean over all layers and heads."""
+    """Adds the layer's share to the mean over all layers and heads."""
     result[0, 0].add_(heads.mean(dim=0), alpha=1.0 / count)
 
 
@@ -245,7 +249,7 @@ class TraceCapture:
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures the inputs of the computation; a decoder's keys end at the token."""
+        """Captures the inputs of the computation; a decoder's keys end at the queried token."""
         token = self.query.query
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
@@ -276,7 +280,7 @@ def head_matrices(module: MultiHeadAttention) -> Tensor:
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
     """Returns the norms (H, S) of the values (H, S, K) times each head's part of W_O (H, K, D).
 
-    Source: Kobayashi et al. 2020, section 3, without the weight.
+    Source: Kobayashi et al. 2020, section 3, without the factor of the attention weight.
     """
     norms: Tensor = torch.linalg.vector_norm(value @ matrices, dim=-1)
     return norms

@@ -2,8 +2,8 @@
 
 The layer, head and token numbers that a caller gives may be negative or omitted. `resolve_query`
 and `resolve_trace` resolve these numbers against the model's config. A resolved query names
-existing layers and heads, from 0. The module does not import torch, so that client processes stay
-small.
+existing layers and heads, from 0. The module does not import torch, so that processes without a
+model stay small.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from model.errors import AttentionQueryError
 from model.tokenization.token_ids import check_ids
 
 InspectedConfig = ModelConfig | TextEncoderConfig
-"""The config of a model with attention queries."""
+"""The config of a model whose attention can be queried."""
 
 SHOWN_VALUES = 8
-"""Maximum number of a caller's values that an error message repeats."""
+"""Maximum number of values of a request that an error message repeats."""
 
 SHOWN_CHARS = 20
 """Maximum number of characters of each of these values."""
@@ -33,9 +33,10 @@ SHOWN_CHARS = 20
 class AttentionKind(StrEnum):
     """The kinds of attention: from which tokens to which tokens.
 
-    Rows are the attending tokens, columns the attended ones. `encoder` is source to source,
-    `decoder` is target to target up to the token itself, `cross` is target to source. Row t of a
-    target belongs to the decoder's input t, from which the decoder predicts token t.
+    Rows of a map are the attending tokens, columns the attended tokens. `encoder` is source to
+    source, and `cross` is target to source. `decoder` is target to target; a token attends to
+    itself and to earlier tokens. If rows are target tokens, row t belongs to the decoder's input t,
+    from which the decoder predicts token t.
     """
 
     ENCODER = "encoder"
@@ -54,7 +55,7 @@ class Reduction(StrEnum):
 
 
 class AttentionNorm(StrEnum):
-    """The values of a map: attention weights, or the norm of weight × transformed value.
+    """The values of a map: attention weights, or norms of weight × transformed value.
 
     Source: Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3: the norm of
     weight · (x W_V + b_V) W_O.
@@ -165,7 +166,7 @@ def attention_layers(config: InspectedConfig) -> dict[AttentionKind, int]:
 
 
 def plane(kind: AttentionKind, source_tokens: int, target_tokens: int) -> tuple[int, int]:
-    """Returns the number of rows and columns of one head's attention."""
+    """Returns the number of rows and columns of one head's attention map."""
     rows = source_tokens if kind is AttentionKind.ENCODER else target_tokens
     columns = target_tokens if kind is AttentionKind.DECODER else source_tokens
     return rows, columns
@@ -187,7 +188,7 @@ def resolve_query(
         config: Config of the model.
         kinds: At least one kind, without repetition.
         layers: Numbers of layers, resolved for each kind; negative numbers count from the end.
-            None means all. Rollout uses all layers up to the last one named.
+            None means all. Rollout uses all layers up to the highest of these numbers.
         heads: Numbers of heads; negative numbers count from the end. None means all.
         reduce: Reduction over layers and heads.
         norm: Values of the result: weights or value norms.
@@ -216,7 +217,7 @@ def _check_rollout(
 ) -> None:
     if AttentionKind.CROSS in kinds:
         raise AttentionQueryError(
-            "rollout follows one sequence through its layers, which cross does not: ask for "
+            "rollout needs attention within one sequence, and cross has two sequences: ask for "
             "encoder or decoder, or reduce cross by mean_layers_heads"
         )
     if norm is not AttentionNorm.WEIGHTS:
@@ -247,7 +248,9 @@ def resolve_trace(
     rows, _ = plane(trace.kind, source_tokens, target_tokens)
     sequence = "the source" if trace.kind is AttentionKind.ENCODER else "the target"
     if not rows:
-        raise AttentionQueryError(f"{sequence} has no tokens: {trace.kind} attention needs some")
+        raise AttentionQueryError(
+            f"{sequence} has no tokens: {trace.kind} attention needs at least one"
+        )
     (query,) = _numbers([trace.query], rows, "token", sequence)
     return TraceQuery(trace.kind, layer, head, query)
 
@@ -304,7 +307,7 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
         raise AttentionQueryError(
-            f"{listed(job.kinds)} attention needs a target, which has no tokens here"
+            f"{listed(job.kinds)} attention needs a target, but the target has no tokens"
         )
     if job.target:
         check_ids("target", job.target, config.target_vocab_size)

@@ -1,6 +1,6 @@
 """Traces one token's attention in one head, with every number (Vaswani et al. 2017, equation 1).
 
-The module computes in float64 and does not import torch: a reader can repeat the computation.
+The module computes in float64 and does not import torch, so a reader can repeat its computation.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,14 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class AttentionTrace:
-    """The numbers of the computation, in its order; float32, rounded from float64 at the end.
+    """The numbers of the computation, in the order in which they are computed.
+
+    They are float32, rounded from float64 at the end.
 
     Attributes:
         query: Query of the token in this head (K).
-        key: Keys of the tokens that it may attend to, in this head (S, K).
-        value: Values of these tokens in this head (S, K).
+        key: Keys in this head of all tokens that the token may attend to (S, K).
+        value: Values of the same tokens in this head (S, K).
         scale: Factor of the scores, 1 / sqrt(K).
         scores: Products query · key (S).
         scaled: Products scale · scores (S).

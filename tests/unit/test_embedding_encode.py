@@ -124,7 +124,7 @@ CONFIGS: list[tuple[dict[str, Any], str]] = [
     ({"pooling": ()}, "no way of pooling"),
     ({"max_tokens": 81}, "max_tokens is 81, it must be from 1 to 80"),
     ({"default_prompt": "query"}, "'query' is not among the prompts"),
-    ({"modules": (DenseConfig(7, 4, True, True),)}, "Dense of 7 inputs gets 16"),
+    ({"modules": (DenseConfig(7, 4, True, True),)}, "Dense of 7 inputs gets vectors of size 16"),
 ]
 
 

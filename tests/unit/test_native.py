@@ -61,7 +61,7 @@ def test_build_of_other_sources_is_not_used(
     assert [library.name for library in load_libraries(tmp_path / "absent")] == names
     (tmp_path / "batch.cpp").write_text("int another;")
     assert load_libraries(tmp_path) == []
-    assert f"{names[0]} is of other sources" in caplog.text
+    assert f"{names[0]} was compiled from other sources" in caplog.text
     assert "make install" in caplog.text
 
 

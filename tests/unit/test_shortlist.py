@@ -71,7 +71,7 @@ def test_ids_do_not_depend_on_the_order_of_the_source(write: Callable[[bytes], P
         ("offsets that do not rise", binary(offsets=[0, 2, 2, 6])),
         ("offsets that do not rise", binary(offsets=[2**64 - 1, 0, 2, 5])),
         ("ids beyond the vocabulary of 10", binary(candidates=[4, 9, 5, 7, 10])),
-        ("no ids for all sentences", binary(num_frequent=0)),
+        ("lists no frequent ids", binary(num_frequent=0)),
         ("ids beyond the vocabulary of 10", binary(num_frequent=11)),
         ("ids beyond the vocabulary of 10", binary(num_frequent=2**63)),
     ],

@@ -1,6 +1,6 @@
-"""Captures functions of tensors at fixed addresses as CUDA graphs.
+"""Captures functions as CUDA graphs; the functions use only tensors at fixed addresses.
 
-A graph is one launch in place of about a hundred.
+One launch of a graph replaces about a hundred launches of kernels.
 """
 
 import logging
@@ -35,10 +35,11 @@ class Graphs:
 
     @torch.inference_mode()
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
-        """Captures functions with shapes, in this order; each function is called twice.
+        """Captures each function for its shape, in this order; calls each function twice.
 
-        The graphs share one memory pool: no two run at once, and none leaves data there. The
-        largest graph should come first. If the device refuses a capture, no graph is used.
+        The graphs can share one memory pool, because no two run at once and none leaves data in it.
+        The largest graph should come first: smaller graphs then fit into its memory. If the device
+        refuses a capture, no graph is used.
         """
         if self.device.type != "cuda":
             return
@@ -53,11 +54,11 @@ class Graphs:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # a failed capture would leave its stream current
+        # Without this `with`, a failed capture would leave its own stream as the current stream.
+        with torch.cuda.stream(stream):
             for function, shape in calls:
-                function(
-                    *shape
-                )  # loads kernels and allocates workspaces, which a capture cannot do
+                # The first call loads kernels and allocates workspaces, which a capture cannot do.
+                function(*shape)
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(
                     graph, pool=pool, stream=stream, capture_error_mode="thread_local"

@@ -2,8 +2,8 @@
 
 A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
 token and stores it where the next step reads it. The host receives the tokens one step later,
-while the device computes the next step. Shapes are rounded up to a few sizes; each size has a
-graph.
+while the device computes the next step. The sizes of a step are rounded up to a few values; each
+combination has a graph.
 """
 
 from bisect import bisect_left
@@ -33,8 +33,8 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Smallest number of rows in a decode step. A step of one row takes as long as a step of eight. It
-would also use kernels for vectors, which sum in another order."""
+"""Smallest number of rows in a decode step. A step of one row takes as long as a step of eight, and
+would use kernels for vectors, which sum in another order."""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
@@ -42,16 +42,16 @@ MIN_WIDTH = 32
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
 """Bounds of the default number of rows. A decode step of the built-in models is about sixty small
-kernels. Their launches take as long as their work on 1,000 rows; beyond 1,000 rows, time grows with
-the rows.
-A row takes 0.33 MB: 0.26 of keys and values for 128 source tokens, and 0.06 of logits."""
+kernels. Launching them takes as long as computing 1,000 rows. With more rows, the time of a step
+grows with their number.
+A row takes 0.33 MB: 0.26 MB for keys and values of 128 source tokens, and 0.06 MB for logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that one graph moves; larger moves run without a graph."""
 
 ENCODE_TOKENS = 2048
 """Encoding one more small batch takes as long as encoding this many more tokens in a batch.
-Sequences of different lengths therefore share a batch up to this much padding."""
+Sequences of different lengths therefore share a batch with up to this many padding tokens."""
 
 ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Kernels that take a mask of any shape; cuDNN would compile a kernel for every shape."""
@@ -100,10 +100,10 @@ class CudaRunner:
         widest = max(MIN_WIDTH, round_up(limits.max_source_tokens))
         self.widths_of_sources = sizes(MIN_WIDTH, widest, halves_from=64)
         self.widths_of_targets = sizes(MIN_WIDTH, round_up(longest))
-        if config.decoder is DecoderKind.SSRU:  # no tensor has the target's length
+        if config.decoder is DecoderKind.SSRU:  # no tensor depends on the width
             self.widths_of_targets = self.widths_of_targets[-1:]
         rows = self.row_sizes[-1]
-        self.padding_row = rows  # spare row, to which calls write their padding
+        self.padding_row = rows  # spare row, to which padding is written
         self.cache = DecodingCache(
             config, rows + 1, widest, self.widths_of_targets[-1], device, model.dtype
         )
@@ -119,13 +119,16 @@ class CudaRunner:
         self.lengths = np.zeros(rows, np.int64)
 
     def _positions(self, part: Encoder | Decoder) -> Tensor:
-        """Returns the position table at full length; graphs read it at its present address."""
+        """Returns the position table, extended to its full length.
+
+        Graphs read the table at its present address; extending it later would change the address.
+        """
         part.embedding.ensure_length(max(self.widths_of_sources[-1], self.widths_of_targets[-1]))
         return part.embedding.table
 
     def capture(self) -> None:
         """Captures all graphs. This takes some seconds; the batch must be empty."""
-        self.uploads.arrived.fill_(1)  # with a length of 0, attention would give NaN
+        self.uploads.arrived.fill_(1)  # sources of length 0 would give NaN
         self.graphs.capture(self._shapes())
         self.clear()
 
@@ -229,7 +232,8 @@ class CudaRunner:
 
     def _step(self, rows: int, source_width: int, target_width: int) -> None:
         """Decodes one token of the first rows, padding rows included."""
-        self.cache.positions[:rows].clamp_(max=target_width - 1)  # for padding rows
+        # Padding rows may have positions beyond the width.
+        self.cache.positions[:rows].clamp_(max=target_width - 1)
         state = self.cache.view(rows, source_width, 1, target_width)
         with sdpa_kernel(ATTENTION):
             hidden, _, _ = self.model.decoder(self.tokens[:rows, None], state, target_width - 1)
@@ -270,11 +274,13 @@ class CudaRunner:
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Frees nothing: free rows are computed as padding rows until sequences enter them."""
+        """Changes nothing: free rows are computed as padding rows until sequences enter them."""
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
-    """Returns the default number of rows: they take at most a quarter of the free memory.
+    """Returns the default number of rows, a power of two from FEWEST_ROWS to MOST_ROWS.
+
+    More than FEWEST_ROWS rows take at most a quarter of the free memory.
 
     Args:
         model: Model on its device, in its precision.
@@ -293,9 +299,9 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
-    """Returns `first` and its doubles up to `last`.
+    """Returns `first`, its repeated doubles below `last`, and `last`.
 
-    With `halves_from`, the result also has the midpoints between two doubles, from that size on.
+    With `halves_from`, the result also has one and a half times each size from `halves_from` on.
     """
     found, size = {last}, first
     while size < last:

@@ -1,7 +1,7 @@
 """Copies integers between host and device through pinned memory, without waiting.
 
-An asynchronous copy reads or writes its memory after the call that started it has returned. Each
-buffer therefore has an event that marks the end of its last copy.
+The call that starts an asynchronous copy returns before the copy has ended. Each buffer therefore
+has an event that marks the end of its last copy.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ class Slot:
 
     Args:
         size: Number of integers.
-        device: Other end of the copies; copies to a CPU are done at once.
+        device: Device at the other end of the copies; with a CPU, each copy ends at once.
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
@@ -40,7 +40,7 @@ class Slot:
         self.event = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """Records the event after a copy was started."""
+        """Makes the event mark the end of the copy that was just started."""
         if self.event is not None:
             self.event.record(torch.cuda.current_stream(self.device))
 
@@ -85,7 +85,7 @@ class Downloads:
     Args:
         size: Maximum number of integers.
         device: Source of the copies.
-        slots: Number of copies that may be pending or unread; later ones overwrite the oldest.
+        slots: Number of copies that may be pending or unread; a further copy overwrites the oldest.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int) -> None:

@@ -1,8 +1,8 @@
 """Loads the compiled library through ctypes.
 
 Installing the package builds the library from the files in `csrc`, once for each instruction set.
-The best build that the processor supports is used. The library is optional: without it PyTorch
-computes int8 models, more slowly and with other rounding.
+The best build that the processor supports is used. The library is optional. Without it PyTorch
+computes int8 models, but more slowly and with other rounding.
 """
 
 import ctypes
@@ -169,8 +169,8 @@ class Library:
 def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
     """Returns whether a build was compiled from the sources in a folder.
 
-    A build of other sources may have other functions or structures, and would read wrong memory.
-    An installed package has no sources; without sources the result is True.
+    A build of other sources may have other functions or structures, and could read wrong memory.
+    An installed package has no sources in the folder; the result is then True.
     """
     found = [path for path in folder.glob("*") if path.suffix in (".cpp", ".h")]
     if not found:
@@ -184,7 +184,7 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
 
 
 def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Library]:
-    """Returns every build of these sources that this processor can run, best first.
+    """Returns every build of the present sources that this processor can run, best first.
 
     Args:
         folder: Folder of the sources.
@@ -197,7 +197,7 @@ def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Librar
         shared = ctypes.CDLL(spec.origin)
         if not is_of_sources(shared, folder):
             logger.warning(
-                "native build %s is of other sources and is not used: run make install",
+                "native build %s was compiled from other sources and is not used: run make install",
                 name,
             )
             continue
@@ -211,7 +211,7 @@ LIBRARIES = load_libraries()
 
 
 def warn_without_build(dtype: str, device: torch.device) -> None:
-    """Warns if native int8 code would compute a model, but no build of it is usable.
+    """Warns if native int8 code would compute a model, but no build of that code is usable.
 
     Args:
         dtype: Requested precision, or `auto`.
@@ -226,13 +226,14 @@ def log_missing_build() -> None:
     """Logs, once per process, the cost of missing native code and the way to get it.
 
     Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. The share of
-    other translations is that of float32 against int8 (docs/architecture.md, "Int8").
+    differing translations is that between float32 and int8 (docs/decisions.md, "Int8 for
+    translation").
     """
     logger.warning(
-        "no usable build of the native code: PyTorch computes the models that it would serve, "
-        "about 3 times slower in float32 (dtype auto) and 30 times slower in int8, and about one "
-        "translation in six differs. Install g++ and run make install; native code needs an "
-        "x86-64 processor with AVX2, FMA and F16C."
+        "no usable build of the native code, so PyTorch computes instead: about 3 times slower in "
+        "float32 (dtype auto) and 30 times slower in int8. About one translation in six differs "
+        "from that of native code. Install g++ and run make install; native code needs an x86-64 "
+        "processor with AVX2, FMA and F16C."
     )
 
 

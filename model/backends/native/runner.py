@@ -38,21 +38,25 @@ ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 LANES = 16
 
 TOKENS_PER_CALL = 24
-"""Maximum number of tokens per row in one call. With one token, Python's share of the time was an
-eighth at 32 rows, and waiting sequences were encoded in smaller groups. Finished rows and waiting
-sequences wait for the end of the call (20 ms at 32 rows); low-latency steps use fewer tokens."""
+"""Maximum number of tokens per row in one call.
+
+With one token per call, Python took an eighth of the time at 32 rows, and waiting sequences were
+encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
+at 32 rows). Low-latency steps use fewer tokens.
+"""
 
 ENCODE_TOKENS = 1024
-"""Number of tokens encoded in one call; more would only take more memory, 6 kB each."""
+"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory, and more tokens
+would not be faster."""
 
 
 def can_serve(config: ModelConfig) -> bool:
-    """Returns whether this machine has native code for such a model in int8."""
+    """Returns whether this machine has native code for an int8 model with this config."""
     return bool(LIBRARIES) and is_supported(config)
 
 
 def is_supported(config: ModelConfig) -> bool:
-    """Returns whether the native code implements such a model, compiled or not."""
+    """Returns whether native code for this config exists, even if it is not compiled here."""
     return (
         config.decoder is DecoderKind.SSRU
         and config.norm is NormPosition.POST
@@ -182,7 +186,7 @@ class PackedModel:
     """A native model that reads the weights of a PyTorch model in place.
 
     Args:
-        model: Int8 model. Its matrices are packed, and it keeps them.
+        model: Int8 model; its matrices are replaced by packed matrices.
         limits: Limits of the batch, which bound the positions.
         library: Build of the native code.
     """
@@ -211,7 +215,7 @@ class PackedModel:
         self.native_bytes: int = library.model_bytes(self.handle)
 
     def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
-        """Returns matrices and norms in the order of computation, as the modules register."""
+        """Returns matrices and norms in the order of computation, which is the order of modules."""
         matrices, norms = [], []
         for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
             if isinstance(module, Int8Linear):

@@ -1,4 +1,4 @@
-"""Runs int8 text encoders on a CPU in native code; a call computes part of a layer."""
+"""Runs int8 text encoders on a CPU in native code; a native call computes part of a layer."""
 
 import ctypes
 import weakref
@@ -35,16 +35,19 @@ ACTIVATIONS = {
 }
 
 KEPT_TOKENS = 1024
-"""Largest batch, in tokens, whose scratch memory is kept: 20 kB a token in all-MiniLM-L6-v2."""
+"""Largest batch, in tokens, whose scratch memory is kept for later batches.
+
+In all-MiniLM-L6-v2 this memory is 20 kB per token.
+"""
 
 
 def can_serve(config: TextEncoderConfig) -> bool:
-    """Returns whether this machine has native code for such an encoder in int8."""
+    """Returns whether this machine has native code for an int8 encoder with this config."""
     return bool(LIBRARIES) and is_supported(config)
 
 
 def is_supported(config: TextEncoderConfig) -> bool:
-    """Returns whether the native code implements such an encoder, compiled or not."""
+    """Returns whether native code for this config exists, even if it is not compiled here."""
     return (
         config.d_model % PANEL == 0
         and config.ffn_dim % PANEL == 0
@@ -56,8 +59,8 @@ class NativeTextEncoder:
     """A native encoder that reads the weights of a PyTorch encoder in place.
 
     Args:
-        encoder: Int8 encoder on the CPU for which `can_serve` is true. Its matrices are packed,
-            and it keeps them.
+        encoder: Int8 encoder on the CPU for which `can_serve` is true. Its matrices are replaced
+            by packed matrices.
         library: Build of the native code; None for the best one.
     """
 
@@ -74,7 +77,7 @@ class NativeTextEncoder:
         self.spare: list[TextBatch] = []
 
     def _weights(self, encoder: TextEncoder) -> TextWeights:
-        """Returns the weights in the order of computation, as the modules register."""
+        """Returns the weights in the order of computation, which is the order of modules."""
         embedding = encoder.embedding
         matrices, norms = [], [embedding.norm]
         for module in encoder.layers.modules():
@@ -93,7 +96,7 @@ class NativeTextEncoder:
         )
 
     def _relative(self, encoder: TextEncoder) -> int | None:
-        """Returns the address of the relative bias; each row is padded, as vectors read past it."""
+        """Returns the address of the relative bias; each row is padded for vector reads past it."""
         if encoder.relative_bias is None:
             return None
         bias = encoder.relative_bias.of_distances(relative_length(self.config))
@@ -164,7 +167,7 @@ class TextBatch:
             yield
 
     def read(self) -> Tensor:
-        """Returns the present hidden states (N, D)."""
+        """Returns the hidden states (N, D) after the last computed layer."""
         hidden = torch.empty(self.tokens, self.config.d_model)
         self.library.text_batch_read(self.handle, ctypes.c_void_p(hidden.data_ptr()))
         return hidden
@@ -178,7 +181,7 @@ def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
 
 
 def relative_length(config: TextEncoderConfig) -> int:
-    """Returns the longest text, in tokens, of an encoder with relative positions; else 0."""
+    """Returns the maximum tokens of a text if the encoder has relative positions, else 0."""
     return config.max_tokens if config.relative_buckets else 0
 
 
