@@ -71,9 +71,15 @@ class PairTokenizer:
                 f"is {max_tokens}"
             )
 
-    def encode(self, text: str) -> tuple[list[int], bool]:
-        """Returns all ids of a text or more than `max_tokens` of them, and whether they are all."""
-        return self.tokenizer.encode("", text, self.max_tokens)
+    def encode(self, text: str, direction: Direction = "right") -> tuple[list[int], bool]:
+        """Returns the ids of a query or a text without special tokens, and whether they are all.
+
+        Args:
+            text: Without lone surrogates. Of a very long text, only one end is tokenised; it has
+                more than `max_tokens` ids.
+            direction: End at which ids may be missing.
+        """
+        return self.tokenizer.encode("", text, self.max_tokens, direction)
 
     def pair(
         self,

@@ -192,13 +192,6 @@ class TextTokenizer:
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
 
-    def count(self, text: str, prompt: str = "") -> int:
-        """Returns the number of tokens of a text before cutting, special ones included.
-
-        For a text much longer than the limit, this is a lower bound.
-        """
-        return self.tokenize(text, prompt).num_tokens
-
 
 def parted(encoding: Encoding) -> list[Encoding]:
     """Returns the kept tokens of a text and the ones that were cut off, in their order."""

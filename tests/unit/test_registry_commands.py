@@ -23,6 +23,7 @@ from service.models.registry import commands
 from service.models.registry.pull import Puller
 from service.settings import Settings
 from tests.registry import COMMIT, FakeRegistry, Fault, read_folder, sha256, use_hub_cache
+from tests.tiny_cross_encoder import write_cross_encoder
 from tests.tiny_text import write_model
 
 PAIR = "firefox:en-de"
@@ -190,6 +191,11 @@ def test_classifier_is_not_said_to_embed(tmp_path: Path) -> None:
     write_model(tmp_path / "rerank", architectures=["BertForSequenceClassification"])
     output = run("info", str(tmp_path / "rerank"), code=1).output
     assert "architectures is ['BertForSequenceClassification']" in output.replace("\n", " ")
+
+
+def test_cross_encoder_is_said_to_rerank(tmp_path: Path) -> None:
+    write_cross_encoder(tmp_path / "ranker", "bert")
+    assert "reranks as ranker" in run("info", str(tmp_path / "ranker")).output
 
 
 def test_packages_and_folders_are_described_too(registry: FakeRegistry, tmp_path: Path) -> None:

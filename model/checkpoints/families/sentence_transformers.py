@@ -93,10 +93,10 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 def _model_folders(paths: list[Path]) -> list[Path]:
     """Returns the folders with `modules.json`, and the folders of encoders outside of them."""
     found = {path.parent for path in paths if path.name == MODULES}
-    configs = sorted(path for path in paths if path.name == CONFIG)
-    for path in configs:  # a folder comes before its subfolders
-        if found.isdisjoint((path.parent, *path.parent.parents)) and _is_encoder(path.parent):
-            found.add(path.parent)
+    folders = sorted(path.parent for path in paths if path.name == CONFIG)
+    for folder in folders:  # a folder comes before its subfolders
+        if found.isdisjoint((folder, *folder.parents)) and _is_encoder(folder):
+            found.add(folder)
     return sorted(found)
 
 

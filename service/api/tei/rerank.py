@@ -89,15 +89,8 @@ async def rerank(request: Request) -> Response:
         body = await read_parameters(request, RerankRequest, services.settings.max_body_bytes)
         context.num_inputs = len(body.texts)
     reranker = Reranker(services.catalog, services.backend, services.settings)
-    query = RerankQuery(
-        body.query,
-        body.texts,
-        body.raw_scores,
-        body.truncate,
-        body.truncation_direction,
-        body.model,
-    )
-    ranked = await unless_disconnected(request, reranker.rerank(query, context))
+    work = reranker.rerank(body.rerank_query(), context)
+    ranked = await unless_disconnected(request, work)
     reply: list[dict[str, Any]] = [{"index": each.index, "score": each.score} for each in ranked]
     if body.return_text:
         for rank in reply:

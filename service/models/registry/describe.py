@@ -3,8 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from model.checkpoints.families.cross_encoders import (
+    CrossEncoderFiles,
+    by_architecture,
+    read_cross_encoder,
+)
 from model.checkpoints.families.sentence_transformers import (
     MODULES,
+    EmbeddingFiles,
     find_embedding_models,
     read_config,
 )
@@ -29,14 +35,21 @@ def describe(place: str) -> str:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:
         try:
-            found = find_embedding_models(place)
-            for files in found:
-                read_config(files)
-            names = [files.name for files in found]
-            return "embeds as " + ", ".join(NAMES.get(name, name) for name in names)
+            return "; ".join(map(_describe_texts, find_embedding_models(place)))
         except CheckpointError as embedding:
             is_embedding = any(Path(place).rglob(MODULES))
             raise (embedding if is_embedding else translation) from embedding
+
+
+def _describe_texts(files: EmbeddingFiles) -> str:
+    """Returns what a model of texts does: it embeds, or it reranks."""
+    found = by_architecture(files)
+    name = NAMES.get(files.name, files.name)
+    if isinstance(found, CrossEncoderFiles):
+        read_cross_encoder(found)
+        return f"reranks as {name}"
+    read_config(found)
+    return f"embeds as {name}"
 
 
 def folders_of(place: str) -> list[Path]:
