@@ -19,8 +19,8 @@ struct ScaledSpec {
     int32_t out, in;
 };
 
-// Quantised rows: a row is midpoint + step · coarse. Rows in 16 bits also have the rounding error
-// of `coarse`, in units of step / FINE.
+// Quantised rows: a row is midpoint + step · coarse. Rows in 16 bits also have `fine`, the rounding
+// error of `coarse` in units of step / FINE.
 struct AsymmetricQuantized {
     Buffer<uint8_t> coarse, fine;
     Buffer<float> midpoints, steps;
@@ -109,7 +109,7 @@ public:
     // Returns the bytes of the memory that the layer owns.
     size_t bytes() const { return (scales.size() + bias.size() + sums.size() + start.size()) * 4; }
 
-    // Computes y of x (M, in); the rows of y are `stride` apart.
+    // Computes y (M, out) of x (M, in); the rows of y are `stride` floats apart.
     void multiply(const AsymmetricQuantized& x, int rows, float* y, size_t stride,
                   TextActivation activation = TextActivation::NONE) const {
         switch (activation) {
@@ -121,7 +121,7 @@ public:
         }
     }
 
-    // Adds the product of the fine part of x.
+    // Adds the product of the fine part of x to y.
     void add_fine(const AsymmetricQuantized& x, int rows, float* y, size_t stride) const {
         each_tile(x.fine.get(), rows, [&](int r, int n, Ints products) {
             float* to = y + r * stride + n;
@@ -133,7 +133,7 @@ public:
 private:
     const int8_t* weights;  // (out / 64, in / 4, 64, 4)
     std::vector<float> scales, bias;
-    std::vector<float> sums;     // of each output's float weights: factor of a row's midpoint
+    std::vector<float> sums;     // of each output's float weights; times a row's midpoint
     std::vector<int32_t> start;  // compensates for SHIFT in every sum
 
     template <TextActivation A>

@@ -7,8 +7,8 @@ namespace regard {
 
 inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-constexpr int QUERIES = 4;   // queries that are computed together
-constexpr int VECTORS = 4;   // vectors of keys that are scored together
+constexpr int QUERIES = 4;   // number of queries that are computed together
+constexpr int VECTORS = 4;   // number of vectors of LANES keys that are scored together
 constexpr float NEVER = -INFINITY;
 
 // Computes the scores of R queries against V vectors of keys. Keys are (head_dim, width); the width
@@ -67,12 +67,12 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
             total[r] = total[r] + e;
         }
     }
-    // Lanes beyond the keys hold e^-87, which does not change the sum of a row.
+    // Lanes beyond the keys hold e^-87, which is too small to change the sum of a row.
     for (int r = 0; r < R; r++) totals[r] = sum(total[r]);
 }
 
-// Computes the weighted mean of values (keys, head_dim) for R queries, H vectors at a time. Values
-// are `stride` apart.
+// Computes the weighted mean of values (keys, head_dim) for R queries, for H vectors of the values.
+// Values of adjacent keys are `stride` apart.
 template <int R, int H, class Load>
 inline __attribute__((always_inline)) void attend_values_block(
     const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
@@ -126,7 +126,7 @@ struct SelfAttention {
         attend(projected, length, 0, length, heads, head_dim, nullptr, out);
     }
 
-    // Attends from tokens `first` to `end` - 1 to all tokens.
+    // Computes the attention of tokens `first` to `end` - 1 to all tokens of the sentence.
     void attend(const float* projected, int length, int first, int end, int heads, int head_dim,
                 const RelativeBias* bias, float* out) {
         int d_model = heads * head_dim, stride = 3 * d_model, width = round_up(length, LANES);
@@ -180,7 +180,7 @@ private:
 };
 
 // One sentence's cross-attention keys and values in one layer. They are in half precision, because
-// with many rows a decode step spends its time on reading them.
+// reading them takes most of the time of a decode step with many rows.
 struct Memory {
     Buffer<uint16_t> keys;    // (H, head_dim, width)
     Buffer<uint16_t> values;  // (H, length, head_dim)
@@ -207,7 +207,8 @@ struct Memory {
                 }
     }
 
-    // Attends with one query of every head, (D) to (D), and prefetches the next row's memory.
+    // Computes the attention outputs (D) of one row's queries (D), all heads. Meanwhile it
+    // prefetches the next row's memory.
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
                 const Memory* next) const {
         float scale = 1.0f / std::sqrt((float)head_dim);

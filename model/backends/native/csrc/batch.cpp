@@ -1,16 +1,16 @@
 // The in-flight batch in native code: encodes sequences without padding, and decodes several tokens
 // per row in one call.
 //
-// The caller numbers the rows and keeps them dense. Every number of a row is computed from its
-// sentence alone, in an order that does not depend on the batch, and products are integer sums. A
-// sentence's translation has the same bits in every batch.
+// The caller numbers the rows; the rows in use are always 0 to n - 1. Every value of a row is
+// computed from its sentence alone, in an order that does not depend on the batch. Products are
+// integer sums. A sentence's translation therefore has the same bits in every batch.
 #include "transformer.h"
 
 #include "guarded.h"
 
 namespace regard {
 
-constexpr int BLOCK = 48;  // rows of a feed-forward layer that fit in the cache
+constexpr int BLOCK = 48;  // rows of a linear layer whose data fit in the cache
 
 class Batch {
 public:
@@ -63,8 +63,8 @@ public:
         }
     }
 
-    // Writes the logits of some rows for the last decode step, `stride` apart. Valid after a
-    // `decode` of one step.
+    // Writes the logits of some rows for the last decode step; the rows' logits start `stride`
+    // floats apart. Call it only after a `decode` of one step.
     void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
         for (int i = 0; i < count; i++) {
             const Candidates& candidates = rows[scored[i]]->candidates;
@@ -108,14 +108,14 @@ private:
     const Sizes& sizes;
     const Shortlist shortlist;
     Chooser chooser;
-    std::vector<uint64_t> candidate_bits;  // one bit per id
+    std::vector<uint64_t> candidate_bits;  // one bit per id, while a sentence enters
     std::vector<Sentence*> rows;
     std::vector<int> next_position;  // next position of each row
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
     std::vector<int> active;  // the rows that a step decodes, ascending
-    std::vector<int32_t> chosen_ids;  // their new tokens
+    std::vector<int32_t> chosen_ids;  // new token of each active row
     Scratch scratch;
 
     float* cell(int layer, int row) {

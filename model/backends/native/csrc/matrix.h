@@ -22,7 +22,7 @@ struct Free {
 constexpr size_t LINE = 64, HUGE_PAGE = 2 << 20;
 
 // Aligned memory that grows but never shrinks; growing discards the contents. Large buffers use
-// huge pages if the system has them, because weights are read from many pages.
+// huge pages if the system has them, so that fewer page addresses must be translated.
 template <class T>
 struct Buffer {
     std::unique_ptr<T[], Free> data;
@@ -56,8 +56,8 @@ struct Quantized {
     Buffer<uint8_t> values;
     Buffer<float> steps;
 
-    // Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6: a row is
-    // scaled by its own largest magnitude, so that it depends on no other row.
+    // Quantises rows. Each row is scaled by its own largest magnitude, so it depends on no other
+    // row. Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6.
     void fill(const float* x, int rows, int width) {
         uint8_t* q = values.reserve((size_t)rows * width);
         float* step = steps.reserve(rows);
@@ -110,7 +110,7 @@ inline std::vector<int32_t> sums_of(const int8_t* packed, int in, int out) {
     return sums;
 }
 
-// A linear layer x · Wᵀ + b; it may concatenate several weights of one input.
+// A linear layer x · Wᵀ + b. W may be several matrices with the same input, concatenated.
 class Linear {
 public:
     int in = 0, out = 0;

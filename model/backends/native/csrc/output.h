@@ -10,12 +10,12 @@ struct Shortlist {
     const int64_t* offsets;     // (source_vocab + 1), into candidates
     const int32_t* candidates;
     int32_t frequent;           // ids below this are candidates of every sentence
-    int32_t is_shared;          // a source id is a candidate of itself
+    int32_t is_shared;          // whether each source id is also a candidate
 };
 
 // A sentence's sorted candidate ids, with the corrections and biases of their logits.
 struct Candidates {
-    std::vector<int32_t> ids;         // padded by LANES ids for prefetching
+    std::vector<int32_t> ids;         // padded as below, plus LANES ids for prefetching
     std::vector<int32_t> correction;  // padded to a multiple of LANES
     std::vector<float> bias;
     int count = 0;
@@ -52,7 +52,7 @@ public:
 
     // Returns the logits of candidates i to i + 15.
     Floats sixteen_logits(const Quantized& x, int row, const Candidates& candidates, int i) const {
-        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // unrolls loops
+        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // unrolled loops
                             : sixteen_logits_of(width, x, row, candidates, i);
     }
 
@@ -82,8 +82,8 @@ public:
     // Finds the id with the largest logit in each of n rows: the first of equal logits, and the
     // first id if every logit is NaN.
     //
-    // All rows process one stretch of the vocabulary before the next, so that the weights that they
-    // share stay in the cache.
+    // All rows process one stretch of the vocabulary before any row starts the next stretch. The
+    // stretch's weights, which the rows share, thus stay in the cache.
     void argmax(const Output& output, const Quantized& x, int n, const Candidates* const* rows,
                    int32_t* best) {
         searches.assign(n, Search());
@@ -95,7 +95,7 @@ public:
     }
 
 private:
-    static constexpr int STRETCH = 2048;  // half a megabyte of weights
+    static constexpr int STRETCH = 2048;  // ids; half a megabyte of weights for width 256
 
     // The largest logit so far in each lane, and its index.
     struct Search {

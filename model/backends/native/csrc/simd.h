@@ -1,6 +1,6 @@
 // Vectors of sixteen lanes for the instruction set of the compilation.
 //
-// Every function computes a lane independently of the other lanes. The compiler contracts no
+// Every function computes each row by itself, in a fixed order. The compiler contracts no
 // operations (-ffp-contract=off). The results of a row therefore depend on that row alone.
 #pragma once
 
@@ -43,7 +43,7 @@ inline void prefetch(const void* p, size_t bytes) {
 
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
 
-constexpr int SHIFT = 128;  // added to activations: one operand of vpdpbusd is unsigned
+constexpr int SHIFT = 128;  // added to activations, because one operand of vpdpbusd is unsigned
 
 inline Floats fma(Floats a, Floats b, Floats c) {
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -114,7 +114,7 @@ inline void multiply_tile(const uint8_t* a, size_t stride, int depth, const int8
     REGARD_EACH_ROW(REGARD_FINISH)
 }
 
-// The products of two rows before the sum over the lanes.
+// The dot product of two rows as one partial sum per lane.
 typedef __m512i Products;
 
 inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
@@ -127,7 +127,7 @@ inline Products multiply_row(const uint8_t* a, int depth, const int8_t* row) {
     return _mm512_add_epi32(even, odd);
 }
 
-// Sums each of sixteen vectors over its lanes.
+// Sums each of the sixteen vectors over its own lanes.
 inline void sum_sixteen(Products* v, int32_t* sums) {
     for (int i = 0; i < 16; i += 2)
         v[i / 2] = _mm512_add_epi32(_mm512_unpacklo_epi32(v[i], v[i + 1]),
@@ -212,7 +212,8 @@ inline int32_t four_bytes(const uint8_t* p) {
     return v;
 }
 
-// Adds four products per lane. |a| · ±b is at most 2 · 127 · 127, which 16 bits hold exactly.
+// Adds four products a · w per lane, each as |a| · ±w. The sum of two products is at most
+// 2 · 127 · 127, which 16 bits hold exactly.
 inline __m256i add_products(__m256i acc, __m256i magnitude, __m256i a, __m256i w) {
     __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(w, a));
     return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

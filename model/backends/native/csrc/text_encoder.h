@@ -1,7 +1,7 @@
 // The encoder of BERT and similar models: post-norm layers over packed texts.
 //
-// Every number of a token is computed from its text alone, in an order that does not depend on the
-// batch, and products are integer sums. A text's vectors have the same bits in every batch.
+// Every value of a token is computed from its text alone, in an order that does not depend on the
+// batch. Products are integer sums. A text's vectors therefore have the same bits in every batch.
 #pragma once
 
 #include "attention.h"
@@ -12,7 +12,7 @@ namespace regard {
 struct TextSizes {
     int32_t d_model, heads, ffn, layers;
     int32_t position_offset;  // row of a text's first position
-    int32_t relative_length;  // longest text of the relative bias, or 0 for no relative bias
+    int32_t relative_length;  // longest text in tokens; 0 without a relative bias
     TextActivation activation;
     float epsilon;
 };
@@ -20,7 +20,7 @@ struct TextSizes {
 // The weights, whose memory Python owns.
 struct TextWeights {
     const ScaledSpec* matrices;  // of each layer: query key value out fc1 fc2
-    const float* const* norms;   // scale and bias of each: the embedding's, then two per layer
+    const float* const* norms;   // scale and bias of each norm: the embedding's, then two per layer
     const float *tokens, *positions;  // (rows, D)
     const float* type;                // (D), or null
     const float* relative;            // (H, RelativeBias::stride), or null
@@ -98,7 +98,8 @@ public:
             quantized.fill(x.get() + (size_t)r * d, rows, d, true);
             weights.query.multiply(quantized, rows, to, stride);
             weights.key.multiply(quantized, rows, to + d, stride);
-            // Most tokens attend to the same few tokens: errors in their values do not average out.
+            // The values' inputs have 16 bits. Most tokens attend to the same few tokens, and the
+            // errors in the values of those few would not average out.
             weights.value.multiply(quantized, rows, to + 2 * d, stride);
             weights.value.add_fine(quantized, rows, to + 2 * d, stride);
         }
@@ -134,13 +135,13 @@ public:
         }
     }
 
-    // Copies the present hidden states (N, D).
+    // Copies the hidden states (N, D) after the last computed layer.
     void read(float* to) const {
         std::memcpy(to, x.get(), (size_t)starts.back() * sizes.d_model * sizeof(float));
     }
 
 private:
-    static constexpr int BLOCK = 48;  // rows of a product that fit in the cache
+    static constexpr int BLOCK = 48;  // rows of a product whose data fit in the cache
 
     const TextModel& model;
     const TextSizes& sizes;
@@ -159,7 +160,8 @@ private:
         }
     }
 
-    // Attends from tokens `from` to `to` - 1 to all tokens of their text, `start` to `end` - 1.
+    // Computes the attention of tokens `from` to `to` - 1 to all tokens of their text. The text has
+    // the tokens `start` to `end` - 1.
     void attend_within(int start, int end, int from, int to) {
         int d = sizes.d_model;
         self_attention.attend(projected.get() + (size_t)start * 3 * d, end - start, from - start,

@@ -1,4 +1,4 @@
-// Encoder, decoder step and output layer of a post-norm Transformer with an SSRU decoder.
+// The layers of a post-norm Transformer with an SSRU decoder, and the memory that a batch uses.
 #pragma once
 
 #include "output.h"
