@@ -110,7 +110,7 @@ class OverloadedError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """No worker can take the request at the moment."""
+    """The server cannot compute the request now: it starts or stops, or a worker died."""
 
 
 class DeadlineExceededError(ServiceError):
@@ -122,7 +122,7 @@ class InternalError(ServiceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ErrorKind:
     """The form in which clients and metrics see a class of errors.
 
     Attributes:
@@ -136,19 +136,19 @@ class Kind:
     outcome: str
 
 
-KINDS: dict[type[ServiceError], Kind] = {
-    InvalidRequestError: Kind(400, "invalid_request", "invalid"),
-    UnsupportedLanguageError: Kind(400, "unsupported_language", "invalid"),
-    UnauthorizedError: Kind(401, "unauthorized", "invalid"),
-    ForbiddenError: Kind(403, "forbidden", "invalid"),
-    NotFoundError: Kind(404, "not_found", "invalid"),
-    MethodNotAllowedError: Kind(405, "method_not_allowed", "invalid"),
-    ConflictError: Kind(409, "conflict", "invalid"),
-    RequestTooLargeError: Kind(413, "too_large", "too_large"),
-    OverloadedError: Kind(429, "overloaded", "rejected_queue"),
-    UnavailableError: Kind(503, "unavailable", "unavailable"),
-    DeadlineExceededError: Kind(504, "deadline_exceeded", "deadline"),
-    InternalError: Kind(500, "internal", "error"),
+KINDS: dict[type[ServiceError], ErrorKind] = {
+    InvalidRequestError: ErrorKind(400, "invalid_request", "invalid"),
+    UnsupportedLanguageError: ErrorKind(400, "unsupported_language", "invalid"),
+    UnauthorizedError: ErrorKind(401, "unauthorized", "invalid"),
+    ForbiddenError: ErrorKind(403, "forbidden", "invalid"),
+    NotFoundError: ErrorKind(404, "not_found", "invalid"),
+    MethodNotAllowedError: ErrorKind(405, "method_not_allowed", "invalid"),
+    ConflictError: ErrorKind(409, "conflict", "invalid"),
+    RequestTooLargeError: ErrorKind(413, "too_large", "too_large"),
+    OverloadedError: ErrorKind(429, "overloaded", "rejected_queue"),
+    UnavailableError: ErrorKind(503, "unavailable", "unavailable"),
+    DeadlineExceededError: ErrorKind(504, "deadline_exceeded", "deadline"),
+    InternalError: ErrorKind(500, "internal", "error"),
 }
 
 

@@ -98,7 +98,7 @@ class ModelRunner(Protocol):
         """Sets the tokens with which these rows continue, in place of the most probable tokens."""
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state of row source[i] before the call.
+        """Copies rows: row target[i] gets the state that row source[i] had.
 
         Args:
             source: Row numbers.

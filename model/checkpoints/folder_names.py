@@ -7,10 +7,11 @@ UNUSUAL = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def title_of(folder: Path) -> str:
-    """Returns the name of the model in a folder: the folder's name, or NAME in a cache of a hub.
+    """Returns the name of the model in a folder: the name of the folder.
 
-    The folder of a model in the cache is models--OWNER--NAME/snapshots/REVISION. The name is used
-    in URLs, so characters other than letters, digits and `._+-` become hyphens.
+    In the cache of the Hugging Face hub the folder is models--OWNER--NAME/snapshots/REVISION, and
+    the model is called NAME. The name is used in URLs, so characters other than letters, digits and
+    `._+-` become hyphens.
     """
     path = folder.absolute()
     is_cached = path.parent.name == "snapshots"

@@ -48,7 +48,7 @@ class BeamSearch:
         self.num_rows = options.beam_size
         self.eos_id = eos_id
         self.max_tokens = max_tokens
-        # Only the first row starts with a finite score: otherwise equal rows would stay equal.
+        # Only the first row has a finite score: with equal scores all rows would stay equal.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
         self.finished: list[Hypothesis] = []
         self.parents: list[int] | None = None

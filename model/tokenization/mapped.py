@@ -1,4 +1,4 @@
-"""SentencePiece pieces under the ids of another vocabulary, as Hugging Face folders have them."""
+"""Splits texts with SentencePiece, and takes the ids from a separate vocabulary file."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -42,7 +42,10 @@ class MappedTokenizer(Tokenizer):
         return self.ids[piece]
 
     def encode(self, text: str) -> list[int]:
-        """Returns the prefix and the ids of a text without EOS; no ids for white space alone."""
+        """Returns the prefix, such as a language token, and the ids of a text without EOS.
+
+        White space alone has no ids.
+        """
         ids = self._number(self.processor.encode(text, out_type=str))
         return [*self.prefix, *ids] if ids else []
 
@@ -71,9 +74,10 @@ class MappedTokenizer(Tokenizer):
         return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
     def _spelled(self, ids: list[int]) -> list[str]:
-        """Returns the pieces that SentencePiece joins, without a space before the first word.
+        """Returns the pieces for SentencePiece to join.
 
-        SentencePiece removes that space, except from a piece that its file does not have.
+        SentencePiece removes the space before the first word, but not from a piece that its file
+        does not have. From such a piece this method removes it.
         """
         pieces = self.pieces(ids)
         if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():
@@ -97,7 +101,7 @@ class MappedTokenizer(Tokenizer):
 def _spaced(text: str) -> str:
     """Returns a text with a space for each WORD_START that SentencePiece left in it.
 
-    SentencePiece leaves WORD_START in pieces that its file does not have. There may be such pieces,
-    because a shared vocabulary has the pieces of both languages, and each file those of one.
+    SentencePiece leaves WORD_START in pieces that its file does not have. There may be such pieces:
+    a shared vocabulary has the pieces of both languages, and each file has those of one language.
     """
     return text.replace(WORD_START, " ")

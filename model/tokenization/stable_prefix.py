@@ -1,9 +1,10 @@
-"""Counts the stable tokens of a part of a text, which are tokens of the whole text too.
+"""Counts the stable tokens of a part of a text.
 
-A tokenizer first splits a text into words, by rules that look a few characters ahead. Then it
-tokenises each word by itself. So the tokens of all words are stable, except for the last words
-before the place where the text is cut. `cut_words.py` finds the stable tokens of a word that
-continues after the cut.
+When only a part of a text is tokenised, some of its tokens differ from those of the whole text. The
+other tokens are stable. A tokenizer first splits a text into words, by rules that look a few
+characters ahead. Then it tokenises each word by itself. So the tokens of all words are stable,
+except for the last words before the place where the text is cut. `cut_words.py` finds the stable
+tokens of a word that continues after the cut.
 """
 
 import unicodedata
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from model.tokenization.cut_words import MARGIN_CHARS, End
 
 MARGIN_WORDS = 4
-"""Words next to a cut that may change.
+"""Number of words next to a cut whose tokens may change.
 
-A normaliser may remove characters, so that neighbours become one word, such as `'` and `re`.
+A normaliser may remove the characters between two words, such as `'` and `re`, and so join them.
 """
 
 

@@ -36,7 +36,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A worker's report that an item failed although it was computed alone.
+    """A worker's report that an item failed.
+
+    A batch that fails is computed again in parts, so the item was computed alone.
 
     Attributes:
         id: Id of the item.

@@ -98,15 +98,15 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Returns the tensors without the copies of a table that a file has under further names.
+    """Returns the tensors with only one copy of each tensor that a file holds under several names.
 
     Args:
         arrays: The tensors of the file.
-        copies: Further names of a table, by the name to keep.
+        copies: For each name to keep, the other names of the same tensor.
         weights: The file, for the message.
 
     Raises:
-        CheckpointFormatError: Two copies of a table differ.
+        CheckpointFormatError: Two copies of a tensor differ.
     """
     merged = dict(arrays)
     for kept, others in copies.items():

@@ -42,7 +42,7 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
     openapi_extra=request_body(AttentionRequest),
 )
 async def attention(request: Request) -> Response:
-    """Returns attention weights between the tokens of texts and their translations."""
+    """Returns attention weights between texts and their translations, or inside texts."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, AttentionRequest, services.settings.max_body_bytes)

@@ -56,7 +56,9 @@ class Firefox:
         self.open_bar, self.is_offline = open_bar, is_offline
 
     def find(self, reference: Reference) -> RemoteModel:
-        """Returns the files of the best model of a language pair, or of a given architecture.
+        """Returns the files of the best model of a language pair.
+
+        If the reference names an architecture, only models of this architecture count.
 
         Raises:
             RegistryError: The index cannot be read, or has no such model.
@@ -114,7 +116,7 @@ def _is_list_of_models(value: Any) -> bool:
 
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
-    """Returns the entry of the index that a reference names.
+    """Returns the best entry of the index for a reference.
 
     Raises:
         NotPublishedError: The index has no entry for the language pair or the architecture.
