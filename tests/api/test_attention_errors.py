@@ -37,7 +37,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"target": ""}, "missing target parameter"),
     ({"target": "en"}, "nothing is translated from en to en"),
     ({"model": "pt-en"}, "source en is not the source language of pt-en (pt); leave source or"),
-    ({"model": "en-pt", "target": "en"}, "target en is not the target language of en-pt, pt"),
+    ({"model": "en-pt", "target": "en"}, "target en is not the target language of en-pt (pt)"),
     ({"kinds": ["decoder"]}, "decoder has an SSRU in place of self-attention: ask for encoder"),
     ({"kinds": []}, "kinds parameter is an empty list"),
     ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice"),
