@@ -28,6 +28,11 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
+def has_words(text: str) -> bool:
+    """Returns whether a text has a letter or a digit."""
+    return _LETTER_OR_DIGIT.search(text) is not None
+
+
 @dataclass(slots=True)
 class Segments:
     """A text as sentences to translate and separators to keep.
@@ -98,7 +103,7 @@ def split_sentences(text: str, language: str) -> Segments:
     sentences: list[str] = []
     gap: list[str] = []
     for piece in pieces:
-        if _LETTER_OR_DIGIT.search(piece) is None:
+        if not has_words(piece):
             gap.append(piece)
             continue
         sentence = piece.strip()
@@ -115,7 +120,7 @@ def one_sentence(text: str) -> Segments:
 
     A text without a letter or digit is one separator, as in `split_sentences`.
     """
-    if _LETTER_OR_DIGIT.search(text) is None:
+    if not has_words(text):
         return Segments((text,), ())
     sentence = text.strip()
     start = len(text) - len(text.lstrip())
@@ -126,7 +131,7 @@ def _pieces(text: str, language: str) -> Iterator[str]:
     """Cuts a text at line breaks and sentence ends. Joined, the pieces are the text."""
     for line in text.splitlines(keepends=True):
         start = 0
-        if _LETTER_OR_DIGIT.search(line) is not None:
+        if has_words(line):
             for end in _sentence_ends(_UNSAFE.sub(" ", line), language):
                 yield line[start:end]
                 start = end
