@@ -11,7 +11,7 @@ from model.sequence import DecodingOptions
 from service.items.result import Result
 from service.tasks.pivoting import PivotPipeline, Sentence
 from service.tasks.prepared import Prepared
-from service.text.chunking import chunk_sentences
+from service.text.chunking import ChunkedText, chunk_sentences
 from service.text.segmentation import one_sentence
 from service.text.stand_ins import VARIANTS, carry, split_at_markers
 
@@ -97,16 +97,29 @@ async def _translate_parts(
     places: list[Place], options: DecodingOptions, pipeline: PivotPipeline
 ) -> None:
     """Translates the texts between the markers of sentences, and keeps the markers in place."""
-    for place in places:
-        tokenizer, target = place.text.tokenizers
-        parts = []
-        for part in split_at_markers(place.sentence):
-            chunked = chunk_sentences(one_sentence(part), tokenizer, place.text.max_tokens)
-            sentences = [
-                Sentence([*ids, tokenizer.eos_id], place.text.route, options)
-                for ids in chunked.sources
-            ]
-            results = await pipeline.run(sentences)
-            decoded = [target.decode(result.value[0].tokens) for result in results]
-            parts.append(chunked.segments.join(decoded))
-        place.text.carriage.parts[place.index] = "".join(parts)
+    chunked = [
+        [_chunk(part, place.text) for part in split_at_markers(place.sentence)] for place in places
+    ]
+    sentences = [
+        Sentence([*ids, place.text.tokenizers[0].eos_id], place.text.route, options)
+        for place, parts in zip(places, chunked, strict=True)
+        for part in parts
+        for ids in part.sources
+    ]
+    if not sentences:
+        return
+    results = iter(await pipeline.run(sentences))
+    for place, parts in zip(places, chunked, strict=True):
+        _, tokenizer = place.text.tokenizers
+        texts = [
+            part.segments.join(
+                [tokenizer.decode(next(results).value[0].tokens) for _ in part.sources]
+            )
+            for part in parts
+        ]
+        place.text.carriage.parts[place.index] = "".join(texts)
+
+
+def _chunk(part: str, text: Prepared) -> ChunkedText:
+    """Returns a part of a sentence within the limit of tokens."""
+    return chunk_sentences(one_sentence(part), text.tokenizers[0], text.max_tokens)

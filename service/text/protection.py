@@ -16,8 +16,8 @@ MAX_SPANS = 0xFFFD
 
 MARKER = re.compile("[\U000f0000-\U000ffffd]")
 
-_TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/]|\.\w")
-"""Characters of which every span that is found by its form has at least one."""
+_TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
+"""Each span that is found by its form has at least one of these characters."""
 
 _FORMS = re.compile(
     r"""
@@ -36,7 +36,9 @@ _FORMS = re.compile(
     | (?<!\w)\$[A-Za-z_]\w*                                       # variables: $name
     | \[[A-Z0-9_]*[0-9_][A-Z0-9_]*\]                              # markers: [X7X], [1]
     | (?<=\s):[a-z]+(?:_[a-z]+)*\b                                # :name
-    | (?<![\w/])~?/(?:[\w.-]+/)+[\w.-]*\w                         # paths
+    | (?<![\w/])~?/(?:[\w.-]+/)+[\w.-]*\w | \b[A-Za-z]:\\[\w\\.-]*  # paths
+    | (?<!\w)[\#@]\w[\w-]*                                        # tags and mentions: #tag
+    | (?:-?\d[\d.,]*\s?)?°[CFK]?(?!\w) | (?<!\d)(?<!\d\s)%(?!\w)   # 25 °C, a lone %
     | \b_*[^\W_]+(?:_+[^\W_]+)+_*\b | \b__\w+__\b                 # names in code: max_size
     """,
     re.VERBOSE | re.DOTALL,

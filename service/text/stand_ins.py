@@ -8,6 +8,7 @@ last in parts, without its spans.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from service.text.protection import MARKER
 
@@ -61,7 +62,7 @@ class Carrier:
             found = pattern.findall(translation)
             if len(found) != 1:
                 return None
-            translation = pattern.sub(lambda match, each=each: _joined(match, each), translation)
+            translation = pattern.sub(partial(_joined, each), translation)
         return translation
 
 
@@ -105,7 +106,7 @@ def _pattern(spelling: str) -> re.Pattern[str]:
     return re.compile(rf"( ?){before}{re.escape(spelling)}{after}( ?)", re.IGNORECASE)
 
 
-def _joined(match: re.Match[str], each: StandIn) -> str:
+def _joined(each: StandIn, match: re.Match[str]) -> str:
     """Returns the marker; drops the spaces around it where the source has none."""
     text, (first, last) = match.string, match.span()
     before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]

@@ -125,8 +125,10 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
+    # The words of the source text are aligned, so the source must not have stand-ins.
+    protects = not body.return_alignment
     return TranslationRequest(
-        texts, source, target, options, body.split_sentences, body.return_alignment
+        texts, source, target, options, body.split_sentences, body.return_alignment, protects
     )
 
 
