@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from html import unescape
 from typing import ParamSpec, TypeVar
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -22,8 +23,9 @@ from service.tasks.prepared import Prepared
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
+from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
-from service.text.segmentation import Segments, one_sentence, split_sentences
+from service.text.segmentation import Segments, one_sentence, split_lines, split_sentences
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,6 +56,7 @@ class TranslationRequest:
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
         protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        is_html: Whether the texts are HTML; then they are protected too.
     """
 
     texts: Sequence[str]
@@ -63,6 +66,7 @@ class TranslationRequest:
     split_sentences: bool = True
     is_aligned: bool = False
     protects: bool = True
+    is_html: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ class Translator:
         detected = None
         source = request.source
         if source is None:
-            detected = self.detect(text, catalog.sources(request.target))[0]
+            words = plain_text(text) if request.is_html else text
+            detected = self.detect(words, catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
         route = catalog.route(source, request.target)
         if not route:
@@ -184,11 +189,12 @@ class Translator:
                 f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
-        protected = ProtectedText(text, ())
-        if request.protects:
-            protected = protect(text, unknown_to(route, text))
+        protected = self._protect(text, request, route)
         text = protected.text
-        segments = split_sentences(text, source) if request.split_sentences else one_sentence(text)
+        if request.split_sentences:
+            segments = split_sentences(text, source)
+        else:
+            segments = split_lines(text) if request.is_html else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
@@ -196,6 +202,15 @@ class Translator:
         return Prepared(
             route, chunked.segments, sources, detected, chunked.num_cut, carriage, limit
         )
+
+    def _protect(
+        self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
+    ) -> ProtectedText:
+        if request.is_html:
+            return protect_html(text, unknown_to(route, unescape(text)))
+        if request.protects:
+            return protect(text, unknown_to(route, text))
+        return ProtectedText(text, ())
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Result]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
 from service.text.protection import MARKER, ProtectedText
-from service.text.segmentation import Segments, has_words
+from service.text.segmentation import Segments
 from service.text.stand_ins import Carrier, carry
 
 NO_SPANS = ProtectedText("", ())
@@ -33,14 +33,16 @@ class Carriage:
         if index not in self.carriers:
             return decoded
         carrier = self.carriers[index]
-        return None if carrier is None else carrier.restore(decoded)
+        restored = None if carrier is None else carrier.restore(decoded)
+        if restored is None or not self.protected.keeps_order(restored):
+            return None
+        return restored
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
-    """Moves markers of symbols from the ends of the sentences to the separators.
+    """Moves spans from the ends of the sentences to the separators, where no model sees them.
 
-    A symbol has neither letters nor digits, such as an emoji or a bullet. At the end of a sentence
-    the model does not need it.
+    A sentence without words becomes a part of the separators.
     """
     if not protected.spans:
         return segments
@@ -56,9 +58,7 @@ def trim(segments: Segments, protected: ProtectedText) -> Segments:
 
 def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
     def is_left_out(char: str) -> bool:
-        return char.isspace() or (
-            MARKER.match(char) is not None and not has_words(protected.restore(char))
-        )
+        return char.isspace() or (MARKER.match(char) is not None and protected.may_move(char))
 
     first, last = 0, len(sentence)
     while first < last and is_left_out(sentence[first]):

@@ -10,11 +10,13 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from service.text.segmentation import has_words
+
 FIRST_MARKER = 0xF0000
-MAX_SPANS = 0xFFFD
+MAX_SPANS = 0x10FFFD - FIRST_MARKER
 """Largest number of spans of a text: the private-use characters from FIRST_MARKER on."""
 
-MARKER = re.compile("[\U000f0000-\U000ffffd]")
+MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
 _TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
 """Each span that is found by its form has at least one of these characters."""
@@ -46,7 +48,7 @@ _FORMS = re.compile(
 
 _SYMBOLS = (
     "\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-    "\ue000-\uf8ff\U000f0000-\U000ffffd"
+    "\ue000-\uf8ff\U000f0000-\U0010fffd"
 )
 _JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 
@@ -66,16 +68,73 @@ class ProtectedText:
     Attributes:
         text: The text with one marker for each span.
         spans: The spans; marker n, chr(FIRST_MARKER + n), stands for spans[n].
+        ordered: Markers that must keep their order in a translation, such as tags.
     """
 
     text: str
     spans: tuple[str, ...]
+    ordered: frozenset[str] = frozenset()
+
+    def span(self, marker: str) -> str:
+        """Returns the span of a marker."""
+        return self.spans[ord(marker) - FIRST_MARKER]
 
     def restore(self, text: str) -> str:
         """Returns a text with the spans in place of their markers."""
         if not self.spans:
             return text
-        return MARKER.sub(lambda found: self.spans[ord(found[0]) - FIRST_MARKER], text)
+        return MARKER.sub(lambda found: self.span(found[0]), text)
+
+    def may_move(self, marker: str) -> bool:
+        """Returns whether a span may move from the end of a sentence to the separator.
+
+        A symbol may: it has neither letters nor digits, such as an emoji or a bullet.
+        """
+        return not has_words(self.span(marker))
+
+    def keeps_order(self, text: str) -> bool:
+        """Returns whether the markers of a translated sentence are in the required order."""
+        found = [marker for marker in MARKER.findall(text) if marker in self.ordered]
+        return found == sorted(found)
+
+
+class Marking:
+    """Replaces spans of a text, or of several parts of a text, by markers.
+
+    Args:
+        unknown: The characters of the text that the vocabulary does not have.
+
+    Attributes:
+        spans: The spans so far, in order.
+        limit: Largest number of spans that `protect` makes.
+    """
+
+    def __init__(self, unknown: Collection[str]) -> None:
+        self.spans: list[str] = []
+        self.limit = MAX_SPANS
+        folded = {char for char in unknown if ord(char) in FOLDED}
+        self.folds = {ord(char): FOLDED[ord(char)] for char in folded}
+        self.rare = _rare(set(unknown) - folded)
+
+    def mark(self, span: str) -> str:
+        """Returns the marker of one more span; there must be fewer than MAX_SPANS."""
+        self.spans.append(span)
+        return chr(FIRST_MARKER + len(self.spans) - 1)
+
+    def protect(self, text: str) -> str:
+        """Returns a text with markers; spans beyond the limit stay as they are."""
+        if self.folds:
+            text = text.translate(self.folds)
+        if self.rare is None and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
+            return text
+        parts: list[str] = []
+        end = 0
+        for first, last in _find(text, self.rare):
+            if len(self.spans) >= self.limit:
+                break
+            parts += (text[end:first], self.mark(text[first:last]))
+            end = last
+        return "".join([*parts, text[end:]])
 
 
 def protect(text: str, unknown: Collection[str]) -> ProtectedText:
@@ -85,22 +144,9 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
         text: Any text.
         unknown: The characters of the text that the vocabulary does not have.
     """
-    folds = {char for char in unknown if ord(char) in FOLDED}
-    rare = _rare(set(unknown) - folds)
-    if folds:
-        text = text.translate({ord(char): FOLDED[ord(char)] for char in folds})
-    if rare is None and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
-        return ProtectedText(text, ())
-    spans: list[str] = []
-    parts: list[str] = []
-    end = 0
-    for first, last in _find(text, rare):
-        if len(spans) == MAX_SPANS:
-            break
-        parts += (text[end:first], chr(FIRST_MARKER + len(spans)))
-        spans.append(text[first:last])
-        end = last
-    return ProtectedText("".join([*parts, text[end:]]), tuple(spans))
+    marking = Marking(unknown)
+    marked = marking.protect(text)
+    return ProtectedText(marked, tuple(marking.spans))
 
 
 def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:

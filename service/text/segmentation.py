@@ -10,7 +10,7 @@ paragraph break at its end. A sentence that is too long for a model is cut by `c
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
@@ -97,8 +97,18 @@ def split_sentences(text: str, language: str) -> Segments:
         UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
     """
     pieces = list(_pieces(text, language.partition("-")[0]))
-    if len(pieces) == 1:
-        return one_sentence(text)
+    return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
+
+
+def split_lines(text: str) -> Segments:
+    """Returns each line of a text as one sentence, with the surrounding white space as separators.
+
+    Line breaks are those of `split_sentences`.
+    """
+    return _segments(text.splitlines(keepends=True))
+
+
+def _segments(pieces: Iterable[str]) -> Segments:
     separators: list[str] = []
     sentences: list[str] = []
     gap: list[str] = []

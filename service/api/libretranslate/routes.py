@@ -116,6 +116,8 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     for name, code in (("source", body.source), ("target", body.target)):
         if not code.strip():
             raise InvalidRequestError(error_texts.missing(name))
+    if body.format == "html" and body.return_alignment:
+        raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
     catalog = services.catalog
     is_auto = body.source.strip().lower() == "auto"
     source = None if is_auto else catalog.language(body.source)
@@ -128,7 +130,14 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     # The words of the source text are aligned, so the source must not have stand-ins.
     protects = not body.return_alignment
     return TranslationRequest(
-        texts, source, target, options, body.split_sentences, body.return_alignment, protects
+        texts,
+        source,
+        target,
+        options,
+        body.split_sentences,
+        body.return_alignment,
+        protects,
+        body.format == "html",
     )
 
 

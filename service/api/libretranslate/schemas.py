@@ -27,8 +27,8 @@ class TranslateRequest(Parameters):
     )
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
-    format: Annotated[Literal["text"], BeforeValidator(_default_format)] = Field(
-        "text", description="Only `text`."
+    format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
+        "text", description="`text`, or `html`: tags come back, and the text between is translated."
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
     api_key: Any = Field(None, description="Accepted and ignored.")
