@@ -93,7 +93,7 @@ def as_texts(q: str | list[str], settings: Settings, context: RequestContext) ->
     texts = [q] if isinstance(q, str) else q
     context.num_inputs = len(texts)
     if not q:
-        raise InvalidRequestError(error_texts.missing("q"))
+        raise InvalidRequestError(error_texts.missing("q").text)
     check_number(texts, settings.max_inputs)
     return texts
 
@@ -111,11 +111,12 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            text = error_texts.out_of_range(name, "<=", limit, value)
-            raise InvalidRequestError(f"{text}; ask for less, or raise REGARD_MAX_BEAM_SIZE")
+            text, details = error_texts.out_of_range(name, "<=", limit, value)
+            way_out = f"{details}; ask for less, or raise REGARD_MAX_BEAM_SIZE"
+            raise InvalidRequestError(text, details=way_out)
     for name, code in (("source", body.source), ("target", body.target)):
         if not code.strip():
-            raise InvalidRequestError(error_texts.missing(name))
+            raise InvalidRequestError(error_texts.missing(name).text)
     catalog = services.catalog
     is_auto = body.source.strip().lower() == "auto"
     source = None if is_auto else catalog.language(body.source)
