@@ -49,6 +49,7 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
+        split_lines: Whether a line break also ends a sentence, if texts are split.
     """
 
     texts: Sequence[str]
@@ -57,6 +58,7 @@ class TranslationRequest:
     options: DecodingOptions
     split_sentences: bool = True
     is_aligned: bool = False
+    split_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,11 @@ class Translator:
                 f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
-        segments = split_sentences(text, source) if request.split_sentences else one_sentence(text)
+        segments = (
+            split_sentences(text, source, request.split_lines)
+            if request.split_sentences
+            else one_sentence(text)
+        )
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(segments, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
