@@ -1,7 +1,6 @@
 """The check of API keys, which every route that computes makes.
 
-A request carries its key in the header `Authorization`, or in the field `api_key` of a body, form
-or query.
+A request carries its key in the header `Authorization`, or in a field of a body, form or query.
 """
 
 import hmac
@@ -17,8 +16,8 @@ from service.settings import Settings
 SCHEMES = ("bearer", "deepl-auth-key")
 """Schemes of the header `Authorization`: of OpenAI's and TEI's clients, and of DeepL's."""
 
-FIELD = "api_key"
-"""Name of the field in which LibreTranslate's clients send the key."""
+FIELDS = ("api_key", "auth_key")
+"""Names of the field with the key: of LibreTranslate's clients, and of old clients of DeepL."""
 
 
 def given_key(request: Request, fields: Mapping[str, Any]) -> str:
@@ -31,8 +30,8 @@ def given_key(request: Request, fields: Mapping[str, Any]) -> str:
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
         return credentials.strip()
-    given = fields.get(FIELD)
-    return "" if given is None else str(given).strip()
+    given = [fields[name] for name in FIELDS if fields.get(name) is not None]
+    return str(given[0]).strip() if given else ""
 
 
 def check_key(request: Request, given: str) -> None:

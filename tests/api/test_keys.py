@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.app import DIALECTS
+from service.api.deepl.errors import DEEPL_PREFIX
 from service.api.openai.errors import OPENAI_PREFIX
 from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings
@@ -42,6 +43,9 @@ def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None
             assert response.status_code == 401
             assert response.headers["www-authenticate"] == "Bearer"
             assert response.json()["error"]["code"] == "invalid_api_key"
+        elif path.startswith(DEEPL_PREFIX):
+            assert response.status_code == 403
+            assert response.json()["message"] == "Authorization failure, check auth_key"
         else:
             assert response.status_code == status
             assert_error(response, kind)
