@@ -25,7 +25,7 @@ from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
-from service.text.segmentation import Segments, one_sentence, split_lines, split_sentences
+from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,6 +57,7 @@ class TranslationRequest:
             model has the pair.
         protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
         is_html: Whether the texts are HTML; then they are protected too.
+        split_lines: Whether a line break also ends a sentence, if texts are split.
     """
 
     texts: Sequence[str]
@@ -67,6 +68,7 @@ class TranslationRequest:
     is_aligned: bool = False
     protects: bool = True
     is_html: bool = False
+    split_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +194,9 @@ class Translator:
         protected = self._protect(text, request, route)
         text = protected.text
         if request.split_sentences:
-            segments = split_sentences(text, source)
+            segments = split_sentences(text, source, request.split_lines)
         else:
-            segments = split_lines(text) if request.is_html else one_sentence(text)
+            segments = whole_lines(text) if request.is_html else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)

@@ -80,27 +80,29 @@ class Segments:
         return starts
 
 
-def split_sentences(text: str, language: str) -> Segments:
+def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
     """Splits a text into sentences and separators.
 
-    Every line break of `str.splitlines` ends a sentence: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS
-    and PS. White space (`str.isspace`) around a sentence belongs to a separator. White space inside
-    a sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
+    Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
+    White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
+    sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
     separator.
 
     Args:
         text: Any text. Lone surrogates are kept.
         language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
             splits an unknown language by its rules for English.
+        at_line_breaks: Whether every line break ends a sentence; otherwise it is white space.
 
     Raises:
         UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
     """
-    pieces = list(_pieces(text, language.partition("-")[0]))
+    lines = text.splitlines(keepends=True) if at_line_breaks else [text]
+    pieces = list(_pieces(lines, language.partition("-")[0]))
     return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
 
 
-def split_lines(text: str) -> Segments:
+def whole_lines(text: str) -> Segments:
     """Returns each line of a text as one sentence, with the surrounding white space as separators.
 
     Line breaks are those of `split_sentences`.
@@ -137,9 +139,9 @@ def one_sentence(text: str) -> Segments:
     return Segments((text[:start], text[start + len(sentence) :]), (sentence,))
 
 
-def _pieces(text: str, language: str) -> Iterator[str]:
-    """Cuts a text at line breaks and sentence ends. Joined, the pieces are the text."""
-    for line in text.splitlines(keepends=True):
+def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
+    """Cuts lines at sentence ends. Joined, the pieces are the lines."""
+    for line in lines:
         start = 0
         if has_words(line):
             for end in _sentence_ends(_UNSAFE.sub(" ", line), language):
