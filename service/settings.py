@@ -64,6 +64,9 @@ class Settings(BaseSettings):
         SecretStr(""),
         description="Key for loading and unloading models at run time. Empty forbids both.",
     )
+    openai_token_ids: bool = Field(
+        False, description="Read token ids in /v1/embeddings as ids of the model's own vocabulary."
+    )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
         "auto",

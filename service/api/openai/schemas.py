@@ -3,16 +3,35 @@
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName
 from service.api.request.parameters import Positive
+from service.errors import InvalidRequestError
 from service.models.state import ModelState
+from service.models.text_reader import Input
 from service.tasks.embedding_query import EmbedQuery
 
 EncodingFormat = Literal["float", "base64"]
+
+
+def refuse_ids(inputs: Sequence[Input]) -> None:
+    """Refuses token ids, which clients of OpenAI make with OpenAI's vocabulary.
+
+    Raises:
+        InvalidRequestError: An input is a list of ids.
+    """
+    if not all(isinstance(each, str) for each in inputs):
+        raise InvalidRequestError(
+            "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
+            "this model has another vocabulary. Send texts; in LangChain, set "
+            "check_embedding_ctx_length=False. If the ids are the model's own, send them to "
+            "/embed, or set REGARD_OPENAI_TOKEN_IDS=true.",
+            param="input",
+        )
 
 
 class EmbeddingsRequest(EmbedParameters):
@@ -26,7 +45,10 @@ class EmbeddingsRequest(EmbedParameters):
         json_schema_extra={"example": {"input": ["The cat sat on the mat.", "A cat is sitting."]}}
     )
 
-    input: Inputs = Field(description="One input or a list: each is a text or a list of token ids.")
+    input: Inputs = Field(
+        description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
+        "are accepted too."
+    )
     model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first embedding model."
     )
