@@ -104,14 +104,25 @@ class AttentionSizeBody(BaseModel):
     heads: int = Field(description="Number of heads of each layer.")
 
 
-class ModelBody(BaseModel):
-    """A translation model, in OpenAI's shape with fields of our own."""
+class ServedBody(BaseModel):
+    """The fields of every served model, in OpenAI's shape with fields of our own."""
 
     id: str
     state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
     owned_by: str = "regard"
+    alias_of: str | None = Field(
+        None, description="Name of the model for which `id` is an alias; else null."
+    )
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null while the model loads.")
+
+
+class ModelBody(ServedBody):
+    """A translation model, in OpenAI's shape with fields of our own."""
+
     task: Literal["translate"] = "translate"
     source: str | None = Field(description="Source language; null for a model of several pairs.")
     target: str | None = Field(description="Target language; null for a model of several pairs.")
@@ -119,49 +130,30 @@ class ModelBody(BaseModel):
     targets: list[str] = Field(
         description="Target languages; a text is not translated to its own language."
     )
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
         "the model loads."
     )
 
 
-class EmbedderBody(BaseModel):
+class EmbedderBody(ServedBody):
     """An embedding model, in OpenAI's shape with fields of our own."""
 
-    id: str
-    state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
     task: Literal["embed"] = "embed"
     dimensions: int = Field(description="Number of values of a vector.")
     max_tokens: int = Field(
         description="Maximum tokens of a text, special tokens included; longer texts are truncated."
     )
     prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder. Null while the model loads."
     )
 
 
-class OtherBody(BaseModel):
+class OtherBody(ServedBody):
     """A model that neither translates nor embeds."""
 
-    id: str
-    state: ModelState
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
     task: str = Field(description="Task that the model was made for.")
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
 
 
 class ChangingBody(BaseModel):
