@@ -78,6 +78,14 @@ class Settings(BaseSettings):
         description="Keys for all routes that compute, separated by commas, or file:PATH of a file "
         "with one key a line. Empty needs no key.",
     )
+    model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="More names of served models, separated by commas: ALIAS=MODEL, such as "
+        "text-embedding-3-small=all-MiniLM-L6-v2.",
+    )
+    openai_token_ids: bool = Field(
+        False, description="Read token ids in /v1/embeddings as ids of the model's own vocabulary."
+    )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
         "auto",
@@ -164,7 +172,7 @@ class Settings(BaseSettings):
 
     _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
 
-    @field_validator("models", "languages", mode="before")
+    @field_validator("models", "languages", "model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
@@ -187,6 +195,17 @@ class Settings(BaseSettings):
         if not all(key.isascii() and key.isprintable() for key in keys):
             raise ValueError("a key may have only ASCII characters, which fit into a header")
         return SecretStr(",".join(keys))
+
+    @field_validator("model_aliases")
+    @classmethod
+    def _are_pairs(cls, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        names = [each.partition("=")[0].strip() for each in aliases]
+        for each, name in zip(aliases, names, strict=True):
+            if not name or not each.partition("=")[2].strip():
+                raise ValueError(f"{each} is no alias; write ALIAS=MODEL")
+            if names.count(name) > 1:
+                raise ValueError(f"the alias {name} is there twice")
+        return aliases
 
     @field_validator("device")
     @classmethod
@@ -244,6 +263,12 @@ class Settings(BaseSettings):
     def offered(self) -> tuple[str, ...]:
         """Languages to offer. An empty tuple stands for all languages."""
         return () if self.languages == ("all",) else self.languages
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Served names of models, by their aliases."""
+        pairs = (each.split("=", 1) for each in self.model_aliases)
+        return {alias.strip(): name.strip() for alias, name in pairs}
 
     @property
     def max_alternatives(self) -> int:
