@@ -31,6 +31,8 @@ from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.database import Database
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
@@ -83,8 +85,18 @@ def build_services(
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
+    quota = Quota(Database(settings.state), settings.monthly_characters)
     return Services(
-        settings, catalog, backend, translator, inspector, text_inspector, embedder, served, started
+        settings,
+        catalog,
+        backend,
+        translator,
+        inspector,
+        text_inspector,
+        embedder,
+        quota,
+        served,
+        started,
     )
 
 

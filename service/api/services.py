@@ -8,6 +8,7 @@ from starlette.requests import Request
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
@@ -28,6 +29,7 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
+        quota: Counts the characters that API keys have translated.
         served_models: Changes the served models of this process.
         started: Start of the server, in Unix seconds.
     """
@@ -39,6 +41,7 @@ class Services:
     inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
+    quota: Quota
     served_models: ServedModels
     started: int
 

@@ -10,6 +10,7 @@ from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, d
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
+from service.api.request import translation
 from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
@@ -41,7 +42,8 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = resolve(body, texts, services)
-    results = await unless_disconnected(request, services.translator.translate(wanted, context))
+    work = translation.translate(services, wanted, context)
+    results = await unless_disconnected(request, work)
     context.billed_characters = sum(map(len, texts))
     with context.stage("serialize"):
         return JSONResponse(response_body(body, wanted, results, services.catalog))

@@ -16,6 +16,7 @@ from service.api.libretranslate.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
+from service.api.request import translation
 from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
@@ -46,11 +47,11 @@ async def translate(request: Request) -> Response:
         texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
     if body.return_alignment:
-        work = aligned(services, wanted, context)
-        results, alignments = await unless_disconnected(request, work)
+        both = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, both)
     else:
-        translation = services.translator.translate(wanted, context)
-        results, alignments = await unless_disconnected(request, translation), []
+        work = translation.translate(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work), []
     start = time.perf_counter()
     response = JSONResponse(response_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
@@ -61,7 +62,7 @@ async def aligned(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> tuple[list[TranslatedText], list[list[Alignment]]]:
     """Returns the translations and the alignment of each sentence."""
-    results = await services.translator.translate(wanted, context)
+    results = await translation.translate(services, wanted, context)
     return results, await services.inspector.align(results, context)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a translation request that several dialects share: texts, languages and options."""
+"""The parts of a translation that several dialects share: texts, languages, options and quota."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -6,10 +6,12 @@ from functools import lru_cache
 from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.request.body import check_number
+from service.api.services import Services
 from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
+from service.tasks.translation import TranslatedText, TranslationRequest
 
 
 def as_texts(
@@ -80,3 +82,16 @@ def decoding_options(
     Equal requests share one object, so that a message to a worker contains it once.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
+
+
+async def translate(
+    services: Services, wanted: TranslationRequest, context: RequestContext
+) -> list[TranslatedText]:
+    """Translates texts, and counts their characters for the API key of the request.
+
+    Raises:
+        QuotaExceededError: The key has too few characters left this month.
+        ServiceError: The request is refused, too late, or failed.
+    """
+    async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
+        return await services.translator.translate(wanted, context)
