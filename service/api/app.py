@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
@@ -32,6 +33,7 @@ from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.state.database import Database
+from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
@@ -43,6 +45,7 @@ from service.text.detection import LanguageDetector
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
+    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     rerank.DIALECT,
@@ -85,7 +88,8 @@ def build_services(
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
-    quota = Quota(Database(settings.state), settings.monthly_characters)
+    database = Database(settings.state)
+    quota = Quota(database, settings.monthly_characters)
     return Services(
         settings,
         catalog,
@@ -95,6 +99,7 @@ def build_services(
         text_inspector,
         embedder,
         quota,
+        GlossaryStore(database),
         served,
         started,
     )

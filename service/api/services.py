@@ -8,6 +8,7 @@ from starlette.requests import Request
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
@@ -30,6 +31,7 @@ class Services:
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
         quota: Counts the characters that API keys have translated.
+        glossaries: Stores glossaries.
         served_models: Changes the served models of this process.
         started: Start of the server, in Unix seconds.
     """
@@ -42,6 +44,7 @@ class Services:
     text_inspector: TextInspector
     embedder: Embedder
     quota: Quota
+    glossaries: GlossaryStore
     served_models: ServedModels
     started: int
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 from lxml import etree, html
 
@@ -138,6 +138,10 @@ class HtmlText(ProtectedText):
         return "".join(
             self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts
         )
+
+    def extended(self, spans: Sequence[str]) -> Self:
+        """Returns the same text with more spans, which are plain text."""
+        return super().extended([escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
         """Returns whether a span may move from the end of a sentence to the separator."""

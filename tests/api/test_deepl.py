@@ -157,8 +157,6 @@ NO_VALUE = "Value for '{}' not supported."
             for name, value in (
                 ("tag_handling", "html"),
                 ("tag_handling", "xml"),
-                ("glossary_id", "def3a26b-3e84-45b3-84ae-0c0aaf3525f7"),
-                ("glossary_ids", ["a"]),
                 ("style_id", "a"),
                 ("translation_memory_id", "a"),
                 ("custom_instructions", ["Be kind."]),

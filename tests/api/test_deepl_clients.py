@@ -6,7 +6,7 @@ from pathlib import Path
 
 import deepl
 import pytest
-from deepl import http_client
+from deepl import api_data, http_client
 
 from tests.api.conftest import ServeLive
 from tests.api.servers import LiveServer
@@ -98,3 +98,52 @@ def test_quota_of_a_key(serve_live: ServeLive, tmp_path: Path) -> None:
         assert client.get_usage().any_limit_reached
         assert not other.get_usage().character.count
         other.translate_text(HOUSE, target_lang="PT-BR")
+
+
+def test_glossaries(serve_live: ServeLive, tmp_path: Path) -> None:
+    server = serve_live(state=str(tmp_path))
+    with closing(deepl.DeepLClient("any", server_url=f"http://127.0.0.1:{server.port}")) as client:
+        pairs = {(each.source_lang, each.target_lang) for each in client.get_glossary_languages()}
+        assert pairs == {("en", "pt"), ("pt", "en")}
+        entries = {"cat": "felino", "house": "mansão"}
+        glossary = client.create_glossary("Estate", "EN", "PT-BR", entries)
+        assert (glossary.entry_count, glossary.ready) == (2, True)
+        assert client.get_glossary(glossary.glossary_id).creation_time == glossary.creation_time
+        assert client.get_glossary_entries(glossary) == entries
+        result = client.translate_text(
+            CAT, source_lang="EN", target_lang="PT-BR", glossary=glossary
+        )
+        assert str(result) == "The felino sleeps in the mansão."
+        assert [each.name for each in client.list_glossaries()] == ["Estate"]
+        client.delete_glossary(glossary)
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            client.get_glossary(glossary.glossary_id)
+        with pytest.raises(deepl.DeepLException, match="Glossary not found"):
+            client.translate_text(CAT, source_lang="EN", target_lang="PT-BR", glossary=glossary)
+
+
+def test_multilingual_glossaries(serve_live: ServeLive, tmp_path: Path) -> None:
+    server = serve_live(state=str(tmp_path))
+    entries_of = api_data.MultilingualGlossaryDictionaryEntries
+    with closing(deepl.DeepLClient("any", server_url=f"http://127.0.0.1:{server.port}")) as client:
+        both = [entries_of("EN", "PT", {"cat": "felino"}), entries_of("PT", "EN", {"mar": "sea"})]
+        glossary = client.create_multilingual_glossary("Both", both)
+        assert [each.entry_count for each in glossary.dictionaries] == [1, 1]
+        result = client.translate_text(
+            CAT, source_lang="EN", target_lang="PT-BR", glossary=glossary
+        )
+        assert str(result) == "The felino sleeps in the house."
+        assert client.update_multilingual_glossary_name(glossary, "New").name == "New"
+        more = entries_of("EN", "PT", {"house": "casa"})
+        changed = client.update_multilingual_glossary_dictionary(glossary, more)
+        assert changed.dictionaries[0].entry_count == 2
+        info = client.replace_multilingual_glossary_dictionary(glossary, more)
+        assert (info.source_lang, info.target_lang, info.entry_count) == ("EN", "PT", 1)
+        reply = client.get_multilingual_glossary_entries(glossary, "EN", "PT-BR")
+        assert [str(each.entries) for each in reply.dictionaries] == ["house\tcasa"]
+        client.delete_multilingual_glossary_dictionary(glossary, info)
+        (listed,) = client.list_multilingual_glossaries()
+        assert [each.source_lang for each in listed.dictionaries] == ["PT"]
+        client.delete_multilingual_glossary(glossary)
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            client.get_multilingual_glossary(glossary.glossary_id)

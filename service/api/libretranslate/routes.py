@@ -46,6 +46,7 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
+        await translation.add_terms(services, wanted, [body.glossary] if body.glossary else [])
     if body.return_alignment:
         both = aligned(services, wanted, context)
         results, alignments = await unless_disconnected(request, both)
@@ -100,10 +101,16 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
             raise InvalidRequestError(text, details=way_out)
     if body.format == "html" and body.return_alignment:
         raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
+    if body.glossary and body.return_alignment:
+        raise InvalidRequestError("Invalid request: return_alignment is without glossary; send one")
     is_auto = body.source.strip().lower() == "auto"
     source, target = find_languages(
         services.catalog, ("source", None if is_auto else body.source), ("target", body.target)
     )
+    if body.glossary and source is None:
+        raise InvalidRequestError(
+            "Invalid request: a glossary needs the source language; send it in place of auto"
+        )
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
