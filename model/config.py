@@ -149,6 +149,19 @@ class ModelConfig:
         return [i for i in (self.unk_id, self.pad_id) if i is not None]
 
     @property
+    def aligning_layer(self) -> int:
+        """Returns the decoder layer whose cross-attention aligns tokens best.
+
+        It is the layer that was trained to align, and otherwise usually the first one.
+        """
+        return 0 if self.alignment_layer is None else self.alignment_layer
+
+    @property
+    def aligning_head(self) -> int | None:
+        """Returns the head of `aligning_layer` that aligns tokens; None for the mean of all."""
+        return None if self.alignment_layer is None else self.alignment_head
+
+    @property
     def head_dim(self) -> int:
         """Returns K, the width of one head."""
         return self.d_model // self.num_heads

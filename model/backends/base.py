@@ -94,6 +94,19 @@ class ModelRunner(Protocol):
             max_tokens: Maximum number of tokens per row, at least 1.
         """
 
+    def attention(self, row: int, tokens: int) -> NDArray[np.float32] | None:
+        """Returns the cross-attention of a row's decode steps, (tokens, source tokens).
+
+        It is that of the layer and the head that align tokens best.
+
+        Args:
+            row: A row whose options ask for attention.
+            tokens: Number of tokens that the row has decoded.
+
+        Returns:
+            The weights; None if the runner does not record them.
+        """
+
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue, in place of the most probable tokens."""
 

@@ -149,6 +149,9 @@ class TorchRunner:
         self.lengths[:live] += 1
         return logits
 
+    def attention(self, row: int, tokens: int) -> None:
+        """Returns None: fused attention has no weights to record."""
+
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue."""
         self.tokens[rows] = tokens

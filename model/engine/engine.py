@@ -220,8 +220,10 @@ class Engine:
         finished = [Finished(r.sequence.id, r.search.hypotheses()) for r in found]
         ended = self.greedy.append(rows, decoded.best)
         for row in ended:
-            hypothesis = Hypothesis(self.greedy.target(row))
-            finished.append(Finished(self.owners[row].sequence.id, [hypothesis]))
+            sequence, hypothesis = self.owners[row].sequence, Hypothesis(self.greedy.target(row))
+            if sequence.options.return_attention:
+                hypothesis.attention = self.runner.attention(row, len(hypothesis.tokens))
+            finished.append(Finished(sequence.id, [hypothesis]))
         self._release([*found, *(self.owners[row] for row in ended)])
         for running in searching:
             if running.rows:

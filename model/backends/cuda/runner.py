@@ -252,6 +252,9 @@ class CudaRunner:
         parts = log_probs.split_with_sizes([len(group) for group in scored])
         return [Scores(part, ids) for part in parts]
 
+    def attention(self, row: int, tokens: int) -> None:
+        """Returns None: fused attention has no weights to record."""
+
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue."""
         self.uploads.send(np.array([rows, tokens]))

@@ -179,6 +179,21 @@ private:
     }
 };
 
+constexpr int EVERY_HEAD = -1;
+
+// A place for the weights of one query: those of one head, or the mean over all heads.
+struct HeadWeights {
+    float* to = nullptr;  // (length); null to keep none
+    int head = EVERY_HEAD;
+
+    // Adds the weights of a head, given their exponentials and the sum of these.
+    void add(int h, int heads, const float* exponentials, float total, int length) const {
+        if (!to || (head != EVERY_HEAD && head != h)) return;
+        float scale = 1.0f / (head == EVERY_HEAD ? total * heads : total);
+        for (int j = 0; j < length; j++) to[j] += scale * exponentials[j];
+    }
+};
+
 // One sentence's cross-attention keys and values in one layer. They are in half precision, because
 // reading them takes most of the time of a decode step with many rows.
 struct Memory {
@@ -207,10 +222,10 @@ struct Memory {
                 }
     }
 
-    // Computes the attention outputs (D) of one row's queries (D), all heads. Meanwhile it
-    // prefetches the next row's memory.
+    // Computes the attention outputs (D) of one row's queries (D), all heads, and keeps their
+    // weights where `weights` has a place. Meanwhile it prefetches the next row's memory.
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
-                const Memory* next) const {
+                const Memory* next, HeadWeights weights) const {
         float scale = 1.0f / std::sqrt((float)head_dim);
         for (int h = 0; h < heads; h++) {
             if (next) next->fetch(h, head_dim);
@@ -221,6 +236,7 @@ struct Memory {
             score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
             float total;
             exponentials<1>(scores, length, width, scale, &total);
+            weights.add(h, heads, scores, total, length);
             attend_values<1>(scores, width, &total, length, head_dim, head_dim, load_values,
                      out + h * head_dim, 0);
         }
