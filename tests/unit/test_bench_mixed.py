@@ -144,7 +144,7 @@ def test_answer_of_another_shape_ends_the_run_at_once() -> None:
     with served(fake) as url:
         result = bench("mixed", "--url", url)
     assert result.exit_code == 1
-    assert "short embeddings: answered 200" in result.stderr
+    assert "short embeddings: the first request got 200" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_soak_tells_how_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
         result = bench("mixed", *arguments, "--url", url)
     assert result.exit_code == 0, result.output
     lines = [
-        line for line in result.stderr.splitlines() if "requests, short embeddings' p99" in line
+        line for line in result.stderr.splitlines() if "requests, p99 of short embeddings" in line
     ]
     assert len(lines) == 2
     assert lines[0].endswith("0 errors, 3 MiB")

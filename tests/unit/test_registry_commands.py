@@ -114,7 +114,9 @@ def test_what_is_published_is_listed(
     registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.publish_pair("en-de", STUDENT, None, architecture="base")
-    assert run("list", "--published").output == "firefox:en-de: tiny (Release), base (no)\n"
+    assert (
+        run("list", "--published").output == "firefox:en-de: tiny (Release), base (not released)\n"
+    )
     monkeypatch.setenv("REGARD_OFFLINE", "true")
     assert "REGARD_OFFLINE forbids" in run("list", "--published", code=1).output
 
@@ -124,7 +126,7 @@ def test_folder_without_sums_is_not_said_to_be_compared(
 ) -> None:
     run("pull")
     output = run("verify", str(weights_in(tmp_path).parent)).output
-    assert "no sums are known to compare its files with" in output
+    assert "no checksums are known" in output
 
 
 def test_package_is_compared_with_what_was_installed(
