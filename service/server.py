@@ -23,7 +23,7 @@ def create_app(
     Args:
         settings: Settings of the server.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model of the start cannot be loaded.
+        on_failure: Called with the reason when a model of the settings cannot be loaded.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.
