@@ -18,7 +18,7 @@ def create_app(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> FastAPI:
-    """Builds the server as one application; only the device workers are processes of their own.
+    """Builds the server as one application; only the device workers are separate processes.
 
     Args:
         settings: Settings of the server.

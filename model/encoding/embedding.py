@@ -168,7 +168,7 @@ def lengths(batch: Sequence[NumberedJob]) -> list[int]:
 
 
 def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[NumberedJob]]:
-    """Yields batches of at most `max_tokens` tokens; a longer job is a batch alone."""
+    """Yields batches of at most `max_tokens` tokens, or of a single job with more tokens."""
     batch: list[NumberedJob] = []
     tokens = 0
     for each in numbered:

@@ -129,7 +129,7 @@ class TeacherForcedPass(CapturePass):
 def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
     """Yields batches whose sources, and whose targets, have at most `max_tokens` tokens.
 
-    A longer job is a batch alone.
+    A job with more tokens is a batch by itself.
     """
     batch: list[CapturedJob] = []
     sources = targets = 0

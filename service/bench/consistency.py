@@ -25,9 +25,9 @@ class ConsistencyReport:
         sentences: Number of sentences.
         clients: Number of clients that send at random times.
         seed: Seed of the clients' order and pauses.
-        lists_differ: Lines that get another translation in a list than alone.
-        clients_differ: Lines that get another translation alone than while many clients send single
-            lines at random times.
+        lists_differ: Lines whose translation in a list differs from their translation alone.
+        clients_differ: Lines whose translation differs from their translation alone when many
+            clients send single lines at random times.
     """
 
     pair: str

@@ -77,9 +77,11 @@ class Window:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Returns the smallest value such that at least `percent` % of all values are not larger.
+    """Returns a percentile by the nearest-rank method; None if there are no values.
 
-    The values are in ascending order. Without values, the result is None.
+    Args:
+        ordered: Values in ascending order.
+        percent: The percentile, from 0 to 100.
     """
     if not ordered:
         return None

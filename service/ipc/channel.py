@@ -29,8 +29,9 @@ def pack(message: object) -> bytes:
 def pickle_by_fields(cls: type) -> None:
     """Registers a pickle reducer that rebuilds a dataclass by a call with its field values.
 
-    Python's own way for a dataclass with slots takes three times as long: 114 µs instead of 33 µs
-    for the results of 32 sentences. The dataclass must have at least two fields.
+    Python's default reducer for a dataclass with slots takes three times as long. For the results
+    of 32 sentences, it takes 114 µs, and this reducer takes 33 µs. The dataclass must have at least
+    two fields.
     """
     get = attrgetter(*(each.name for each in fields(cls)))
     copyreg.pickle(cls, lambda value: (cls, get(value)))

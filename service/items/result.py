@@ -38,7 +38,7 @@ class Done:
 class Failed:
     """A worker's report that an item failed.
 
-    A failing batch is computed again in parts. The reported item failed when it was alone.
+    A batch that fails is computed again in parts, until the failing item is computed alone.
 
     Attributes:
         id: Id of the item.

@@ -28,7 +28,7 @@ class Job:
         item: The item, as the worker receives it.
         receiver: The submission that the item belongs to.
         index: Place of the item in its submission.
-        bucket: Length bucket in which the job waits; 0 if its policy has only one.
+        bucket: Length bucket in which the job waits; 0 if its policy has only one bucket.
         cost: Amount of a worker's capacity that the job takes, in the unit of its policy.
         created: When it was submitted, by time.perf_counter.
         dispatched: When the present worker received it, by time.perf_counter.

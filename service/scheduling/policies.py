@@ -18,8 +18,9 @@ KEPT_SHARE = 1 / 8
 until a bulk sentence has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
-"""A worker that holds fewer tokens than this of a model and length bucket receives more such
-texts. It then has a few batches in advance. The scheduler decides the order of all other texts."""
+"""Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
+tokens receives more texts. It then has a few batches in advance, and the scheduler decides the
+order of all other texts."""
 
 MAX_SLOTS = 4
 """Largest number of items that SlotPolicy gives to a worker at once. A worker can compute several
@@ -90,7 +91,7 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # A share has room for the oldest job. The job would otherwise wait beside free rows.
+            # Each share has room for the oldest job, which would else wait although rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)

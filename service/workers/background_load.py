@@ -80,7 +80,7 @@ class BackgroundLoads:
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:
-        """Returns the loads that have ended since the last call, without dropped ones."""
+        """Returns the loads that have ended since the last call; leaves out dropped loads."""
         found = []
         while not self.outcomes.empty():
             number, outcome = self.outcomes.get()

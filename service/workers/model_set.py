@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class AnyFiles(Protocol):
-    """The files of one model; each type of models has a class of its own in `model.checkpoints`."""
+    """The files of one model; `model.checkpoints` has a class for each type of models."""
 
     @property
     def name(self) -> str:

@@ -229,7 +229,7 @@ class Worker:
                 later.earn(seconds)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
-        """Queues the parts of a failed batch to be computed again; fails an item that was alone."""
+        """Queues a failed batch again in parts; an item that was alone in its batch has failed."""
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += executor.num_running > 1
         logger.warning("a batch of %d failed: %s", executor.num_running, type(error).__name__)
@@ -267,7 +267,7 @@ class Worker:
         return dict(batches)
 
     def _has_results(self) -> bool:
-        """Returns whether there are results to send now; HOLD_ROWS explains the held ones."""
+        """Returns whether there are results to send now; HOLD_ROWS explains which results wait."""
         if self.done:
             return True
         if not (self.held or self.failed):

@@ -206,4 +206,4 @@ def test_report_is_told_in_80_columns() -> None:
     out = StringIO()
     Console(file=out, width=80).print(_mixed_table(report))
     assert "short embeddings: 2 x 429 overloaded" in out.getvalue()
-    assert "123.5 123.5" in out.getvalue()
+    assert "123.5  123.5" in out.getvalue()

@@ -54,7 +54,7 @@ def test_rollout_starts_at_the_first_layer() -> None:
 ROLLOUT, VALUE_NORMS = Reduction.ROLLOUT, AttentionNorm.VALUE_NORMS
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kinds": []}, "kinds are none: name one or more of encoder, decoder, cross, each once"),
-    ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name at least one of"),
+    ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name one or more of"),
     (
         {"layers": [7]},
         "layer 7 does not exist: the decoder has layers 0 to 1, or -2 to -1 from the end",

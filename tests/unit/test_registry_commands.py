@@ -227,7 +227,7 @@ def test_interrupted_pull_says_that_it_can_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Puller, "pull", interrupted)
-    assert "the same command continues" in run("pull", code=130).output
+    assert "run the same command to continue" in run("pull", code=130).output
 
 
 def test_other_cache_may_be_named(registry: FakeRegistry, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def num_rows(self) -> int:
-        """Number of occupied rows of an in-flight batch; 0 for an executor without one."""
+        """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch."""
         return 0
 
     @property

@@ -29,8 +29,8 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""STATUSES and ARCHITECTURES begin with the best value. A value that is not listed is the worst; a
-model with such a status is experimental."""
+"""STATUSES and ARCHITECTURES list values from the best to the worst. A value that is not listed is
+worse than all of them; a status that is not listed counts as experimental."""
 
 REVISION_DIGITS = 12
 

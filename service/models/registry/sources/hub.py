@@ -168,8 +168,8 @@ class Hub:
     def _call(self, url: str, action: Callable[[], T]) -> T:
         """Calls huggingface_hub, and replaces its errors by errors of this package.
 
-        huggingface_hub itself retries broken downloads and requests for a file's metadata. This
-        method retries a call only if it failed temporarily without such retries.
+        huggingface_hub itself retries broken downloads and requests for a file's metadata. If
+        another call fails temporarily, this method retries it.
         """
 
         def attempt() -> T:
@@ -177,11 +177,7 @@ class Hub:
                 return action()
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
-            except (
-                XetDownloadError,
-                RuntimeError,
-                ValueError,
-            ) as error:  # such as errors of hf_xet
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # some from hf_xet
                 raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
