@@ -59,7 +59,7 @@ class Sequence:
     """One source sentence to translate.
 
     Attributes:
-        id: The caller's number of the sequence, unique in the batch.
+        id: Number that the caller gives to the sequence, unique in the batch.
         source: Ids, EOS included.
         options: Search options.
         first_id: First token of the target, whatever the logits are; None leaves the choice to
@@ -82,7 +82,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """The work of encoding one batch, or of one decode step.
+    """The amount of work for encoding one batch, or for one decode step.
 
     Attributes:
         phase: `encode` or `decode`.

@@ -30,7 +30,8 @@ class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: Most probable id of each row at each decode step (B, steps); -1 after the row's end.
+        best: Most probable id of each row at each decode step (B, steps); -1 in the steps after a
+            row has ended.
         scores: Scores of each requested group of rows, in the order of the request.
         padding_rows: Number of padding rows computed in addition to the rows in use.
     """

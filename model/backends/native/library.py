@@ -229,7 +229,7 @@ def log_missing_build() -> None:
     """Logs, once per process, the cost of missing native code and the way to get it.
 
     Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. The share of
-    differing translations is that between float32 and int8 (docs/decisions.md, "Int8 for
+    differing translations was measured between float32 and int8 (docs/decisions.md, "Int8 for
     translation").
     """
     logger.warning(

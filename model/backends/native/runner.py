@@ -42,14 +42,14 @@ EVERY_HEAD = -1
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
 
-With one token per call, Python took an eighth of the time at 32 rows, and waiting sequences were
+With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
 encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). Low-latency steps use fewer tokens.
+at 32 rows). Low-latency steps decode fewer tokens.
 """
 
 ENCODE_TOKENS = 1024
-"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory, and more tokens
-would not be faster."""
+"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory. Longer calls would
+not be faster per token."""
 
 
 def can_serve(config: ModelConfig) -> bool:
@@ -308,7 +308,7 @@ def log_probs(
 
 
 def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
-    """Frees a batch; the argument `packed` keeps its weights alive until then."""
+    """Frees a batch; until this call, the argument `packed` keeps the batch's weights alive."""
     packed.library.batch_delete(batch)
 
 

@@ -71,8 +71,8 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
     for (int r = 0; r < R; r++) totals[r] = sum(total[r]);
 }
 
-// Computes the weighted mean of values (keys, head_dim) for R queries, for H vectors of the values.
-// Values of adjacent keys are `stride` apart.
+// Computes the weighted mean of values (keys, head_dim) for R queries. It computes H · LANES
+// numbers of each mean. The values of adjacent keys are `stride` apart.
 template <int R, int H, class Load>
 inline __attribute__((always_inline)) void attend_values_block(
     const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
@@ -155,7 +155,7 @@ private:
         }
     }
 
-    // Scales the scores of R queries and adds the bias; returns the scale that remains to apply.
+    // Scales the scores of R queries and adds the bias. Returns 1, the scale still to be applied.
     template <int R>
     static float add(const float* added, float scale, int width, float* scores) {
         for (int r = 0; r < R; r++, scores += width)

@@ -44,11 +44,11 @@ public:
             project_cross_kv(layer, row, count, lengths, copies, memory, total);
     }
 
-    // Decodes up to `steps` tokens of rows 0 to n - 1. Each row continues with its most probable
-    // token until EOS or its limit.
+    // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
+    // probable token until EOS or its limit.
     //   left: number of tokens that each row may still get, at least 1
-    //   tokens: last token of each row, -1 at its start; updated
-    //   best: (n, steps), the ids; -1 after the end of a row
+    //   tokens: last token of each row, or -1 at its start; this call updates them
+    //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
         std::fill_n(best, (size_t)n * steps, -1);
         active.resize(n);
@@ -126,7 +126,7 @@ private:
     const Sizes& sizes;
     const Shortlist shortlist;
     Chooser chooser;
-    std::vector<uint64_t> candidate_bits;  // one bit per id, while a sentence enters
+    std::vector<uint64_t> candidate_bits;  // one bit per id; used while a sentence enters
     std::vector<Sentence*> rows;
     std::vector<int> next_position;  // next position of each row
     std::vector<Record> attention;   // of each row

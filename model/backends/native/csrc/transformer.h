@@ -100,7 +100,7 @@ private:
     }
 };
 
-// A source sentence in the batch; the rows of a beam share it.
+// A source sentence in the batch; all rows of its beam share it.
 struct Sentence {
     int rows = 0;
     std::vector<Memory> memory;  // one per layer
