@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 from service.errors import SHOWN_CHARS, InvalidRequestError, NotFoundError
 from service.state.database import Database
-from service.text.terms import Terms
+from service.text.glossary.terms import Terms
 
 MAX_GLOSSARIES = 1_000
 """Most glossaries of a server, as at DeepL."""

@@ -5,7 +5,7 @@ translation, the sentence is translated again with other stand-ins, and at last 
 its spans. So every span comes back once, unchanged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
@@ -41,6 +41,11 @@ class Place:
         sentences = segments.sentences
         segments.sentences = (*sentences[: self.index], changed, *sentences[self.index + 1 :])
 
+    @property
+    def tagged_sentence(self) -> str:
+        """The sentence with markers, those of its inline tags too."""
+        return self.text.tagged_sentence(self.index)
+
     def is_complete(self, result: Result) -> bool:
         """Returns whether the best translation of a result has all spans."""
         _, tokenizer = self.text.tokenizers
@@ -50,6 +55,8 @@ class Place:
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
         """Puts stand-ins of a variant into the sentence; None if it cannot have them."""
         tokenizer, _ = self.text.tokenizers
+        if self.index in self.text.tags:
+            options = replace(options, return_attention=True)
         carrier = carry(self.sentence, variant)
         ids = tokenizer.encode(carrier.text) if carrier else []
         if len(ids) > self.text.max_tokens:
@@ -104,7 +111,8 @@ async def _translate_parts(
 ) -> None:
     """Translates the texts between the markers of sentences, and keeps the markers in place."""
     chunked = [
-        [_chunk(part, place.text) for part in split_at_markers(place.sentence)] for place in places
+        [_chunk(part, place.text) for part in split_at_markers(place.tagged_sentence)]
+        for place in places
     ]
     sentences = [
         Sentence([*ids, place.text.tokenizers[0].eos_id], place.text.route, options)

@@ -7,15 +7,17 @@ back, but take context from the model.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
 from service.tasks.fidelity import Place
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
+from service.text.glossary.terms import Match, Terms, capitalized, lacking
 from service.text.protection import FIRST_MARKER, MAX_SPANS
 from service.text.segmentation import has_words
-from service.text.terms import Match, Terms, capitalized, lacking
+from service.text.tags import Tag
 
 
 async def use_terms(
@@ -39,31 +41,77 @@ async def use_terms(
     Raises:
         ServiceError: The sentences are refused, too late, or failed.
     """
-    left = [(place, place.sentence, found) for place, found in _places(prepared, terms)]
-    for put, is_for_all in ((_put_words, False), (_put_markers, False), (_put_markers, True)):
-        lacks = [lacking(found, _decoded(place, results)) for place, _, found in left]
+    left = list(_termed(prepared, terms))
+    for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
+        lacks = [lacking(one.matches, _decoded(one.place, results)) for one in left]
         left = [one for one, missing in zip(left, lacks, strict=True) if missing]
-        wanted = [found for _, _, found in left] if is_for_all else list(filter(None, lacks))
+        wanted = [one.matches for one in left] if is_for_all else list(filter(None, lacks))
         loaded = []
-        for (place, sentence, _), matches in zip(left, wanted, strict=True):
-            place.sentence = put(place, sentence, matches)
-            if again := place.load(0, options):
-                loaded.append((place, again))
+        for one, matches in zip(left, wanted, strict=True):
+            one.rewrite(matches, put(one, matches))
+            if again := one.place.load(0, options):
+                loaded.append((one.place.position, again))
         if not loaded:
             return
         translated = await pipeline.run([again for _, again in loaded])
-        for (place, _), result in zip(loaded, translated, strict=True):
-            results[place.position] = result
+        for (position, _), result in zip(loaded, translated, strict=True):
+            results[position] = result
 
 
-def _places(prepared: list[Prepared], terms: Terms) -> Iterator[tuple[Place, list[Match]]]:
-    """Yields the sentences with source terms, and their terms."""
+@dataclass(frozen=True, slots=True)
+class _Termed:
+    """A sentence with source terms.
+
+    Attributes:
+        place: Place of the sentence.
+        sentence: The sentence as it was at first.
+        tags: Its inline tags as they were at first.
+        matches: Its source terms.
+    """
+
+    place: Place
+    sentence: str
+    tags: Sequence[Tag]
+    matches: Sequence[Match]
+
+    def rewrite(self, matches: Sequence[Match], words: Sequence[str]) -> None:
+        """Replaces terms of the sentence by words, and moves its tags with them."""
+        parts: list[str] = []
+        end = 0
+        for match, word in zip(matches, words, strict=True):
+            parts += (self.sentence[end : match.start], word)
+            end = match.end
+        self.place.sentence = "".join([*parts, self.sentence[end:]])
+        changes = [
+            (match.end, len(word) - match.end + match.start)
+            for match, word in zip(matches, words, strict=True)
+        ]
+        if self.tags:
+            self.place.text.tags[self.place.index] = [
+                replace(tag, place=_moved(tag.place, changes), partner=_moved(tag.partner, changes))
+                for tag in self.tags
+            ]
+
+
+def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
+    """Returns a place after changes: the place after each of them, and the added length."""
+    return place + sum(added for end, added in changes if end <= place)
+
+
+def _termed(prepared: list[Prepared], terms: Terms) -> Iterator[_Termed]:
+    """Yields the sentences with source terms. A tag inside a term hides the term."""
     position = 0
     for text in prepared:
         for index in range(len(text.sources)):
             place = Place(text, index, position + index)
-            if found := terms.find(place.sentence):
-                yield place, found
+            tags = text.tags.get(index, [])
+            found = [
+                match
+                for match in terms.find(place.sentence)
+                if not any(match.start < tag.place < match.end for tag in tags)
+            ]
+            if found:
+                yield _Termed(place, place.sentence, tags, found)
         position += len(text.sources)
 
 
@@ -75,28 +123,30 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
     return decoded if restored is None else place.text.carriage.protected.restore(restored)
 
 
-def _put_words(_: Place, sentence: str, matches: Sequence[Match]) -> str:
-    """Returns a sentence with target terms in place of source terms."""
-    for match in reversed(matches):
-        before, after = sentence[: match.start], sentence[match.end :]
-        is_capital = sentence[match.start].isupper() and not has_words(before)
-        sentence = before + (capitalized(match.target) if is_capital else match.target) + after
-    return sentence
+def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
+    """Returns the target terms; one at the start of the sentence gets the capital of its source."""
+    return [
+        capitalized(match.target)
+        if one.sentence[match.start].isupper() and not has_words(one.sentence[: match.start])
+        else match.target
+        for match in matches
+    ]
 
 
-def _put_markers(place: Place, sentence: str, matches: Sequence[Match]) -> str:
-    """Returns a sentence with markers for target terms, as far as there are markers."""
-    carriage = place.text.carriage
-    starts_with_capital = next(filter(str.isalpha, sentence), "").isupper()
-    spans: list[str] = []
+def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
+    """Returns markers for target terms; terms beyond the largest number of spans get none."""
+    carriage = one.place.text.carriage
+    starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()
     first = FIRST_MARKER + len(carriage.protected.spans)
-    for match in reversed(matches):
-        if first + len(spans) + 2 > FIRST_MARKER + MAX_SPANS:
-            break
-        marker, capital = chr(first + len(spans)), chr(first + len(spans) + 1)
-        spans += (match.target, capitalized(match.target))
+    words = []
+    for number, match in enumerate(matches):
+        marker = first + 2 * number
+        if marker + 1 >= FIRST_MARKER + MAX_SPANS:
+            words.append(match.target)
+            continue
+        words.append(chr(marker))
         if starts_with_capital:
-            carriage.capitals[marker] = capital
-        sentence = sentence[: match.start] + marker + sentence[match.end :]
+            carriage.capitals[chr(marker)] = chr(marker + 1)
+    spans = [form for match in matches for form in (match.target, capitalized(match.target))]
     carriage.protected = carriage.protected.extended(spans)
-    return sentence
+    return words

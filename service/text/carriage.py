@@ -43,10 +43,15 @@ class Carriage:
 
     def _with_capital(self, sentence: str) -> str:
         """Returns a sentence with the capital marker, if it starts with a marker that has one."""
-        found = MARKER.search(sentence)
-        if found is None or found[0] not in self.capitals or has_words(sentence[: found.start()]):
-            return sentence
-        return sentence[: found.start()] + self.capitals[found[0]] + sentence[found.end() :]
+        for found in MARKER.finditer(sentence) if self.capitals else ():
+            before, marker = sentence[: found.start()], found[0]
+            if has_words(before):
+                break
+            if marker in self.capitals:
+                return before + self.capitals[marker] + sentence[found.end() :]
+            if not self.protected.may_move(marker):  # tags and symbols may stand before the word
+                break
+        return sentence
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.text.terms import Terms, lacking
+from service.text.glossary.terms import Terms, lacking
 
 TERMS = Terms(
     {

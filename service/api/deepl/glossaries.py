@@ -25,8 +25,8 @@ from service.api.services import Services, services_of
 from service.errors import InvalidRequestError, NotFoundError
 from service.models.catalog import Catalog
 from service.state.glossaries import Dictionary, Glossary
+from service.text.glossary.entries import MAX_TERM_BYTES, read_entries, write_tsv
 from service.text.language_codes import base_language
-from service.text.term_formats import MAX_TERM_BYTES, read_entries, write_tsv
 
 router = APIRouter(tags=["glossaries"])
 

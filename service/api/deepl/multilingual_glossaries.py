@@ -27,8 +27,8 @@ from service.api.responses import JSONResponse
 from service.api.services import services_of
 from service.errors import InvalidRequestError
 from service.state.glossaries import DictionaryInfo, Glossary
+from service.text.glossary.entries import write_tsv
 from service.text.language_codes import base_language
-from service.text.term_formats import write_tsv
 
 router = APIRouter(tags=["glossaries"])
 
