@@ -60,7 +60,7 @@ def not_supported(value: object, name: str, choices: str) -> ErrorText:
 def out_of_range(name: str, sign: str, limit: object, value: object) -> ErrorText:
     """Returns the text for a number beyond its limit; `sign` is `>=` or `<=`."""
     shown = str(value)[:SHOWN_CHARS]
-    return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"not {shown}")
+    return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"it is {shown}")
 
 
 def not_a_number(name: str) -> ErrorText:

@@ -120,7 +120,7 @@ def test_error_is_told_in_the_one_shape(
         (translation("a", alternatives=8), InvalidRequestError, "alternatives parameter must be"),
         (translation("a", alternatives=10**30), InvalidRequestError, "alternatives parameter"),
         (translation("a", beam_size=0), InvalidRequestError, "beam_size parameter"),
-        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8; not 9; ask"),
+        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8; it is 9; ask"),
         (translation("a", beam_size="wide"), InvalidRequestError, "beam_size" + NO_NUMBER),
         (translation("a", split_sentences="x"), InvalidRequestError, "split_sentences parameter"),
         (translation("a", return_scores=7), InvalidRequestError, "return_scores parameter"),

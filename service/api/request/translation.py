@@ -6,6 +6,7 @@ from functools import lru_cache
 from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.request.body import check_number
+from service.api.request.parameters import check_given
 from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
@@ -49,9 +50,7 @@ def find_languages(
         InvalidRequestError: A value is empty.
         UnsupportedLanguageError: The server has no such language or pair; `param` names it.
     """
-    for name, code in (source, target):
-        if code is not None and not code.strip():
-            raise InvalidRequestError(error_texts.missing(name).text, param=name)
+    check_given(**{name: code for name, code in (source, target) if code is not None})
     found = None if source[1] is None else _find_language(catalog, source[0], source[1])
     wanted = _find_language(catalog, *target)
     if found is not None:
