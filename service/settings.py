@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     max_inputs: PositiveInt = Field(
         2048, description="Most texts in one request. OpenAI's clients send up to 2048."
     )
+    max_text_chars: int = Field(
+        0, ge=0, description="Most characters in one text to translate. 0 is no limit."
+    )
     max_beam_size: PositiveInt = Field(
         8,
         le=64,

@@ -96,8 +96,19 @@ def test_error_has_exactly_the_known_text(
 
 def test_text_limit_has_the_known_text(server: AnyServer) -> None:
     response = server.translate(["a"] * 2049)
-    assert response.status_code == 413
+    assert response.status_code == 400
     assert response.json()["error"] == "Invalid request: request (2049) exceeds text limit (2048)"
+
+
+def test_character_limit_has_the_known_text(serve: Serve) -> None:
+    server = serve(max_text_chars=5)
+    assert server.get("/frontend/settings").json()["charLimit"] == 5
+    assert server.translate(["Good.", "Bye."]).status_code == 200
+    for path in ("/translate", "/detect"):
+        found = server.post(path, data=translation("Hello."))
+        assert found.status_code == 400
+        assert found.json()["error"] == "Invalid request: request (6) exceeds text limit (5)"
+        assert "REGARD_MAX_TEXT_CHARS" in found.json()["details"]
 
 
 def test_help_stands_beside_the_text(server: AnyServer) -> None:
@@ -237,6 +248,7 @@ def test_spec_describes_the_api(server: AnyServer) -> None:
 def test_form_settings_are_complete(server: AnyServer) -> None:
     found = server.get("/frontend/settings").json()
     assert (found["apiKeys"], found["keyRequired"], found["suggestions"]) == (False, False, True)
+    assert found["charLimit"] == -1
     assert isinstance(found["filesTranslation"], bool)
     assert isinstance(found["supportedFilesFormat"], list)
     assert found["language"]["source"] == {"code": "auto", "name": "Auto Detect"}

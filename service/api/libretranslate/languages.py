@@ -43,7 +43,7 @@ async def frontend_settings(
     target = default_target(services.catalog)
     needs_key = bool(services.settings.keys)
     return FrontendSettings(
-        charLimit=-1,
+        charLimit=services.settings.max_text_chars or -1,
         frontendTimeout=500,
         apiKeys=needs_key,
         keyRequired=needs_key,
