@@ -1,6 +1,5 @@
 """LibreTranslate's observable behaviour, row by row, from one process and from several."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,9 +7,9 @@ import httpx
 import pytest
 
 from service.server import create_app
-from tests.api.conftest import Serve, ServeApart
+from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings, translation
-from tests.workers import LIMIT_SECONDS, Script, Threads, until
+from tests.workers import LIMIT_SECONDS, Script, Threads
 
 EMOJI = "🎉 👩‍👧"
 SUGGESTION = {"q": "Hello.", "s": "Olá!", "source": "en", "target": "pt"}
@@ -323,60 +322,3 @@ def test_suggestion_needs_a_key_too(serve: Serve, tmp_path: Any) -> None:
     server = serve(suggestions=str(tmp_path / "s.db"), api_keys="right")
     for key, status in ((None, 400), ("wrong", 403), ("right", 200)):
         assert server.post("/suggest", json={**SUGGESTION, "api_key": key}).status_code == status
-
-
-# Clients
-
-
-@pytest.fixture
-def real(serve_real: ServeApart) -> ApartServer:
-    """The built-in models behind two HTTP processes."""
-    return serve_real(api_keys="key-of-the-client")
-
-
-@pytest.mark.checkpoint
-def test_libretranslatepy_works_unmodified(real: ApartServer) -> None:
-    package = pytest.importorskip("libretranslatepy")
-    client = package.LibreTranslateAPI(f"http://127.0.0.1:{real.port}", "key-of-the-client")
-    assert "tempo" in client.translate("The weather is nice.", "en", "pt")
-    assert client.detect("The weather is nice.")[0]["language"] == "en"
-    assert {each["code"] for each in client.languages()} == {"en", "pt"}
-    stranger = package.LibreTranslateAPI(f"http://127.0.0.1:{real.port}/", "x")
-    with pytest.raises(Exception, match="403"):
-        stranger.translate("The weather is nice.", "en", "pt")
-    until(lambda: not real.core.admission.requests)
-
-
-def test_weblate_can_translate(server: AnyServer) -> None:
-    """It reads the codes of all languages, and sends a list without a format."""
-    codes = [each["code"] for each in server.get("/languages").json()]
-    assert {"en", "pt"} <= {*codes}
-    asked = {"api_key": "", "q": TEXTS, "source": "en", "target": "pt"}
-    found = server.post("/translate", json=asked).json()
-    assert len(found["translatedText"]) == len(TEXTS)
-
-
-def test_older_weblate_can_translate(server: AnyServer) -> None:
-    """It sends one text as a form."""
-    asked = {"q": "Good day.", "source": "en", "target": "pt_BR", "api_key": ""}
-    assert server.post("/translate", data=asked).json()["translatedText"] == "Good day."
-
-
-def test_mastodon_can_read_languages_and_lists(server: AnyServer) -> None:
-    """Its texts are a list, of which it reads translatedText and detectedLanguage."""
-    for each in server.get("/languages").json():
-        assert each["code"] in each["targets"]
-    asked = {"q": [TEXTS[1]], "source": "auto", "target": "pt", "format": "text", "api_key": None}
-    content = json.dumps(asked).encode()
-    headers = {"content-type": "application/json"}
-    found = server.post("/translate", content=content, headers=headers).json()
-    assert found["translatedText"] == [TEXTS[1]]
-    assert [each["language"] for each in found["detectedLanguage"]] == ["en"]
-
-
-def test_discourse_can_detect_and_translate(server: AnyServer) -> None:
-    """It detects with one form, and translates with another; a key of "" means no key."""
-    found = server.post("/detect", data={"q": TEXTS[1], "api_key": ""}).json()
-    assert found[0]["language"] == "en"
-    asked = {"q": TEXTS[1], "source": "en", "target": "pt", "format": "text", "api_key": ""}
-    assert server.post("/translate", data=asked).json() == {"translatedText": TEXTS[1]}
