@@ -54,6 +54,7 @@ ROUTES = {
     ("post", "/rerank"),
     ("post", "/v1/embeddings"),
     ("post", "/suggest"),
+    ("get", "/spec"),
     ("post", "/translate_file"),
     ("get", "/download_file/{name}"),
     ("get", "/languages"),
