@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.dialect import Dialect, Endpoint, shape_of
+from service.api.dialect import Dialect, Endpoint, ErrorShapes
 from service.api.errors import ErrorShape, error_response, handle_service_error
 from service.api.served_models import OpenRequests
 from service.errors import InternalError, ServiceError, UnavailableError, fault
@@ -51,7 +51,7 @@ class RequestMiddleware:
         app: The application inside.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: Their paths decide the task label and the shape of errors.
+        dialects: Their routes decide the task label and the shape of errors.
     """
 
     def __init__(
@@ -64,17 +64,22 @@ class RequestMiddleware:
         self.app = app
         self.recorder = recorder
         self.requests = requests
-        self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
-        self.shapes = {each.prefix: each.error_shape for each in dialects if each.prefix}
+        self.tasks = {
+            (method, path): each.tasks[path]
+            for each in dialects
+            for method, path in each.routes
+            if path in each.tasks
+        }
+        self.shapes = ErrorShapes(dialects)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = scope["path"]
-        context = RequestContext(request_id(scope), task=self.tasks.get(path))
-        shape = shape_of(path, self.shapes)
+        route = scope["method"], scope["path"]
+        context = RequestContext(request_id(scope), task=self.tasks.get(route))
+        shape = self.shapes.of(*route)
         state = scope.setdefault("state", {})
         state["context"], state["error_shape"] = context, shape
         response = ResponseSender(send, context, shape)

@@ -113,7 +113,7 @@ def find_long(
         raise RequestTooLargeError(
             f"{param}[{first}] has {number} tokens; this model takes {limit}{more}. "
             "Send it in parts, or cut it with truncate: true.",
-            param=param,
+            param=f"{param}[{first}]",
         )
     return long
 

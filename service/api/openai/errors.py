@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api.request.inputs import is_one_input
 from service.errors import (
     KINDS,
     NotFoundError,
@@ -94,7 +95,7 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
     inside = {
         "message": error.message,
         "type": kind.error_type,
-        "param": error.param,
+        "param": error.param and error.param.partition("[")[0],
         "code": kind.code,
     }
     return openai_status(error), {"error": inside}
@@ -117,4 +118,6 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":
         return OpenAIKind("invalid_request_error", "model_not_found")
+    if is_one_input(error):
+        return OpenAIKind("invalid_request_error", "context_length_exceeded")
     return OPENAI_KINDS[KINDS[type(error)].status]

@@ -10,16 +10,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from model.tokenization.pairs import Direction
-from service.api.dialect import Dialect
-from service.api.errors import ERRORS, MISSING
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.inputs import ModelName, lower
 from service.api.request.openapi import request_body
 from service.api.request.parameters import ListOf, Parameters, not_empty, read_parameters
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
+from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
-from service.items.rerank import RERANK
 from service.tasks.reranking import Reranker, RerankQuery
 
 router = APIRouter(tags=["reranking"])
@@ -79,7 +77,7 @@ class Rank(BaseModel):
     "/rerank",
     response_model=list[Rank],
     response_model_exclude_none=True,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(RerankRequest),
 )
 async def rerank(request: Request) -> Response:
@@ -96,6 +94,3 @@ async def rerank(request: Request) -> Response:
         for rank in reply:
             rank["text"] = body.texts[rank["index"]]
     return JSONResponse(reply)
-
-
-DIALECT = Dialect((router,), tasks={"/rerank": RERANK})

@@ -1,16 +1,18 @@
-"""POST /embed, /embed_all and /similarity, in TEI's shapes."""
+"""POST /, /embed, /embed_all and /similarity in TEI's shapes, and the dialect of TEI."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.dialect import Dialect
-from service.api.errors import ERRORS, MISSING
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.responses import json_chunks
 from service.api.services import context_of, services_of
+from service.api.tei import info, predict, rerank, tokens
+from service.api.tei.errors import TEI_ERRORS, tei_shape
 from service.api.tei.formats import cosines, embed_response
+from service.api.tei.rerank import Rank
 from service.api.tei.schemas import (
     EmbedAllRequest,
     EmbedAllResponse,
@@ -19,6 +21,9 @@ from service.api.tei.schemas import (
     SimilarityRequest,
     SimilarityResponse,
 )
+from service.items.embedding import EMBED
+from service.items.rerank import RERANK
+from service.models.served_reranker import ServedReranker
 
 router = APIRouter(tags=["embeddings"])
 
@@ -26,7 +31,7 @@ router = APIRouter(tags=["embeddings"])
 @router.post(
     "/embed",
     response_model=EmbedResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(EmbedRequest),
 )
 async def embed(request: Request) -> Response:
@@ -43,7 +48,7 @@ async def embed(request: Request) -> Response:
 @router.post(
     "/embed_all",
     response_model=EmbedAllResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(EmbedAllRequest),
 )
 async def embed_all(request: Request) -> Response:
@@ -64,7 +69,7 @@ async def embed_all(request: Request) -> Response:
 @router.post(
     "/similarity",
     response_model=SimilarityResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(SimilarityRequest),
 )
 async def similarity(request: Request) -> Response:
@@ -78,8 +83,26 @@ async def similarity(request: Request) -> Response:
     return embed_response(json_chunks(cosines(found.vectors)), found.usage, context)
 
 
+@router.post(
+    "/",
+    response_model=EmbedResponse | list[Rank],
+    responses=TEI_ERRORS,
+    openapi_extra=request_body(EmbedRequest),
+)
+async def default(request: Request) -> Response:
+    """Returns the reply of /embed, or of /rerank on a server with only cross-encoders."""
+    catalog = services_of(request).catalog
+    if catalog.of_type(ServedReranker) and not catalog.embedders:
+        return await rerank.rerank(request)
+    return await embed(request)
+
+
 DIALECT = Dialect(
-    (router,),
-    tasks=dict.fromkeys(("/embed", "/embed_all", "/similarity"), "embed"),
+    (router, rerank.router, predict.router, tokens.router, info.router),
+    tasks={
+        **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
+        **dict.fromkeys(("/rerank", "/predict"), RERANK),
+    },
     direct={("POST", "/embed"): embed},
+    error_shape=tei_shape,
 )
