@@ -145,7 +145,9 @@ class TextTokenizer:
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of ids of the vocabulary."""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
+        kept = [each for each in ids if each not in around]  # a file need not mark them as special
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=skip_special_tokens)
         return text
 
     def encode(

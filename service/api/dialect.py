@@ -26,6 +26,7 @@ class Dialect:
         direct: Endpoints that are called without the framework, by method and path.
         prefix: Prefix of more paths whose errors have the shape of this dialect; "" for none.
         error_shape: Returns the status and body of an error.
+        id_header: Header that also has the id of the request; "" for none.
     """
 
     routers: tuple[APIRouter, ...]
@@ -33,6 +34,7 @@ class Dialect:
     direct: Mapping[Route, Endpoint] = field(default_factory=dict)
     prefix: str = ""
     error_shape: ErrorShape = own_shape
+    id_header: str = ""
 
     @property
     def routes(self) -> set[Route]:
@@ -46,23 +48,26 @@ class Dialect:
         }
 
 
-class ErrorShapes:
-    """The shapes of errors of all dialects.
+OWN = Dialect(())
+"""The dialect of all other paths, for its shape of errors."""
+
+
+class DialectOf:
+    """Finds the dialect of a request, for its shape of errors and its task label.
 
     Args:
-        dialects: The shape of a dialect holds for its routes and for all paths with its prefix.
+        dialects: A dialect serves its routes, and errors below its prefix have its shape.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        shaped = [each for each in dialects if each.error_shape is not own_shape]
-        self.routes = {route: each.error_shape for each in shaped for route in each.routes}
-        self.prefixes = {each.prefix: each.error_shape for each in shaped if each.prefix}
+        self.by_route = {route: each for each in dialects for route in each.routes}
+        self.prefixed = [each for each in dialects if each.prefix]
 
-    def of(self, method: str, path: str) -> ErrorShape:
-        """Returns the shape of the errors of a request."""
-        if shape := self.routes.get((method, path)):
-            return shape
-        for prefix, shape in self.prefixes.items():
-            if path.startswith(prefix):
-                return shape
-        return own_shape
+    def __call__(self, method: str, path: str) -> Dialect:
+        """Returns the dialect of a method and a path, and OWN if there is none."""
+        if dialect := self.by_route.get((method, path)):
+            return dialect
+        for dialect in self.prefixed:
+            if path.startswith(dialect.prefix):
+                return dialect
+        return OWN

@@ -14,11 +14,12 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.error_texts import ErrorText
 from service.api.services import Services
 from service.api.tei import routes as tei
 from service.api.tei.errors import TEI_KINDS
 from service.core import Core
-from service.errors import KINDS, RequestTooLargeError, ServiceError
+from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.http_workers.supervisor import start_process
 from service.ipc.processes import Process
@@ -196,15 +197,15 @@ def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str
     answered = (response.status_code, body["error_type"])
     if (response.request.method, response.request.url.path) in tei.DIALECT.routes:
         status, error_type = TEI_KINDS[kind]
-        is_too_long = kind is RequestTooLargeError and "this model takes" in body["error"]
-        assert answered == (422 if is_too_long else status, error_type)
+        assert answered == (413 if "the body has" in body["error"] else status, error_type)
     else:
         assert answered == (expected.status, expected.error_type)
-    assert body.keys() == {"error", "error_type", "request_id"}
+    assert body.keys() - {"details"} == {"error", "error_type", "request_id"}
+    text = ErrorText(body["error"], body.get("details", "")).joined
     assert body["request_id"] == response.headers["x-request-id"]
     assert response.headers["content-type"] == "application/json"
     for word in words:
-        assert word in body["error"]
+        assert word in text
     if expected.status in (429, 503):
         assert 1 <= int(response.headers["retry-after"]) <= 60
 

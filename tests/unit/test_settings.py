@@ -166,6 +166,14 @@ def test_bad_value_ends_the_start_with_variable_value_and_choices(
     assert [name for name in allowed if name not in result.output] == []
 
 
+def test_start_shows_no_wrong_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_API_KEYS", "schlüssel")
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert "REGARD_API_KEYS is not valid: " in result.output
+    assert "schlüssel" not in result.output
+
+
 def test_settings_do_not_change() -> None:
     settings: Any = read()
     with pytest.raises(ValidationError, match="frozen"):

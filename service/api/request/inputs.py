@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from service.api.request.parameters import Parameters, refuse
-from service.errors import RequestTooLargeError, ServiceError
 from service.models.text_reader import Direction, Input
 from service.tasks.embedding_query import ReadingOptions
 
@@ -58,11 +57,6 @@ def check_name(value: Any, info: ValidationInfo) -> Any:
             "for the default"
         )
     return value
-
-
-def is_one_input(error: ServiceError) -> bool:
-    """Returns whether an error is that one input is too long, and not the list or the body."""
-    return isinstance(error, RequestTooLargeError) and (error.param or "").endswith("]")
 
 
 def lower(value: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import error_texts
-from service.api.request.inputs import is_one_input
 from service.errors import (
     KINDS,
     DeadlineExceededError,
     InternalError,
+    InvalidKeyError,
     InvalidRequestError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
@@ -28,8 +29,10 @@ ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokeniz
 TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     InvalidRequestError: (422, "Validation"),
     UnsupportedLanguageError: (422, "Validation"),
-    NotFoundError: (424, "Backend"),  # no model for the route
-    RequestTooLargeError: (413, "Validation"),
+    NotFoundError: (424, "Backend"),  # no such model, or none for the route
+    MissingKeyError: (401, "Validation"),
+    InvalidKeyError: (401, "Validation"),
+    RequestTooLargeError: (422, "Validation"),  # a body over the limit gets 413
     OverloadedError: (429, "Overloaded"),
     UnavailableError: (503, "Unhealthy"),
     DeadlineExceededError: (504, "Backend"),
@@ -65,13 +68,15 @@ TEI_ERRORS: dict[int | str, dict[str, Any]] = {
 def tei_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     """Returns the status and the TeiErrorBody of an error.
 
-    A list or a body over a limit gets 413. A single text that is too long gets 422.
+    Inputs over a limit get 422, as in TEI. A body over the size limit gets 413, because no
+    parameter is at fault.
     """
-    other = (KINDS[type(error)].status, "Validation")
-    status, error_type = TEI_KINDS.get(type(error), other)
+    status, error_type = TEI_KINDS.get(type(error), (KINDS[type(error)].status, "Validation"))
+    if isinstance(error, RequestTooLargeError) and error.param is None:
+        status = KINDS[RequestTooLargeError].status
     body = {
-        "error": error_texts.text_of(error),
+        "error": error_texts.text_of(error).joined,
         "error_type": error_type,
         "request_id": context.request_id,
     }
-    return 422 if is_one_input(error) else status, body
+    return status, body
