@@ -82,15 +82,20 @@ class Rank(BaseModel):
 )
 async def rerank(request: Request) -> Response:
     """Returns the texts in the order of their relevance to a query, best first."""
+    max_bytes = services_of(request).settings.max_body_bytes
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, RerankRequest, max_bytes)
+    return await rank(request, body)
+
+
+async def rank(request: Request, body: RerankRequest) -> Response:
+    """Returns the reply of /rerank."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, RerankRequest, services.settings.max_body_bytes)
-        context.num_inputs = len(body.texts)
+    context.num_inputs = len(body.texts)
     reranker = Reranker(services.catalog, services.backend, services.settings)
     work = reranker.rerank(body.rerank_query(), context)
     ranked = await unless_disconnected(request, work)
     reply: list[dict[str, Any]] = [{"index": each.index, "score": each.score} for each in ranked]
     if body.return_text:
-        for rank in reply:
-            rank["text"] = body.texts[rank["index"]]
+        reply = [{**each, "text": body.texts[each["index"]]} for each in reply]
     return JSONResponse(reply)
