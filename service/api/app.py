@@ -27,7 +27,6 @@ from service.api.openai import routes as openai
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
-from service.api.tei import rerank
 from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
@@ -48,7 +47,6 @@ DIALECTS = (
     multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
-    rerank.DIALECT,
     openai.DIALECT,
     admin.DIALECT,
     health.DIALECT,

@@ -7,17 +7,11 @@ from typing import NoReturn
 
 from fastapi import APIRouter
 
-from service.api.error_texts import FILES_DISABLED, SUGGESTIONS_DISABLED
+from service.api.error_texts import FILES_DISABLED
 from service.api.errors import ErrorBody
 from service.errors import ForbiddenError, InvalidRequestError
 
 router = APIRouter(tags=["translation"])
-
-
-@router.post("/suggest", status_code=403, response_model=ErrorBody)
-async def suggest() -> NoReturn:
-    """Refuses the suggestion of a better translation: this server stores none."""
-    raise ForbiddenError(SUGGESTIONS_DISABLED.text, details=SUGGESTIONS_DISABLED.details)
 
 
 @router.post("/translate_file", status_code=403, response_model=ErrorBody)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import disabled, languages
+from service.api.libretranslate import description, disabled, languages, suggestions
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -21,7 +21,7 @@ from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
-from service.api.request.translation import as_texts, decoding_options, find_languages
+from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
@@ -104,10 +104,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
     if body.glossary and body.return_alignment:
         raise InvalidRequestError("Invalid request: return_alignment is without glossary; send one")
-    is_auto = body.source.strip().lower() == "auto"
-    source, target = find_languages(
-        services.catalog, ("source", None if is_auto else body.source), ("target", body.target)
-    )
+    source, target = languages.find(services.catalog, body.source, body.target)
     if body.glossary and source is None:
         raise InvalidRequestError(
             "Invalid request: a glossary needs the source language; send it in place of auto"
@@ -163,7 +160,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 
 
 DIALECT = Dialect(
-    (router, languages.router, disabled.router),
+    (router, languages.router, suggestions.router, disabled.router, description.router),
     tasks={"/translate": "translate", "/detect": "detect"},
     direct={("POST", "/translate"): translate},
 )

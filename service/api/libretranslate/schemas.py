@@ -104,6 +104,28 @@ class DetectRequest(Parameters):
     api_key: Any = Field(None, description="Key, if the server has keys.")
 
 
+class SuggestRequest(Parameters):
+    """`POST /suggest`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"q": "Good morning.", "s": "Bom dia.", "source": "en", "target": "pt"}
+        }
+    )
+
+    q: str = Field(description="Text that was translated.")
+    s: str = Field(description="Better translation.")
+    source: str = Field(description="Language code of `q`, or `auto`.")
+    target: str = Field(description="Language code of `s`.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestResponse(BaseModel):
+    """The suggestion has been stored."""
+
+    success: bool
+
+
 class Language(BaseModel):
     """A source language, and the languages that it can be translated to."""
 
