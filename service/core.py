@@ -85,6 +85,7 @@ class Core:
             {name: m for models in supervisor.ready.values() for name, m in models.items()},
             dict(self.changes.states),
             dict(self.changes.failures),
+            self.metrics.num_billed,
         )
 
     async def load_model(self, name: str, source: str) -> str:

@@ -3,8 +3,10 @@
 ServiceError
 ├─ InvalidRequestError        400 invalid_request        wrong or missing parameter, broken JSON
 ├─ UnsupportedLanguageError   400 unsupported_language   unknown language, or no model for a pair
+├─ MissingKeyError            400 missing_api_key        no API key, and the server has keys
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
-├─ ForbiddenError             403 forbidden              the server has no admin key
+├─ InvalidKeyError            403 invalid_api_key        none of the server's API keys
+├─ ForbiddenError             403 forbidden              no admin key, or a disabled feature
 ├─ NotFoundError              404 not_found              unknown route or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               the model is loaded or being loaded
@@ -31,17 +33,23 @@ class ServiceError(Exception):
     """Root of the errors that a request can end with.
 
     Args:
-        message: Cause of the error, with the value, the limit and the way out.
+        message: Cause of the error. With an empty `details` it also gives the way out.
         retry_after_seconds: Time after which a new attempt may succeed, or None.
         param: Name of the wrong parameter, or None.
+        details: The value, the limit and the way out, for errors whose message has a fixed text.
     """
 
     def __init__(
-        self, message: str, retry_after_seconds: int | None = None, param: str | None = None
+        self,
+        message: str,
+        retry_after_seconds: int | None = None,
+        param: str | None = None,
+        details: str = "",
     ) -> None:
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.param = param
+        self.details = details
         super().__init__(message)
 
 
@@ -70,12 +78,20 @@ class UnsupportedLanguageError(ServiceError):
         self.args = (message, language, source, available)  # so that it can be pickled
 
 
+class MissingKeyError(ServiceError):
+    """The server has API keys, and the request has none."""
+
+
 class UnauthorizedError(ServiceError):
     """The request has no admin key, or a wrong one."""
 
 
+class InvalidKeyError(ServiceError):
+    """The key of the request is none of the server's API keys."""
+
+
 class ForbiddenError(ServiceError):
-    """The server has no admin key, so the operation is forbidden."""
+    """The server does not offer the operation: it has no admin key, or the feature is disabled."""
 
 
 class NotFoundError(ServiceError):
@@ -139,7 +155,9 @@ class ErrorKind:
 KINDS: dict[type[ServiceError], ErrorKind] = {
     InvalidRequestError: ErrorKind(400, "invalid_request", "invalid"),
     UnsupportedLanguageError: ErrorKind(400, "unsupported_language", "invalid"),
+    MissingKeyError: ErrorKind(400, "missing_api_key", "invalid"),
     UnauthorizedError: ErrorKind(401, "unauthorized", "invalid"),
+    InvalidKeyError: ErrorKind(403, "invalid_api_key", "invalid"),
     ForbiddenError: ErrorKind(403, "forbidden", "invalid"),
     NotFoundError: ErrorKind(404, "not_found", "invalid"),
     MethodNotAllowedError: ErrorKind(405, "method_not_allowed", "invalid"),

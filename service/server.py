@@ -28,7 +28,7 @@ def create_app(
     Raises:
         CheckpointError: A model's files are missing or damaged.
     """
-    catalog = Catalog.load(settings.models, settings.offered)
+    catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
     core = build_core(settings, catalog.files, start_worker, on_failure)
     services = build_services(settings, catalog, core, int(time.time()))
     core.changes.announce = services.served_models.change

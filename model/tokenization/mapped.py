@@ -101,7 +101,7 @@ class MappedTokenizer(Tokenizer):
 def _spaced(text: str) -> str:
     """Returns a text with a space for each WORD_START that SentencePiece left in it.
 
-    SentencePiece leaves WORD_START in pieces that its file does not have. There may be such pieces:
-    a shared vocabulary has the pieces of both languages, and each file has those of one language.
+    SentencePiece leaves WORD_START in pieces that its file does not have. A shared vocabulary has
+    such pieces: it covers both languages, and each SentencePiece file covers one language.
     """
     return text.replace(WORD_START, " ")

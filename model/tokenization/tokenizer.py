@@ -83,6 +83,8 @@ class Tokenizer:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []
+        self.seen_characters: set[str] = set()
+        self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
         """Returns the id of a piece of the vocabulary."""
@@ -103,6 +105,19 @@ class Tokenizer:
         """
         ids: list[int] = self.processor.encode(text)
         return ids
+
+    def unknown_in(self, text: str) -> set[str]:
+        """Returns the characters of a text that the vocabulary does not have."""
+        characters = set(text)
+        for character in characters - self.seen_characters:
+            self.seen_characters.add(character)
+            if self._is_unknown(character):
+                self.unknown_characters.add(character)
+        return characters & self.unknown_characters
+
+    def _is_unknown(self, character: str) -> bool:
+        is_surrogate = "\ud800" <= character <= "\udfff"
+        return is_surrogate or self.unk_id in self.encode(character)
 
     def encode_with_offsets(self, text: str) -> Encoding:
         """Returns the ids of `encode` with pieces and offsets."""

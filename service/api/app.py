@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
     handle_service_error,
@@ -39,6 +40,7 @@ from service.text.detection import LanguageDetector
 
 DIALECTS = (
     libretranslate.DIALECT,
+    deepl.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     rerank.DIALECT,

@@ -1,6 +1,6 @@
 """The parts that a dialect adds to the application: routes, metric labels, shape of errors."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter
@@ -22,6 +22,7 @@ class Dialect:
         direct: Endpoints that are called without the framework, by method and path.
         prefix: Prefix of the paths whose errors have the shape of this dialect; "" for none.
         error_shape: Returns the status and body of an error.
+        id_header: Header below `prefix` that also has the id of the request; "" for none.
     """
 
     routers: tuple[APIRouter, ...]
@@ -29,16 +30,16 @@ class Dialect:
     direct: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
     prefix: str = ""
     error_shape: ErrorShape = own_shape
+    id_header: str = ""
 
 
-def shape_of(path: str, shapes: Mapping[str, ErrorShape]) -> ErrorShape:
-    """Returns the shape of errors at a path.
+OWN = Dialect(())
+"""The dialect of the paths below no prefix, for its shape of errors."""
 
-    Args:
-        path: Path of a request.
-        shapes: Shapes by the prefix of the paths that have them.
-    """
-    for prefix, shape in shapes.items():
-        if path.startswith(prefix):
-            return shape
-    return own_shape
+
+def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
+    """Returns the dialect whose prefix a path has, and OWN for a path below no prefix."""
+    for dialect in dialects:
+        if dialect.prefix and path.startswith(dialect.prefix):
+            return dialect
+    return OWN

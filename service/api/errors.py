@@ -35,16 +35,21 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 class ErrorBody(BaseModel):
     """The body of every error outside /v1/; clients of LibreTranslate and TEI can read it."""
 
-    error: str = Field(description="The fault, with the value, the limit and the way out.")
+    error: str = Field(description="The fault, in LibreTranslate's words where it has them.")
     error_type: str = Field(description="The kind of error, for programs.")
     request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
+    details: str | None = Field(
+        None,
+        description="The value, the limit and the way out. Absent if `error` has them already.",
+    )
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "error": "zz is not supported; supported: en, pt",
+                "error": "zz is not supported",
                 "error_type": "unsupported_language",
                 "request_id": "5f2c6f0e8d7b4a53",
+                "details": "supported: en, pt",
             }
         }
     )
@@ -62,11 +67,10 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     """Returns the status and the ErrorBody of an error."""
     kind = KINDS[type(error)]
-    body = {
-        "error": error_texts.text_of(error),
-        "error_type": kind.error_type,
-        "request_id": context.request_id,
-    }
+    text, details = error_texts.text_of(error)
+    body = {"error": text, "error_type": kind.error_type, "request_id": context.request_id}
+    if details:
+        body["details"] = details
     return kind.status, body
 
 

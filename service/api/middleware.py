@@ -15,8 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.dialect import Dialect, Endpoint, shape_of
-from service.api.errors import ErrorShape, error_response, handle_service_error
+from service.api.dialect import Dialect, Endpoint, dialect_of
+from service.api.errors import error_response, handle_service_error
 from service.api.served_models import OpenRequests
 from service.errors import InternalError, ServiceError, UnavailableError, fault
 from service.metrics.definitions import Ended
@@ -35,7 +35,7 @@ CORS_HEADERS = (
     (b"access-control-allow-methods", ", ".join(CORS_METHODS).encode()),
     (
         b"access-control-expose-headers",
-        b"Retry-After, Server-Timing, X-Request-Id, X-Truncated-Inputs",
+        b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
     ),
 )
 
@@ -65,7 +65,7 @@ class RequestMiddleware:
         self.recorder = recorder
         self.requests = requests
         self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
-        self.shapes = {each.prefix: each.error_shape for each in dialects if each.prefix}
+        self.prefixed = [each for each in dialects if each.prefix]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -74,10 +74,10 @@ class RequestMiddleware:
             return
         path = scope["path"]
         context = RequestContext(request_id(scope), task=self.tasks.get(path))
-        shape = shape_of(path, self.shapes)
+        dialect = dialect_of(path, self.prefixed)
         state = scope.setdefault("state", {})
-        state["context"], state["error_shape"] = context, shape
-        response = ResponseSender(send, context, shape)
+        state["context"], state["error_shape"] = context, dialect.error_shape
+        response = ResponseSender(send, context, dialect)
         if scope["method"] == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
         if context.task:
@@ -106,17 +106,17 @@ class ResponseSender:
     Args:
         send: Sends a message to the client.
         context: Id and timings of the request.
-        shape: Shape of an error of the request.
+        dialect: Dialect of the request, for the shape of an error.
 
     Attributes:
         status: HTTP status of the response; None until it has begun.
         has_body: False for a response to HEAD.
     """
 
-    def __init__(self, send: Send, context: RequestContext, shape: ErrorShape) -> None:
+    def __init__(self, send: Send, context: RequestContext, dialect: Dialect) -> None:
         self.send = send
         self.context = context
-        self.shape = shape
+        self.dialect = dialect
         self.status: int | None = None
         self.has_body = True
 
@@ -126,7 +126,10 @@ class ResponseSender:
             self.status = message["status"]
             headers = message["headers"]
             headers += CORS_HEADERS
-            headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
+            request_id = self.context.request_id.encode("latin-1")
+            headers.append((b"x-request-id", request_id))
+            if self.dialect.id_header:
+                headers.append((self.dialect.id_header.lower().encode(), request_id))
             if self.context.stages:
                 headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
         elif not self.has_body:
@@ -135,7 +138,7 @@ class ResponseSender:
 
     async def fail(self, error: ServiceError) -> None:
         """Records an error as the outcome, and sends it unless a response has begun."""
-        response = error_response(error, self.context, self.shape)
+        response = error_response(error, self.context, self.dialect.error_shape)
         if self.status is None:
             await self(
                 {
@@ -158,6 +161,7 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
         seconds=time.perf_counter() - context.started,
         stages=context.stages,
         num_cut=context.num_cut,
+        billed_characters=context.billed_characters,
     )
 
 

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from service.documents.archive import MAX_BYTES
 from service.documents.base import Document, DocumentTooLargeError, UnsupportedFormatError
-from service.documents.catalog_json import read_json
-from service.documents.epub import read_epub
-from service.documents.gettext import read_po
-from service.documents.html import read_html
-from service.documents.markdown import read_markdown
-from service.documents.office import read_docx, read_pptx
-from service.documents.open_document import read_odt
-from service.documents.plain_text import read_text
-from service.documents.subtitles import read_srt, read_vtt
-from service.documents.xliff import read_xliff
+from service.documents.markup.archive import MAX_BYTES
+from service.documents.markup.epub import read_epub
+from service.documents.markup.office import read_docx, read_pptx
+from service.documents.markup.open_document import read_odt
+from service.documents.markup.xliff import read_xliff
+from service.documents.plain.catalog_json import read_json
+from service.documents.plain.gettext import read_po
+from service.documents.plain.html import read_html
+from service.documents.plain.markdown import read_markdown
+from service.documents.plain.plain_text import read_text
+from service.documents.plain.subtitles import read_srt, read_vtt
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ class TranslationClient:
         self.is_secure = parts.scheme == "https"
         self.source, self.target, self.api_key = source, target, api_key
         self.local = threading.local()
+        self.connections: list[http.client.HTTPConnection] = []
         self.executor = ThreadPoolExecutor(num_requests)
         self.is_stopped = threading.Event()
 
@@ -82,9 +83,11 @@ class TranslationClient:
         return [known[text] for text in texts]
 
     def stop(self) -> None:
-        """Ends all requests that wait for their turn or for another attempt."""
+        """Ends all requests and closes the connections."""
         self.is_stopped.set()
         self.executor.shutdown(wait=False, cancel_futures=True)
+        for connection in [*self.connections]:
+            connection.close()
 
     def _send_texts(self, texts: Sequence[str]) -> list[str]:
         fields = {"q": texts, "source": self.source, "target": self.target}
@@ -123,6 +126,7 @@ class TranslationClient:
             kind = http.client.HTTPSConnection if self.is_secure else http.client.HTTPConnection
             connection = kind(self.host, self.port, timeout=TIMEOUT_SECONDS)
             self.local.connection = connection
+            self.connections.append(connection)
         headers = {"Content-Type": "application/json"}
         connection.request("POST", self.prefix + path, body, headers)
         response = connection.getresponse()
@@ -137,6 +141,7 @@ class TranslationClient:
         connection = getattr(self.local, "connection", None)
         if connection is not None:
             connection.close()
+            self.connections.remove(connection)
             self.local.connection = None
 
 

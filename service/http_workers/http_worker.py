@@ -61,7 +61,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
         async with backend.connected(connection):
             yield
 
-    catalog = Catalog.of(config.models, settings.offered)
+    catalog = Catalog.of(config.models, settings.offered, settings.aliases)
     services = build_services(settings, catalog, backend, config.started)
     backend.change_models = services.served_models.change
     server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)

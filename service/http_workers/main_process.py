@@ -42,7 +42,7 @@ class MainProcess:
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
-        self.catalog = catalog = Catalog.load(settings.models, settings.offered)
+        self.catalog = catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         self.core = build_core(settings, catalog.files, start_worker, self._fail)
         config = HttpWorkerConfig(settings, int(time.time()), catalog.files)
         self.http_workers = HttpWorkers(

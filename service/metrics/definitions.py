@@ -64,6 +64,7 @@ class Ended:
         seconds: Time from the first byte of the request to the last byte of the response.
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
+        billed_characters: Characters that DeepL's dialect has translated for the request.
     """
 
     task: str
@@ -74,6 +75,7 @@ class Ended:
     seconds: float
     stages: dict[str, float]
     num_cut: dict[str, int]
+    billed_characters: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,9 @@ class Metrics:
             "truncated_inputs",
             "Texts over the length limit. Translation splits them; embedding truncates them.",
             *kind,
+        )
+        self.billed_characters = self._counter(
+            "billed_characters", "Characters of the texts that DeepL's API has translated."
         )
 
     def _make_batches(self) -> None:
@@ -311,6 +316,13 @@ class Metrics:
             self.stage_duration.labels(*kind, stage).observe(seconds)
         for name, count in ended.num_cut.items():
             self.series(self.truncated_inputs, ended.task, name).inc(count)
+        self.billed_characters.inc(ended.billed_characters)
+
+    @property
+    def num_billed(self) -> int:
+        """Number of characters that DeepL's API has translated since the start."""
+        (family,) = self.billed_characters.collect()
+        return int(family.samples[0].value)
 
     def lose(self, task: str, count: int) -> None:
         """Counts the open requests of an HTTP process that has died."""

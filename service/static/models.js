@@ -14,7 +14,8 @@ export class Models {
   /** Requests the list of models; returns the names of the models that only embed. */
   async embedders() {
     this.#list = (await get('v1/models')).data;
-    return this.#list.filter(({ task }) => task === 'embed').map(({ id }) => id);
+    const embedders = this.#list.filter((model) => model.task === 'embed' && !model.alias_of);
+    return embedders.map(({ id }) => id);
   }
 
   /** Returns the model that embeds or translates a text; undefined if there is none. */

@@ -27,6 +27,7 @@ class Status:
         models: Resident models by served name; empty while they load.
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why loading failed, by model; only administrators may see them.
+        billed_characters: Characters that DeepL's dialect has translated since the start.
     """
 
     failure: str | None
@@ -35,6 +36,7 @@ class Status:
     models: dict[str, Resident]
     changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    billed_characters: int = 0
 
 
 class Lease(Protocol):

@@ -23,6 +23,7 @@ class RequestContext:
         stages: Seconds spent in each stage, by the stage's name.
         num_cut: Number of sentences or texts longer than the model takes, by model.
         lease: Admission of the request; None before it is admitted.
+        billed_characters: Characters that the request adds to the usage of DeepL's dialect.
     """
 
     request_id: str
@@ -34,6 +35,7 @@ class RequestContext:
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
     lease: Lease | None = None
+    billed_characters: int = 0
 
     async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
         """Admits the request. The request keeps its lease until its reply has been written.

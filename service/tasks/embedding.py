@@ -124,7 +124,7 @@ class Embedder:
         return vectors, usage
 
     def _reader(self, name: str | None) -> TextReader:
-        chosen = self.default if name is None else name
+        chosen = self.default if name is None else self.catalog.named(name)
         if chosen is not None and chosen in self.readers:
             return self.readers[chosen]
         known = ", ".join(self.readers)

@@ -101,8 +101,8 @@ class Reranker:
         served = self.catalog.of_type(ServedReranker)
         if name is None and served:
             return next(iter(served.values()))
-        if name is not None and name in served:
-            return served[name]
+        if name is not None and self.catalog.named(name) in served:
+            return served[self.catalog.named(name)]
         known = ", ".join(served) or "none"
         if name is not None:
             message = f"there is no model {name[:SHOWN_CHARS]} that reranks; there are {known}"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from html import unescape
 from typing import ParamSpec, TypeVar
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -16,10 +17,15 @@ from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.pivoting import PivotPipeline, Sentence
+from service.tasks.fidelity import complete
+from service.tasks.pivoting import PivotPipeline
+from service.tasks.prepared import Prepared
+from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
-from service.text.segmentation import Segments, one_sentence, split_sentences
+from service.text.html_text import plain_text, protect_html
+from service.text.protection import ProtectedText, protect
+from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +55,9 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        is_html: Whether the texts are HTML; then they are protected too.
+        split_lines: Whether a line break also ends a sentence, if texts are split.
     """
 
     texts: Sequence[str]
@@ -57,6 +66,9 @@ class TranslationRequest:
     options: DecodingOptions
     split_sentences: bool = True
     is_aligned: bool = False
+    protects: bool = True
+    is_html: bool = False
+    split_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +85,6 @@ class SentenceScore:
 
     score: float
     tokens: list[TokenScore]
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A tokenised text and its route.
-
-    Attributes:
-        route: Models that translate the text, in order; empty if it stays as it is.
-        segments: Sentences of the text, and the separators between them.
-        sources: Source token ids of each sentence, EOS included.
-        detected: Detected source language; None if the request names it.
-        num_cut: Number of sentences that were longer than the model takes.
-    """
-
-    route: tuple[Direction, ...]
-    segments: Segments
-    sources: list[list[int]]
-    detected: Detection | None
-    num_cut: int = 0
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Tokenizers of the first model's source and the last model's target; needs a route."""
-        return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
-
-    def sentences(self, options: DecodingOptions) -> list[Sentence]:
-        """Returns the sentences to translate."""
-        return [Sentence(ids, self.route, options) for ids in self.sources]
 
 
 @dataclass(slots=True)
@@ -164,7 +148,7 @@ class Translator:
         sentences = [one for text in prepared for one in text.sentences(request.options)]
         is_bulk = len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
-        results = await pipeline.run(sentences)
+        results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)
@@ -194,7 +178,8 @@ class Translator:
         detected = None
         source = request.source
         if source is None:
-            detected = self.detect(text, catalog.sources(request.target))[0]
+            words = plain_text(text) if request.is_html else text
+            detected = self.detect(words, catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
         route = catalog.route(source, request.target)
         if not route:
@@ -206,11 +191,28 @@ class Translator:
                 f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
-        segments = split_sentences(text, source) if request.split_sentences else one_sentence(text)
+        protected = self._protect(text, request, route)
+        text = protected.text
+        if request.split_sentences:
+            segments = split_sentences(text, source, request.split_lines)
+        else:
+            segments = whole_lines(text) if request.is_html else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
-        chunked = chunk_sentences(segments, tokenizer, limit)
+        chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
-        return Prepared(route, chunked.segments, sources, detected, chunked.num_cut)
+        return Prepared(
+            route, chunked.segments, sources, detected, chunked.num_cut, carriage, limit
+        )
+
+    def _protect(
+        self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
+    ) -> ProtectedText:
+        if request.is_html:
+            return protect_html(text, unknown_to(route, unescape(text)))
+        if request.protects:
+            return protect(text, unknown_to(route, text))
+        return ProtectedText(text, ())
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Result]
@@ -229,13 +231,18 @@ class Translator:
         for rank in range(depth):
             chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in sentences]
             decoded = [tokenizer.decode(hypothesis.tokens) for hypothesis in chosen]
-            versions.append(text.segments.join(decoded))
-        best, *others = dict.fromkeys(versions)
+            versions.append(text.joined(decoded))
+        best, *others = dict.fromkeys(version for version in versions if version is not None)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
         targets = [hypotheses[0].tokens for hypotheses in sentences]
         return TranslatedText(
             best, others, text.detected, list(filter(None, scores)), text, targets
         )
+
+
+def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
+    """Returns the characters of a text that a vocabulary on the route does not have."""
+    return set().union(*(each.vocabularies.source.unknown_in(text) for each in route))
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.error_texts import ErrorText
 from service.api.services import Services
 from service.core import Core
 from service.errors import KINDS, ServiceError
@@ -192,11 +193,12 @@ def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str
     expected = KINDS[kind]
     body = response.json()
     assert (response.status_code, body["error_type"]) == (expected.status, expected.error_type)
-    assert body.keys() == {"error", "error_type", "request_id"}
+    assert body.keys() - {"details"} == {"error", "error_type", "request_id"}
+    text = ErrorText(body["error"], body.get("details", "")).joined
     assert body["request_id"] == response.headers["x-request-id"]
     assert response.headers["content-type"] == "application/json"
     for word in words:
-        assert word in body["error"]
+        assert word in text
     if expected.status in (429, 503):
         assert 1 <= int(response.headers["retry-after"]) <= 60
 

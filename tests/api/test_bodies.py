@@ -26,7 +26,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
         (b"", "Invalid JSON format"),
         (b"{", "Invalid JSON format"),
         (b'{"q": "a",}', "Invalid JSON format"),
-        (b'["a"]', "Invalid JSON format: the body must be an object"),
+        (b'["a"]', "Invalid JSON format; the body must be an object"),
         (b'"a"', "the body must be an object"),
         (b"null", "the body must be an object"),
         (b'{"q": NaN}', "Invalid JSON format"),

@@ -71,8 +71,6 @@ def vector_of(embedding: object) -> Vectors:
     [
         (CAT, [CAT]),
         ([CAT, TRAIN], [CAT, TRAIN]),
-        ([9, 10, 11], ["a b c"]),
-        ([[9, 10], [11]], ["a b", "c"]),
     ],
 )
 def test_floats_and_base64_are_the_same_vectors(
@@ -145,7 +143,7 @@ def test_long_input_is_refused_by_default(client: openai.OpenAI) -> None:
     [
         ("no", "a", openai.NotFoundError, "model_not_found", "model"),
         (MODEL, "", openai.BadRequestError, None, "input"),
-        (MODEL, [5, 1000], openai.BadRequestError, None, "input"),
+        (MODEL, [5, 10], openai.BadRequestError, None, "input"),
         (MODEL, ["a"] * 2049, openai.BadRequestError, "too_large", "input"),
         (MODEL, "a" * 2**21, openai.APIStatusError, "too_large", None),
     ],

@@ -13,8 +13,10 @@ from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
     InternalError,
+    InvalidKeyError,
     InvalidRequestError,
     MethodNotAllowedError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
@@ -67,6 +69,8 @@ SCENES: dict[type[ServiceError], Callable[[Serve, Script], httpx.Response]] = {
     UnavailableError: ask_too_early,
     DeadlineExceededError: wait_too_long,
     InternalError: break_the_engine,
+    MissingKeyError: lambda serve, _: serve(api_keys="k").translate("Hello."),
+    InvalidKeyError: lambda serve, _: serve(api_keys="k").translate("Hello.", api_key="x"),
 }
 
 
@@ -116,7 +120,7 @@ def test_error_is_told_in_the_one_shape(
         (translation("a", alternatives=8), InvalidRequestError, "alternatives parameter must be"),
         (translation("a", alternatives=10**30), InvalidRequestError, "alternatives parameter"),
         (translation("a", beam_size=0), InvalidRequestError, "beam_size parameter"),
-        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8, not 9; ask"),
+        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8; not 9; ask"),
         (translation("a", beam_size="wide"), InvalidRequestError, "beam_size" + NO_NUMBER),
         (translation("a", split_sentences="x"), InvalidRequestError, "split_sentences parameter"),
         (translation("a", return_scores=7), InvalidRequestError, "return_scores parameter"),
@@ -185,7 +189,9 @@ def test_pair_without_a_model_is_refused(serve: Serve) -> None:
     server = serve()
     del server.services.catalog.pairs["pt", "en"]
     response = server.translate("Olá.", source="pt", target="en")
-    message = "en is not available as a target language from pt; available: pt"
+    message = (
+        "English (en) is not available as a target language from Portuguese (pt); available: pt"
+    )
     assert_error(response, UnsupportedLanguageError, message)
 
 

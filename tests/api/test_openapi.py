@@ -62,6 +62,11 @@ ROUTES = {
     ("get", "/v1/models/{id}"),
     ("post", "/v1/models/{id}"),
     ("delete", "/v1/models/{id}"),
+    ("post", "/v2/translate"),
+    ("get", "/v2/languages"),
+    ("post", "/v2/languages"),
+    ("get", "/v2/usage"),
+    ("post", "/v2/usage"),
     ("get", "/health"),
     ("get", "/health/live"),
     ("get", "/health/ready"),
@@ -131,6 +136,7 @@ def test_bounds_have_the_names_of_json_schema(openapi: dict[str, Any]) -> None:
 
 REQUESTS = [
     "AttentionRequest",
+    "DeepLRequest",
     "DetectRequest",
     "EmbedAllRequest",
     "EmbedRequest",
@@ -156,6 +162,7 @@ def test_optional_parameter_may_be_null(openapi: dict[str, Any], name: str) -> N
     [
         ("TranslateRequest", "q"),
         ("DetectRequest", "q"),
+        ("DeepLRequest", "text"),
         ("AttentionRequest", "text"),
         ("AttentionRequest", "kinds"),
         ("AttentionRequest", "layers"),

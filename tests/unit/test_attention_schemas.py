@@ -19,7 +19,7 @@ def request(**fields: Any) -> AttentionRequest:
 def refusal(model: type[AttentionRequest | StepsRequest], fields: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as refused:
         model.model_validate(fields)
-    return describe(refused.value)
+    return describe(refused.value).joined
 
 
 def test_little_is_asked_for_by_default() -> None:

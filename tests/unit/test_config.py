@@ -43,7 +43,7 @@ def test_heads_that_do_not_divide_the_width_are_refused(d_model: int, num_heads:
 
 
 def test_shared_embeddings_need_one_vocabulary() -> None:
-    with pytest.raises(UnsupportedModelError, match="vocabularies of 64 and 65"):
+    with pytest.raises(UnsupportedModelError, match="equal vocabularies, not 64 and 65"):
         tiny_config(target_vocab_size=65)
     split = tiny_config(target_vocab_size=65, shared_embeddings=False)
     assert (split.source_vocab_size, split.target_vocab_size) == (64, 65)

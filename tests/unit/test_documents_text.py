@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.documents.base import Document, DocumentError, UnsupportedFormatError, has_words
 from service.documents.formats import FORMATS, read_document
-from service.documents.passages import wrap
+from service.documents.plain.passages import wrap
 
 TEXTS: dict[str, str] = {
     ".txt": "Title\r\n\r\n  An indented line.\r\nAnother line.  \r\n\r\n12 345\r\n\r\n"

@@ -14,7 +14,7 @@ from service.tasks.embedding_query import EmbedQuery, ReadingOptions
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as refused:
         model.model_validate(fields)
-    return describe(refused.value)
+    return describe(refused.value).joined
 
 
 @pytest.mark.parametrize(

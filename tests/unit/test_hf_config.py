@@ -100,7 +100,10 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         ({"vocab_size": 10**9}, "more weights than the 100000 bytes"),
         ({"pad_token_id": 64}, "pad_token_id is 64, not an id of the vocabulary"),
         ({"decoder_start_token_id": "absent"}, "decoder_start_token_id is None, not an id"),
-        ({"d_model": 18, "encoder_attention_heads": 4, "decoder_attention_heads": 4}, "not even"),
+        (
+            {"d_model": 18, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
+            "not a multiple",
+        ),
     ],
     ids=str,
 )

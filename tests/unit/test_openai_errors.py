@@ -13,8 +13,10 @@ from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
     InternalError,
+    InvalidKeyError,
     InvalidRequestError,
     MethodNotAllowedError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
@@ -28,6 +30,8 @@ from service.tasks.context import RequestContext
 ERRORS: list[tuple[ServiceError, str, str | None]] = [
     (InvalidRequestError("m"), "invalid_request_error", None),
     (UnsupportedLanguageError("m", "zz"), "invalid_request_error", None),
+    (MissingKeyError("m"), "invalid_request_error", "invalid_api_key"),
+    (InvalidKeyError("m"), "invalid_request_error", "invalid_api_key"),
     (UnauthorizedError("m"), "invalid_request_error", "invalid_api_key"),
     (ForbiddenError("m"), "invalid_request_error", "forbidden"),
     (ConflictError("m"), "invalid_request_error", "conflict"),
@@ -57,6 +61,12 @@ def test_body_is_openais(error: ServiceError, error_type: str, code: str | None)
     assert body == {"error": expected}
 
 
+def test_message_has_text_and_details() -> None:
+    error = InvalidRequestError("zz is not supported", details="use en or pt")
+    _, body = openai_shape(error, RequestContext("id"))
+    assert body["error"]["message"] == "zz is not supported; use en or pt"
+
+
 @pytest.mark.parametrize(("error", "error_type", "code"), ERRORS)
 def test_status_and_headers_are_those_of_our_own_shape(
     error: ServiceError, error_type: str, code: str | None
@@ -65,7 +75,9 @@ def test_status_and_headers_are_those_of_our_own_shape(
     openais = error_response(error, RequestContext("id"), openai_shape)
     assert own.status_code == KINDS[type(error)].status
     is_input = isinstance(error, RequestTooLargeError) and error.param == "input"
-    assert openais.status_code == (400 if is_input else own.status_code)
+    is_key = isinstance(error, MissingKeyError | InvalidKeyError)
+    expected = 400 if is_input else 401 if is_key else own.status_code
+    assert openais.status_code == expected
     assert openais.headers.get("retry-after") == own.headers.get("retry-after")
     inside: dict[str, Any] = json.loads(bytes(openais.body))["error"]
     assert (inside["type"], inside["code"]) == (error_type, code)

@@ -7,25 +7,23 @@ from typing import NoReturn
 
 from fastapi import APIRouter
 
+from service.api.error_texts import FILES_DISABLED, SUGGESTIONS_DISABLED
 from service.api.errors import ErrorBody
 from service.errors import ForbiddenError, InvalidRequestError
 
 router = APIRouter(tags=["translation"])
 
-FILES = "Files translation are disabled on this server."
-SUGGESTIONS = "Suggestions are disabled on this server."
-
 
 @router.post("/suggest", status_code=403, response_model=ErrorBody)
 async def suggest() -> NoReturn:
     """Refuses the suggestion of a better translation: this server stores none."""
-    raise ForbiddenError(SUGGESTIONS)
+    raise ForbiddenError(SUGGESTIONS_DISABLED.text, details=SUGGESTIONS_DISABLED.details)
 
 
 @router.post("/translate_file", status_code=403, response_model=ErrorBody)
 async def translate_file() -> NoReturn:
     """Refuses the translation of a file."""
-    raise ForbiddenError(FILES)
+    raise ForbiddenError(FILES_DISABLED.text)
 
 
 @router.get(
@@ -36,4 +34,4 @@ async def translate_file() -> NoReturn:
 )
 async def download_file(name: str) -> NoReturn:
     """Refuses the download of a translated file."""
-    raise InvalidRequestError(FILES)
+    raise InvalidRequestError(FILES_DISABLED.text)

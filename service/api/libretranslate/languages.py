@@ -38,12 +38,14 @@ async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
     """Returns the settings of a form; -1 means no limit, as in LibreTranslate."""
-    target = default_target(services_of(request).catalog)
+    services = services_of(request)
+    target = default_target(services.catalog)
+    needs_key = bool(services.settings.keys)
     return FrontendSettings(
         charLimit=-1,
         frontendTimeout=500,
-        apiKeys=False,
-        keyRequired=False,
+        apiKeys=needs_key,
+        keyRequired=needs_key,
         suggestions=False,
         filesTranslation=False,
         supportedFilesFormat=[],

@@ -1,13 +1,11 @@
 """POST /translate and POST /detect, and the dialect of LibreTranslate."""
 
 import time
-from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
@@ -18,14 +16,14 @@ from service.api.libretranslate.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
-from service.api.request.body import FORM, JSON, check_number
+from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
+from service.api.request.translation import as_texts, decoding_options, find_languages
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
-from service.settings import Settings
 from service.tasks.attention.alignment import Alignment
 from service.tasks.context import RequestContext
 from service.tasks.translation import TranslatedText, TranslationRequest, run_sized
@@ -45,7 +43,7 @@ async def translate(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
-        texts = as_texts(body.q, services.settings, context)
+        texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
     if body.return_alignment:
         work = aligned(services, wanted, context)
@@ -77,25 +75,10 @@ async def detect(request: Request) -> Response:
     """Returns up to three served languages in which a text may be written, most probable first."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
-    texts = as_texts(body.q, services.settings, context)
+    texts = as_texts("q", body.q, services.settings, context)
     num_chars = sum(map(len, texts))
     detections = await run_sized(num_chars, services.translator.detect_all, texts)
     return JSONResponse([detection_body(detection) for detection in mean_detections(detections)])
-
-
-def as_texts(q: str | list[str], settings: Settings, context: RequestContext) -> list[str]:
-    """Returns the texts of a request.
-
-    Raises:
-        InvalidRequestError: The request has no text.
-        RequestTooLargeError: The request has too many texts.
-    """
-    texts = [q] if isinstance(q, str) else q
-    context.num_inputs = len(texts)
-    if not q:
-        raise InvalidRequestError(error_texts.missing("q"))
-    check_number(texts, settings.max_inputs)
-    return texts
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
@@ -111,32 +94,30 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            text = error_texts.out_of_range(name, "<=", limit, value)
-            raise InvalidRequestError(f"{text}; ask for less, or raise REGARD_MAX_BEAM_SIZE")
-    for name, code in (("source", body.source), ("target", body.target)):
-        if not code.strip():
-            raise InvalidRequestError(error_texts.missing(name))
-    catalog = services.catalog
+            text, details = error_texts.out_of_range(name, "<=", limit, value)
+            way_out = f"{details}; ask for less, or raise REGARD_MAX_BEAM_SIZE"
+            raise InvalidRequestError(text, details=way_out)
+    if body.format == "html" and body.return_alignment:
+        raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
     is_auto = body.source.strip().lower() == "auto"
-    source = None if is_auto else catalog.language(body.source)
-    target = catalog.language(body.target)
-    if source is not None:
-        catalog.route(source, target)
+    source, target = find_languages(
+        services.catalog, ("source", None if is_auto else body.source), ("target", body.target)
+    )
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
+    # The words of the source text are aligned, so the source must not have stand-ins.
+    protects = not body.return_alignment
     return TranslationRequest(
-        texts, source, target, options, body.split_sentences, body.return_alignment
+        texts,
+        source,
+        target,
+        options,
+        body.split_sentences,
+        body.return_alignment,
+        protects,
+        body.format == "html",
     )
-
-
-@lru_cache(maxsize=256)
-def decoding_options(beam_size: int, num_hypotheses: int, return_scores: bool) -> DecodingOptions:
-    """Returns the options of the search.
-
-    Equal requests share one object, so that a message to a worker contains it once.
-    """
-    return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
 def response_body(

@@ -27,11 +27,11 @@ class TranslateRequest(Parameters):
     )
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
-    format: Annotated[Literal["text"], BeforeValidator(_default_format)] = Field(
-        "text", description="Only `text`."
+    format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
+        "text", description="`text`, or `html`: tags come back, and the text between is translated."
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
-    api_key: Any = Field(None, description="Accepted and ignored.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
     beam_size: Positive | None = Field(
         None, description="Number of hypotheses kept while decoding; 1, the default, is greedy."
     )
@@ -98,7 +98,7 @@ class DetectRequest(Parameters):
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
     )
-    api_key: Any = Field(None, description="Accepted and ignored.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
 
 
 class Language(BaseModel):

@@ -11,8 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import error_texts
 from service.errors import (
     KINDS,
+    InvalidKeyError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
@@ -92,7 +95,7 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
     """Returns the status and the OpenAIErrorBody of an error."""
     kind = openai_kind(error)
     inside = {
-        "message": error.message,
+        "message": error_texts.text_of(error).joined,
         "type": kind.error_type,
         "param": error.param,
         "code": kind.code,
@@ -104,8 +107,11 @@ def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
     OpenAI answers 400 if the input is too long, and its clients know no other status for this. A
-    body over the size limit keeps 413, because no parameter is at fault.
+    body over the size limit keeps 413, because no parameter is at fault. A missing and a wrong key
+    both get 401.
     """
+    if isinstance(error, MissingKeyError | InvalidKeyError):
+        return 401
     if isinstance(error, RequestTooLargeError) and error.param is not None:
         return 400
     return KINDS[type(error)].status
@@ -117,4 +123,6 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":
         return OpenAIKind("invalid_request_error", "model_not_found")
+    if isinstance(error, MissingKeyError | InvalidKeyError):
+        return OPENAI_KINDS[401]
     return OPENAI_KINDS[KINDS[type(error)].status]

@@ -59,8 +59,14 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models, and models that are loading, unloading or failed to load."""
-    served = [model_body(each, services, status) for each in services.catalog.served.values()]
+    """Returns the served models under all their names, and models that are not served now."""
+    catalog = services.catalog
+    served = [model_body(each, services, status) for each in catalog.served.values()]
+    served += [
+        model_body(catalog.served[name], services, status, alias)
+        for alias, name in catalog.aliases.items()
+        if name in catalog.served and alias not in catalog.served
+    ]
     names = {each.id for each in served}
     return served + [
         ChangingBody(
@@ -84,11 +90,14 @@ def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
     raise NotFoundError(f"there is no model {name}; there are: {known}", param="model")
 
 
-def model_body(served: AnyServed, services: Services, status: Status) -> AnyModelBody:
-    """Returns the description of a served model."""
+def model_body(
+    served: AnyServed, services: Services, status: Status, alias: str | None = None
+) -> AnyModelBody:
+    """Returns the description of a served model under its name or an alias."""
     resident = status.models.get(served.name)
     shared: dict[str, Any] = {
-        "id": served.name,
+        "id": alias or served.name,
+        "alias_of": alias and served.name,
         "state": "ready" if resident else "loading",
         "created": services.started,
         "revision": served.files.revision,

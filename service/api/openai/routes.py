@@ -7,7 +7,7 @@ from service.api.dialect import Dialect
 from service.api.openai import models
 from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
 from service.api.openai.formats import embeddings_chunks
-from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse
+from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, refuse_ids
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
@@ -29,6 +29,8 @@ async def embeddings(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, EmbeddingsRequest, services.settings.max_body_bytes)
+        if not services.settings.openai_token_ids:
+            refuse_ids(body.input)
         query = body.query()
         context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))

@@ -54,8 +54,8 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
         form = await _parse_multipart(request.headers, body, max_bytes)
         return _merge([*request.query_params.multi_items(), *form])
     raise InvalidRequestError(
-        f"Content-Type {content_type[:SHOWN_CHARS]} is not supported; "
-        f"send {JSON}, {FORM} or {MULTIPART}"
+        f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
+        details=f"send {JSON}, {FORM} or {MULTIPART}",
     )
 
 
@@ -76,7 +76,8 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise InvalidRequestError(
-            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"
+            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported",
+            details="send the body uncompressed",
         )
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > max_bytes:
@@ -131,7 +132,8 @@ def check_number(texts: Sequence[str], limit: int) -> None:
         RequestTooLargeError: The request has more texts.
     """
     if len(texts) > limit:
-        raise RequestTooLargeError(error_texts.too_many_texts(len(texts), limit))
+        text, details = error_texts.too_many_texts(len(texts), limit)
+        raise RequestTooLargeError(text, details=details)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -144,14 +146,19 @@ def parse_json(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequestError(error_texts.invalid_json(error)) from None
+        raise _invalid_json(error) from None
     if not isinstance(value, dict):
-        raise InvalidRequestError(error_texts.invalid_json("the body must be an object"))
+        raise _invalid_json("the body must be an object")
     if len(value) > MAX_FIELDS:
         raise InvalidRequestError(
             f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Send texts as a list"
         )
     return value
+
+
+def _invalid_json(reason: object) -> InvalidRequestError:
+    text, details = error_texts.invalid_json(reason)
+    return InvalidRequestError(text, details=details)
 
 
 def _parse_form(body: bytes) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ async def choose_direction(
             model, or need two models.
     """
     if choice.model is not None:
-        model = catalog.models.get(choice.model)
+        model = catalog.models.get(catalog.named(choice.model))
         if model is None:
             known = ", ".join(catalog.models)
             raise NotFoundError(f"there is no model {choice.model[:64]}; there are {known}")

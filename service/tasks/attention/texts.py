@@ -136,11 +136,11 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
                     f"{known}"
                 )
             return first
-        if name not in served:
+        if self.catalog.named(name) not in served:
             raise NotFoundError(
                 f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
             )
-        return served[name]
+        return served[self.catalog.named(name)]
 
     def _queries(self, model: Encoder, request: InspectionRequest) -> TextQueries:
         return TextQueries(attention_query(model.config, request))

@@ -98,8 +98,8 @@ public:
             quantized.fill(x.get() + (size_t)r * d, rows, d, true);
             weights.query.multiply(quantized, rows, to, stride);
             weights.key.multiply(quantized, rows, to + d, stride);
-            // The values' inputs have 16 bits. Most tokens attend to the same few tokens, and the
-            // errors in the values of those few would not average out.
+            // The inputs of the value projection have 16 bits. Most tokens attend to the same few
+            // tokens, so rounding errors in these few values would not average out.
             weights.value.multiply(quantized, rows, to + 2 * d, stride);
             weights.value.add_fine(quantized, rows, to + 2 * d, stride);
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from babel.messages.pofile import PoFileError, denormalize, escape
 
 from service.documents.base import DocumentError, decode, has_words, split_margins
-from service.documents.passages import Line, Passage, PassageDocument, lines_of
+from service.documents.plain.passages import Line, Passage, PassageDocument, lines_of
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d+)\])?\s*(?=\")")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -7,8 +7,8 @@ stay as they are.
 from copy import deepcopy
 
 from service.documents.base import DocumentError
-from service.documents.inline import Block, Element
-from service.documents.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.markup.inline import Block, Element
+from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
 """Inline elements that hold code and no text."""

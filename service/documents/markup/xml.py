@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from lxml import etree
 
 from service.documents.base import DocumentError
-from service.documents.inline import Block, Element, Place, Span, fill, texts_of
+from service.documents.markup.inline import Block, Element, Place, Span, fill, texts_of
 
 
 def parse_xml(data: bytes, name: str) -> Element:

@@ -3,11 +3,11 @@
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from service.documents.archive import ArchiveDocument, read_archive, read_parts
 from service.documents.base import DocumentError
-from service.documents.html import read_xhtml
-from service.documents.inline import Element
-from service.documents.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
+from service.documents.markup.inline import Element
+from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.plain.html import read_xhtml
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"

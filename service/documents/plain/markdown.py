@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from service.documents.base import decode, has_words
-from service.documents.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 
 _FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}|~{3,})")
 _MARKER = re.compile(

@@ -1,9 +1,9 @@
 """OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
 
-from service.documents.archive import ArchiveDocument, read_archive, read_parts
 from service.documents.base import DocumentError
-from service.documents.inline import Element
-from service.documents.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
+from service.documents.markup.inline import Element
+from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
 
 TYPE = b"application/vnd.oasis.opendocument.text"
 BLOCKS = frozenset(("p", "h"))

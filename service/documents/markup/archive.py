@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from service.documents.base import DocumentError, DocumentTooLargeError
-from service.documents.xml import XmlDocument
+from service.documents.markup.xml import XmlDocument
 
 MAX_MEMBERS = 10_000
 MAX_BYTES = 256 * 1024 * 1024

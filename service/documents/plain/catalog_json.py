@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from service.documents.base import DocumentError, decode, has_words, split_margins
-from service.documents.passages import Passage, PassageDocument
+from service.documents.plain.passages import Passage, PassageDocument
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _KEY = re.compile(r"\s*:")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
 from service.documents.base import decode, has_words
-from service.documents.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 
 MIN_WRAPPED_WIDTH = 40
 """Paragraphs whose longest line is shorter are verses or lists, not wrapped text."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from lxml import etree
 
-from service.documents.archive import ArchiveDocument, read_archive, read_parts
 from service.documents.base import DocumentError
-from service.documents.inline import Block, Element, Place, Span, texts_of
-from service.documents.xml import XmlDocument, local_name, parse_xml
+from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
+from service.documents.markup.inline import Block, Element, Place, Span, texts_of
+from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 _WORD_PARTS = re.compile(r"word/(header|footer|footnotes|endnotes|comments)\d*\.xml")
 _SLIDES = re.compile(r"ppt/(slides/slide|notesSlides/notesSlide)(\d+)\.xml")

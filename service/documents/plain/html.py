@@ -12,9 +12,9 @@ from html.parser import HTMLParser
 from itertools import groupby
 
 from service.documents.base import decode, has_words, split_margins
-from service.documents.inline import Block, Element
-from service.documents.passages import Passage, PassageDocument
-from service.documents.xml import BlockReader, local_name
+from service.documents.markup.inline import Block, Element
+from service.documents.markup.xml import BlockReader, local_name
+from service.documents.plain.passages import Passage, PassageDocument
 
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 KEPT = frozenset("script style code pre kbd samp var math svg textarea iframe template".split())

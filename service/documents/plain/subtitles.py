@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from service.documents.base import DocumentError, decode, has_words
-from service.documents.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 
 _TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
 _OPENING = re.compile(r"(?:\{\\[^}]*\}|</?[a-zA-Z][^>]*>|[-–—]\s*|>>\s*|\s+)*")

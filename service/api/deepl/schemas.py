@@ -1,0 +1,102 @@
+"""Schemas of DeepL's requests and responses.
+
+Source: https://developers.deepl.com/api-reference/translate.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from service.api.request.parameters import ListOf, Parameters, not_empty
+
+
+def _digit_as_text(value: Any) -> Any:
+    """Returns the number 0 or 1 as text; some clients send `split_sentences` as a number."""
+    return str(value) if type(value) is int else value
+
+
+SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_digit_as_text)]
+
+UNAVAILABLE = (
+    "tag_handling",
+    "glossary_id",
+    "glossary_ids",
+    "style_id",
+    "translation_memory_id",
+    "custom_instructions",
+)
+"""Parameters that would change a translation, and that the server does not have."""
+
+
+class DeepLRequest(Parameters):
+    """`POST /v2/translate`, as JSON or as a form."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"text": ["The cat sat on the mat."], "target_lang": "PT-BR"}}
+    )
+
+    text: str | ListOf[str] = Field(
+        description="Texts to translate; in a form, `text` may be repeated.",
+        json_schema_extra=not_empty,
+    )
+    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    source_lang: str | None = Field(
+        None, description="Language code; without it the language of each text is detected."
+    )
+    split_sentences: SplitSentences = Field(
+        "1",
+        description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
+        "`0` takes each text as one sentence.",
+    )
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
+        "default",
+        description="No model has a choice of formality, so `more` and `less` are refused.",
+    )
+    show_billed_characters: bool = Field(
+        False, description="Return the number of characters of each text."
+    )
+    model_type: (
+        Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
+    ) = Field(
+        None,
+        description="Accepted, and repeated in the response: each pair of languages has one model.",
+    )
+    context: str | None = Field(None, description="Accepted; the models do not read it.")
+    preserve_formatting: bool = Field(
+        False, description="Accepted; formatting is preserved in any case."
+    )
+    outline_detection: bool = Field(True, description="Accepted; it matters only with tags.")
+    tag_handling: Any = Field(None, description="Refused: tags are not handled.")
+    glossary_id: Any = Field(None, description="Refused: there are no glossaries.")
+    glossary_ids: Any = Field(None, description="Refused: there are no glossaries.")
+    style_id: Any = Field(None, description="Refused: there are no style rules.")
+    translation_memory_id: Any = Field(
+        None, description="Refused: there are no translation memories."
+    )
+    custom_instructions: Any = Field(None, description="Refused: the models follow none.")
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the request has no header with it."
+    )
+
+    @property
+    def unavailable(self) -> str | None:
+        """Name of a given parameter that the server does not have; None without one."""
+        given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
+        return given[0] if given else None
+
+
+class DeepLTranslation(BaseModel):
+    """The translation of one text; unrequested members are absent."""
+
+    detected_source_language: str = Field(description="Detected or given source language.")
+    text: str = Field(description="The translation.")
+    billed_characters: int | None = Field(
+        None, description="Code points of the source text, with `show_billed_characters`."
+    )
+    model_type_used: str | None = Field(None, description="Present if `model_type` was given.")
+
+
+class DeepLResponse(BaseModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[DeepLTranslation]

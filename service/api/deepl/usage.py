@@ -1,0 +1,40 @@
+"""GET and POST /v2/usage: the characters that DeepL's route has translated."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from service.api.deepl.errors import DEEPL_ERRORS
+from service.api.request.parameters import Parameters, read_parameters
+from service.api.services import services_of
+
+router = APIRouter(tags=["deepl"])
+
+NO_LIMIT = 10**12
+"""Limit of a server without a limit. DeepL returns the same number for plans without a limit."""
+
+
+class UsageRequest(Parameters):
+    """`GET` or `POST /v2/usage`."""
+
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the request has no header with it."
+    )
+
+
+class DeepLUsage(BaseModel):
+    """The characters that `/v2/translate` has translated since the server started."""
+
+    character_count: int = Field(description="Code points of the translated texts.")
+    character_limit: int = Field(description=f"{NO_LIMIT:,} stands for no limit.")
+
+
+@router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
+@router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
+async def usage(request: Request) -> DeepLUsage:
+    """Returns the characters that `/v2/translate` has translated since the server started."""
+    services = services_of(request)
+    await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
+    status = await services.backend.status()
+    return DeepLUsage(character_count=status.billed_characters, character_limit=NO_LIMIT)

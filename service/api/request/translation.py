@@ -1,0 +1,82 @@
+"""The parts of a translation request that several dialects share: texts, languages and options."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from model.sequence import DecodingOptions
+from service.api import error_texts
+from service.api.request.body import check_number
+from service.errors import InvalidRequestError, UnsupportedLanguageError
+from service.models.catalog import Catalog
+from service.settings import Settings
+from service.tasks.context import RequestContext
+
+
+def as_texts(
+    name: str, given: str | Sequence[str], settings: Settings, context: RequestContext
+) -> list[str]:
+    """Returns the texts of a request, and adds their number to its context.
+
+    Args:
+        name: Name of the parameter with the texts.
+        given: A text or a list of texts.
+        settings: Limits of the server.
+        context: Context of the request.
+
+    Raises:
+        InvalidRequestError: The request has no text.
+        RequestTooLargeError: The request has too many texts.
+    """
+    texts = [given] if isinstance(given, str) else [*given]
+    context.num_inputs = len(texts)
+    if not given:
+        raise InvalidRequestError(error_texts.missing(name).text, param=name)
+    check_number(texts, settings.max_inputs)
+    return texts
+
+
+def find_languages(
+    catalog: Catalog, source: tuple[str, str | None], target: tuple[str, str]
+) -> tuple[str | None, str]:
+    """Returns the served languages between which a request translates.
+
+    Args:
+        catalog: Served models.
+        source: Name and value of the parameter; without a value the language is detected.
+        target: Name and value of the parameter.
+
+    Raises:
+        InvalidRequestError: A value is empty.
+        UnsupportedLanguageError: The server has no such language or pair; `param` names it.
+    """
+    for name, code in (source, target):
+        if code is not None and not code.strip():
+            raise InvalidRequestError(error_texts.missing(name).text, param=name)
+    found = None if source[1] is None else _find_language(catalog, source[0], source[1])
+    wanted = _find_language(catalog, *target)
+    if found is not None:
+        try:
+            catalog.route(found, wanted)
+        except UnsupportedLanguageError as error:
+            error.param = target[0]
+            raise
+    return found, wanted
+
+
+def _find_language(catalog: Catalog, name: str, code: str) -> str:
+    try:
+        return catalog.language(code)
+    except UnsupportedLanguageError as error:
+        error.param = name
+        raise
+
+
+@lru_cache(maxsize=256)
+def decoding_options(
+    beam_size: int = 1, num_hypotheses: int = 1, return_scores: bool = False
+) -> DecodingOptions:
+    """Returns the options of the search.
+
+    Equal requests share one object, so that a message to a worker contains it once.
+    """
+    return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)

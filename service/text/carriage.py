@@ -1,0 +1,93 @@
+"""The protected spans of one text on their way through a model."""
+
+from dataclasses import dataclass, field
+
+from model.tokenization.tokenizer import Tokenizer
+from service.text.chunking import ChunkedText
+from service.text.protection import MARKER, ProtectedText
+from service.text.segmentation import Segments
+from service.text.stand_ins import Carrier, carry
+
+NO_SPANS = ProtectedText("", ())
+
+
+@dataclass(slots=True)
+class Carriage:
+    """The protected spans of one text on their way through the model.
+
+    Attributes:
+        protected: The text with markers, and its spans.
+        carriers: Carrier of each sentence that has markers, by the sentence's index; None for a
+            sentence that is translated in parts.
+        parts: Translation of each sentence that was translated in parts, with its markers.
+    """
+
+    protected: ProtectedText = NO_SPANS
+    carriers: dict[int, Carrier | None] = field(default_factory=dict)
+    parts: dict[int, str] = field(default_factory=dict)
+
+    def restore(self, index: int, decoded: str) -> str | None:
+        """Returns the translation of a sentence with its markers; None if a stand-in is missing."""
+        if index in self.parts:
+            return self.parts[index]
+        if index not in self.carriers:
+            return decoded
+        carrier = self.carriers[index]
+        restored = None if carrier is None else carrier.restore(decoded)
+        if restored is None or not self.protected.keeps_order(restored):
+            return None
+        return restored
+
+
+def trim(segments: Segments, protected: ProtectedText) -> Segments:
+    """Moves spans from the ends of the sentences to the separators, where no model sees them.
+
+    A sentence without words becomes a part of the separators.
+    """
+    if not protected.spans:
+        return segments
+    separators = [segments.separators[0]]
+    sentences = []
+    for sentence, separator in zip(segments.sentences, segments.separators[1:], strict=True):
+        first, last = _ends(sentence, protected)
+        separators[-1] += sentence[:first]
+        sentences.append(sentence[first:last])
+        separators.append(sentence[last:] + separator)
+    return Segments(tuple(separators), tuple(sentences))
+
+
+def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
+    def is_left_out(char: str) -> bool:
+        return char.isspace() or (MARKER.match(char) is not None and protected.may_move(char))
+
+    first, last = 0, len(sentence)
+    while first < last and is_left_out(sentence[first]):
+        first += 1
+    while first < last and is_left_out(sentence[last - 1]):
+        last -= 1
+    return first, last
+
+
+def load(
+    chunked: ChunkedText, protected: ProtectedText, tokenizer: Tokenizer, limit: int
+) -> Carriage:
+    """Puts stand-ins into the sentences that have markers, and replaces their token ids.
+
+    Args:
+        chunked: Sentences with markers; the ids are replaced in place.
+        protected: The text and its spans.
+        tokenizer: Tokenizer of the source.
+        limit: Largest number of tokens of a sentence.
+    """
+    carriage = Carriage(protected)
+    if protected.spans:
+        for index, sentence in enumerate(chunked.segments.sentences):
+            if MARKER.search(sentence):
+                carrier = carry(sentence, 0)
+                ids = tokenizer.encode(carrier.text) if carrier else []
+                if len(ids) > limit:
+                    carrier = None
+                elif carrier:
+                    chunked.sources[index] = ids
+                carriage.carriers[index] = carrier
+    return carriage
