@@ -8,9 +8,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 from lxml import etree
 
-from service.documents import archive as limits
 from service.documents.base import Document, DocumentError, DocumentTooLargeError
 from service.documents.formats import read_document
+from service.documents.markup import archive as limits
 from tests.archives import archive, docx, epub, members, odt, pptx, run
 
 BOLD = "<w:b/>"
