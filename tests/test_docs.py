@@ -129,11 +129,7 @@ def test_no_metric_is_described_that_does_not_exist() -> None:
 
 UNDOCUMENTED = {("GET", "/"), ("GET", "/docs"), ("GET", "/openapi.json")}
 """Routes that /openapi.json leaves out."""
-DISABLED = {
-    ("POST", "/suggest"),
-    ("POST", "/translate_file"),
-    ("GET", "/download_file/{name}"),
-}
+DISABLED = {("POST", "/suggest")}
 """Routes of LibreTranslate that are refused."""
 
 

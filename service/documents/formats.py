@@ -54,13 +54,18 @@ FORMATS: dict[str, Format] = {
 """Every format, by its extension in lower case."""
 
 
+def extension_of(name: str) -> str:
+    """Returns the extension of a file in lower case, such as `.docx`."""
+    return PurePath(name).suffix.lower()
+
+
 def format_of(name: str) -> Format:
     """Returns the format of a file.
 
     Raises:
         UnsupportedFormatError: No format has the extension.
     """
-    suffix = PurePath(name).suffix.lower()
+    suffix = extension_of(name)
     if suffix not in FORMATS:
         raise UnsupportedFormatError(
             f"the extension {suffix[:16]!r} is not supported; supported: {', '.join(FORMATS)}"

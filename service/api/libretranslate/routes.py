@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import disabled, languages
+from service.api.libretranslate import disabled, files, languages
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -154,7 +154,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 
 
 DIALECT = Dialect(
-    (router, languages.router, disabled.router),
-    tasks={"/translate": "translate", "/detect": "detect"},
+    (router, languages.router, files.router, disabled.router),
+    tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
     direct={("POST", "/translate"): translate},
 )

@@ -123,7 +123,17 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
-    fields = await read_fields(request, max_bytes)
+    return validate(request, await read_fields(request, max_bytes), model)
+
+
+def validate(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+    """Returns the validated parameters of a request, whose fields have been read.
+
+    Raises:
+        MissingKeyError: The server needs a key, and the request has none.
+        InvalidKeyError: The request has a wrong key.
+        InvalidRequestError: `model` does not accept the fields.
+    """
     check_key(request, given_key(request, fields))
     try:
         return model.model_validate(fields)

@@ -10,7 +10,7 @@ from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.markup.xml import XmlDocument
 
 MAX_MEMBERS = 10_000
-MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 128 * 1024 * 1024
 MAX_RATIO = 200
 """Largest size of an unpacked archive, as a multiple of the packed size."""
 

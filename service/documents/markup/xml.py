@@ -4,8 +4,11 @@ from collections.abc import Callable, Sequence
 
 from lxml import etree
 
-from service.documents.base import DocumentError
+from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.markup.inline import Block, Element, Place, Span, fill, texts_of
+
+MAX_XML_BYTES = 32 * 1024 * 1024
+"""Largest XML file that is parsed; its tree takes several times as much memory."""
 
 
 def parse_xml(data: bytes, name: str) -> Element:
@@ -17,7 +20,12 @@ def parse_xml(data: bytes, name: str) -> Element:
 
     Raises:
         DocumentError: The file is not well-formed, or declares entities.
+        DocumentTooLargeError: The file is over the limit.
     """
+    if len(data) > MAX_XML_BYTES:
+        raise DocumentTooLargeError(
+            f"{name} has {len(data)} bytes; the limit is {MAX_XML_BYTES}. Split the document"
+        )
     parser = etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False
     )
