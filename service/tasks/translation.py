@@ -48,6 +48,7 @@ class TranslationRequest:
         protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
         is_html: Whether the texts are HTML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
+        is_bulk: Whether few sentences wait in the bulk lane too.
     """
 
     texts: Sequence[str]
@@ -59,6 +60,7 @@ class TranslationRequest:
     protects: bool = True
     is_html: bool = False
     split_lines: bool = True
+    is_bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Translator:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
@@ -137,7 +139,7 @@ class Translator:
             prepared = await self._prepare_all(request, num_chars)
         describe(prepared, context)
         sentences = [one for text in prepared for one in text.sentences(request.options)]
-        is_bulk = len(sentences) > self.settings.bulk_sentences
+        is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
         results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
         for name, count in pipeline.num_cut.items():
