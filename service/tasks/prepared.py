@@ -9,6 +9,7 @@ from service.models.served import Direction
 from service.tasks.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
+from service.text.formatting import Formatting
 from service.text.segmentation import Segments
 
 
@@ -24,6 +25,7 @@ class Prepared:
         num_cut: Number of sentences that were longer than the model takes.
         carriage: The protected spans of the text.
         max_tokens: Largest number of tokens of a sentence, without EOS.
+        formatting: The formatting of the sentences.
     """
 
     route: tuple[Direction, ...]
@@ -33,6 +35,7 @@ class Prepared:
     num_cut: int = 0
     carriage: Carriage = field(default_factory=Carriage)
     max_tokens: int = 0
+    formatting: Formatting = Formatting()
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -52,4 +55,5 @@ class Prepared:
         complete = [text for text in restored if text is not None]
         if len(complete) < len(restored):
             return None
-        return self.carriage.protected.restore(self.segments.join(complete))
+        formatted = [self.formatting.apply(index, text) for index, text in enumerate(complete)]
+        return self.carriage.protected.restore(self.segments.join(formatted))
