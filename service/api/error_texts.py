@@ -1,8 +1,9 @@
-"""The texts of 400, 403 and 413 errors, which clients may compare with known texts.
+"""The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
 
-A text is exactly LibreTranslate's text for the same error, if LibreTranslate has one. The value,
-the limit and the way out are in its details. A dialect with other texts makes them in its own error
-shape.
+Clients may compare these texts with known texts. A text is exactly LibreTranslate's text for the
+same error, if LibreTranslate has one. The value, the limit and the way out are in its details. All
+other errors have their text where they are raised. Each dialect puts the texts into its own error
+format.
 """
 
 from collections.abc import Sequence

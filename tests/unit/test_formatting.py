@@ -5,7 +5,7 @@ import pytest
 from model.tokenization.tokenizer import Tokenizer
 from service.models.catalog import Catalog
 from service.text.chunking import chunk_sentences
-from service.text.formatting import Formatting, lower_capitals
+from service.text.formatting.formatting import Formatting, lower_capitals
 from service.text.segmentation import split_sentences
 
 TEXT = "DELETE FILES? Read more.\nUSB PORT"
@@ -39,3 +39,20 @@ def test_each_sentence_has_its_own_formatting() -> None:
 
 def test_without_sentences_nothing_changes() -> None:
     assert Formatting().apply(3, " Olá, ") == " Olá, "
+
+
+TAGS = "\U000f0000\U000f0001"
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Hello", f"{TAGS[0]}Olá,{TAGS[1]}", f"{TAGS[0]}Olá{TAGS[1]}"),
+        ("Hello", f"{TAGS[0]}Olá{TAGS[1]},", f"{TAGS[0]}Olá{TAGS[1]}"),
+        ("hello you!", f"Olá {TAGS[0]}você{TAGS[1]}", f"olá {TAGS[0]}você{TAGS[1]}!"),
+        (f"Hello {TAGS[0]}", f"Olá, {TAGS[0]}.", f"Olá, {TAGS[0]}"),
+        ("Hello", TAGS, TAGS),
+    ],
+)
+def test_tags_stay_at_the_ends(source: str, translation: str, expected: str) -> None:
+    assert Formatting((source,), ("en", "pt")).apply(0, translation) == expected

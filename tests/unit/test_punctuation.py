@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.text.punctuation import with_ending
+from service.text.formatting.punctuation import with_ending
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.tasks.attention.alignment import Alignment
 from service.tasks.context import RequestContext
-from service.tasks.translation import TranslatedText, TranslationRequest, run_sized
+from service.tasks.threads import run_sized
+from service.tasks.translation import TranslatedText, TranslationRequest
 from service.text.detection import Detection
 
 router = APIRouter(tags=["translation"])
