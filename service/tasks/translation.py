@@ -25,6 +25,7 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
+from service.text.formatting.formatting import Formatting, lower_capitals
 from service.text.glossary.terms import Terms
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
@@ -47,7 +48,8 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged, and
+            case and final punctuation are those of the text.
         is_html: Whether the texts are HTML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
         is_bulk: Whether few sentences wait in the bulk lane too.
@@ -200,11 +202,23 @@ class Translator:
             segments = whole_lines(text) if request.is_html else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        formatting = Formatting()
+        if request.protects:
+            formatting = Formatting(chunked.segments.sentences, (source, request.target))
+            lower_capitals(chunked, tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
+            route,
+            segments,
+            sources,
+            detected,
+            chunked.num_cut,
+            carriage,
+            limit,
+            inside,
+            formatting=formatting,
         )
 
     def _protect(
