@@ -37,6 +37,7 @@ from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -69,7 +70,7 @@ class Application(FastAPI):
 
 
 def build_services(
-    settings: Settings, catalog: Catalog, backend: Backend, started: int
+    settings: Settings, catalog: Catalog, backend: Backend, started: int, folder: str = ""
 ) -> Services:
     """Builds the objects that the routes work with.
 
@@ -78,6 +79,7 @@ def build_services(
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
         started: Start of the server, in Unix seconds.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
@@ -85,6 +87,7 @@ def build_services(
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
+    documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
     database = Database(settings.state)
     quota = Quota(database, settings.monthly_characters)
@@ -96,6 +99,7 @@ def build_services(
         inspector,
         text_inspector,
         embedder,
+        documents,
         quota,
         GlossaryStore(database),
         served,

@@ -14,6 +14,7 @@ from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 
@@ -30,6 +31,7 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
+        documents: Translates documents; None if the setting forbids it.
         quota: Counts the characters that API keys have translated.
         glossaries: Stores glossaries.
         served_models: Changes the served models of this process.
@@ -43,6 +45,7 @@ class Services:
     inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
+    documents: DocumentTranslator | None
     quota: Quota
     glossaries: GlossaryStore
     served_models: ServedModels

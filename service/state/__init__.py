@@ -1,1 +1,1 @@
-"""The state that survives a restart: SQLite files of counts, glossaries and suggestions."""
+"""The state that survives a restart: a SQLite file of counts and glossaries."""

@@ -16,7 +16,7 @@ class RequestContext:
     Attributes:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
-        task: Name of a task kind, or `detect`; None on routes that are not counted.
+        task: Name of a task kind, `detect` or `document`; None on routes that are not counted.
         model: Served name, or NO_MODEL.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
@@ -25,6 +25,7 @@ class RequestContext:
         lease: Admission of the request; None before it is admitted.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage of DeepL's dialect.
+        timeout_seconds: Time limit of a request with a limit of its own; None for any other.
     """
 
     request_id: str
@@ -38,6 +39,15 @@ class RequestContext:
     lease: Lease | None = None
     account: str = ""
     billed_characters: int = 0
+    timeout_seconds: float | None = None
+
+    def deadline(self, timeout_seconds: float) -> float:
+        """Returns the time by time.perf_counter at which the request fails.
+
+        Args:
+            timeout_seconds: Time limit of requests without a limit of their own.
+        """
+        return self.started + (self.timeout_seconds or timeout_seconds)
 
     async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
         """Admits the request. The request keeps its lease until its reply has been written.

@@ -26,6 +26,7 @@ from service.text import html_text, xml_text
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
+from service.text.formatting.formatting import Formatting, lower_capitals
 from service.text.glossary.terms import Terms
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
@@ -48,10 +49,12 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged, and
+            case and final punctuation are those of the text.
         is_html: Whether the texts are HTML; then they are protected too.
         xml: Meaning of the tags, if the texts are XML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
+        is_bulk: Whether few sentences wait in the bulk lane too.
         terms: Terms of a glossary from the source to the target; needs a source.
     """
 
@@ -65,6 +68,7 @@ class TranslationRequest:
     is_html: bool = False
     xml: XmlRules | None = None
     split_lines: bool = True
+    is_bulk: bool = False
     terms: Terms | None = None
 
     @property
@@ -147,7 +151,7 @@ class Translator:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
@@ -155,7 +159,7 @@ class Translator:
             prepared = await self._prepare_all(request, num_chars)
         describe(prepared, context)
         sentences = [one for text in prepared for one in text.sentences(request.options)]
-        is_bulk = len(sentences) > self.settings.bulk_sentences
+        is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
         results = await pipeline.run(sentences)
         if request.terms is not None:
@@ -211,11 +215,23 @@ class Translator:
             segments = whole_lines(text) if request.has_markup else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        formatting = Formatting()
+        if request.protects:
+            formatting = Formatting(chunked.segments.sentences, (source, request.target))
+            lower_capitals(chunked, tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
+            route,
+            segments,
+            sources,
+            detected,
+            chunked.num_cut,
+            carriage,
+            limit,
+            inside,
+            formatting=formatting,
         )
 
     def _protect(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import description, disabled, languages, suggestions
+from service.api.libretranslate import description, files, languages, suggestions
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -160,7 +160,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 
 
 DIALECT = Dialect(
-    (router, languages.router, suggestions.router, disabled.router, description.router),
-    tasks={"/translate": "translate", "/detect": "detect"},
+    (router, languages.router, files.router, suggestions.router, description.router),
+    tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
     direct={("POST", "/translate"): translate},
 )
