@@ -14,6 +14,7 @@ from model.errors import ModelError
 from service.api.app import LOG_FORMAT, http_config
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
+from service.file_translation.command import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
@@ -34,6 +35,7 @@ EXAMPLE = ("en", "pt")
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
+app.add_typer(translate)
 
 
 class Server(uvicorn.Server):

@@ -83,6 +83,17 @@ class Settings(BaseSettings):
         "",
         description="SQLite file for the suggestions of POST /suggest. Empty disables the route.",
     )
+    state: str = Field(
+        "~/.local/share/regard",
+        min_length=1,
+        description="Folder for glossaries and for the characters that keys have used.",
+    )
+    monthly_characters: int = Field(
+        0,
+        ge=0,
+        description="Characters that each API key may have translated in a calendar month (UTC). "
+        "0 sets no limit.",
+    )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="More names of served models, separated by commas: ALIAS=MODEL, such as "
@@ -141,6 +152,11 @@ class Settings(BaseSettings):
     max_pending_tokens: PositiveInt = Field(
         131072, description="Most source tokens in progress. Further requests get 429."
     )
+    files: bool = Field(False, description="Translate documents: /translate_file and /v2/document.")
+    max_file_bytes: PositiveInt = Field(20 * 1024 * 1024, description="Largest size of a document.")
+    max_files: PositiveInt = Field(
+        8, description="Most documents that one HTTP process translates at once. More get 429."
+    )
     bulk_sentences: PositiveInt = Field(
         16, description="A request with more sentences or texts than this waits in the bulk lane."
     )
@@ -161,6 +177,18 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="Time after which an unanswered request gets 504.",
+    )
+    file_timeout_seconds: float = Field(
+        600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time after which an untranslated document gets 504.",
+    )
+    file_retention_seconds: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time that a translated document is kept for its download.",
     )
     drain_timeout_seconds: float = Field(
         30.0,

@@ -107,6 +107,19 @@ class PairTokenizer:
         ids = [*opening, *second, *template.behind]
         return TokenizedPair(ids, len(opening), num_tokens, query[1] and text[1])
 
+    def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
+        """Returns one encoded text alone, truncated to the limit; all of it is segment 0.
+
+        Args:
+            text: Ids from `encode`, and whether they are all.
+            direction: End that is truncated.
+        """
+        before, behind = self.tokenizer.special_ids
+        num_special = len(before) + len(behind)
+        kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), direction)
+        ids = [*before, *kept, *behind]
+        return TokenizedPair(ids, len(ids), len(text[0]) + num_special, text[1])
+
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """Returns the lengths of two parts after truncation to `room` tokens together.

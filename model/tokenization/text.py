@@ -129,6 +129,33 @@ class TextTokenizer:
         cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
         return TextTokens(tokenized, len(encoding.ids) + cut)
 
+    def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
+        """Returns all tokens of a text, however long it is.
+
+        Args:
+            text: Without lone surrogates.
+            add_special_tokens: Whether the special tokens around a text are returned too. Their
+                spans are empty.
+        """
+        stripped = text.strip()
+        shift = len(text) - len(text.lstrip()) if stripped else 0
+        parts = parted(self._encode(stripped, add_special_tokens=False))
+        before, behind = self.special_ids if add_special_tokens else ([], [])
+        num_inside = sum(len(part.ids) for part in parts)
+        special = [True] * len(before) + [False] * num_inside + [True] * len(behind)
+        ids = [*before, *chain.from_iterable(part.ids for part in parts), *behind]
+        inside = list(chain.from_iterable(part.offsets for part in parts))
+        spans = [*[(0, 0)] * len(before), *inside, *[(0, 0)] * len(behind)]
+        pieces = [str(self.tokenizer.id_to_token(each)) for each in ids]
+        return TokenizedText(text, ids, pieces, places(spans, special, shift), special)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        """Returns the text of ids of the vocabulary."""
+        around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
+        kept = [each for each in ids if each not in around]  # a file need not mark them as special
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=skip_special_tokens)
+        return text
+
     def encode(
         self, prompt: str, text: str, wanted: int | None = None, end: End = "right"
     ) -> tuple[list[int], bool]:

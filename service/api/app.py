@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
@@ -26,14 +27,17 @@ from service.api.openai import routes as openai
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
-from service.api.tei import rerank
 from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.database import Database
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -41,9 +45,9 @@ from service.text.detection import LanguageDetector
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
+    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
-    rerank.DIALECT,
     openai.DIALECT,
     admin.DIALECT,
     health.DIALECT,
@@ -66,7 +70,7 @@ class Application(FastAPI):
 
 
 def build_services(
-    settings: Settings, catalog: Catalog, backend: Backend, started: int
+    settings: Settings, catalog: Catalog, backend: Backend, started: int, folder: str = ""
 ) -> Services:
     """Builds the objects that the routes work with.
 
@@ -75,6 +79,7 @@ def build_services(
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
         started: Start of the server, in Unix seconds.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
@@ -82,9 +87,23 @@ def build_services(
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
+    documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
+    database = Database(settings.state)
+    quota = Quota(database, settings.monthly_characters)
     return Services(
-        settings, catalog, backend, translator, inspector, text_inspector, embedder, served, started
+        settings,
+        catalog,
+        backend,
+        translator,
+        inspector,
+        text_inspector,
+        embedder,
+        documents,
+        quota,
+        GlossaryStore(database),
+        served,
+        started,
     )
 
 

@@ -35,10 +35,19 @@ MISSING_KEY = ErrorText(
     "send a key as the field api_key, or in the header `Authorization: Bearer …`",
 )
 WRONG_KEY = ErrorText("Invalid API key", "REGARD_API_KEYS of the server has all valid keys")
-FILES_DISABLED = ErrorText("Files translation are disabled on this server.")
+FILES_DISABLED = ErrorText(
+    "Files translation are disabled on this server.", "the setting REGARD_FILES enables it"
+)
+FILE_FORMAT = "Invalid request: file format not supported"
+EMPTY_FILE = "Invalid request: empty file"
 SUGGESTIONS_DISABLED = ErrorText(
     "Suggestions are disabled on this server.", "the setting REGARD_SUGGESTIONS enables them"
 )
+
+
+def broken_file(reason: object) -> ErrorText:
+    """Returns the text for a document that cannot be read."""
+    return ErrorText("Invalid request: the file cannot be read", str(reason))
 
 
 def missing(name: str) -> ErrorText:

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.dialect import Dialect, Endpoint, dialect_of
+from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
 from service.api.errors import error_response, handle_service_error
 from service.api.served_models import OpenRequests
 from service.errors import InternalError, ServiceError, UnavailableError, fault
@@ -55,7 +55,7 @@ class RequestMiddleware:
         app: The application inside.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: Their paths decide the task label and the shape of errors.
+        dialects: Their routes decide the task label and the shape of errors.
     """
 
     def __init__(
@@ -68,17 +68,18 @@ class RequestMiddleware:
         self.app = app
         self.recorder = recorder
         self.requests = requests
+        self.dialect_of = DialectOf(dialects)
         self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
-        self.prefixed = [each for each in dialects if each.prefix]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = scope["path"]
-        context = RequestContext(request_id(scope), task=self.tasks.get(path))
-        dialect = dialect_of(path, self.prefixed)
+        method, path = scope["method"], scope["path"]
+        dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
+        tasks = self.tasks if dialect is OWN else dialect.tasks  # OWN has a wrong method
+        context = RequestContext(request_id(scope), task=tasks.get(path))
         state = scope.setdefault("state", {})
         state["context"], state["error_shape"] = context, dialect.error_shape
         response = ResponseSender(send, context, dialect)

@@ -8,10 +8,13 @@ from starlette.requests import Request
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 
@@ -28,6 +31,9 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
+        documents: Translates documents; None if the setting forbids it.
+        quota: Counts the characters that API keys have translated.
+        glossaries: Stores glossaries.
         served_models: Changes the served models of this process.
         started: Start of the server, in Unix seconds.
     """
@@ -39,6 +45,9 @@ class Services:
     inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
+    documents: DocumentTranslator | None
+    quota: Quota
+    glossaries: GlossaryStore
     served_models: ServedModels
     started: int
 

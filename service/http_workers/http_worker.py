@@ -62,7 +62,7 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
             yield
 
     catalog = Catalog.of(config.models, settings.offered, settings.aliases)
-    services = build_services(settings, catalog, backend, config.started)
+    services = build_services(settings, catalog, backend, config.started, config.folder)
     backend.change_models = services.served_models.change
     server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)

@@ -27,11 +27,13 @@ class HttpWorkerConfig:
         settings: Settings of the server, command line included.
         started: Start of the server, in Unix seconds.
         models: The models that are served now.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
 
     settings: Settings
     started: int
     models: ModelSet
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

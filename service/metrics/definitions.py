@@ -26,6 +26,9 @@ from service.metrics.sources import WatchedLane, WorkerFigures
 DETECT = "detect"
 """The task of language detection. It has no work items: the HTTP processes detect languages."""
 
+DOCUMENT = "document"
+"""The task of translating a document. Its texts are work items of translation."""
+
 OUTCOMES = (
     "ok",
     "invalid",
@@ -56,7 +59,7 @@ class Ended:
     """The figures of one answered request.
 
     Attributes:
-        task: Name of a task kind, or DETECT.
+        task: Name of a task kind, DETECT or DOCUMENT.
         model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         status: HTTP status of the response.
@@ -114,7 +117,7 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        for task in (*self.task_series, DETECT):
+        for task in (*self.task_series, DETECT, DOCUMENT):
             self._make_request_series(task, NO_MODEL)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -91,7 +91,7 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # Each share has room for the oldest job, which would else wait although rows are free.
+            # Each share has room for the oldest job. If not, the job would wait beside free rows.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)

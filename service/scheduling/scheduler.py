@@ -173,7 +173,9 @@ class Scheduler:
                 self.queues[job.kind][job.model].lane(job).add(job, is_first=True)
             else:
                 job.receiver.fail(
-                    UnavailableError("the worker died twice over this request; try again", 1)
+                    UnavailableError(
+                        "two workers died while they computed this request; try again", 1
+                    )
                 )
         self._dispatch()
 

@@ -20,11 +20,13 @@ from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
 from service.tasks.tagging import insert_tags
+from service.tasks.terminology import use_terms
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.glossary.terms import Terms
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
@@ -50,6 +52,8 @@ class TranslationRequest:
             case and final punctuation are those of the text.
         is_html: Whether the texts are HTML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
+        is_bulk: Whether few sentences wait in the bulk lane too.
+        terms: Terms of a glossary from the source to the target; needs a source.
     """
 
     texts: Sequence[str]
@@ -61,6 +65,8 @@ class TranslationRequest:
     protects: bool = True
     is_html: bool = False
     split_lines: bool = True
+    is_bulk: bool = False
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,7 @@ class Translator:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
@@ -139,9 +145,12 @@ class Translator:
             prepared = await self._prepare_all(request, num_chars)
         describe(prepared, context)
         sentences = [one for text in prepared for one in text.sentences(request.options)]
-        is_bulk = len(sentences) > self.settings.bulk_sentences
+        is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
-        results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
+        results = await pipeline.run(sentences)
+        if request.terms is not None:
+            await use_terms(prepared, results, request.terms, request.options, pipeline)
+        results = await complete(prepared, results, request.options, pipeline)
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)

@@ -141,7 +141,7 @@ def test_other_method_is_told_which_is_allowed(steady_server: Server) -> None:
         ("POST", "/languages", "GET, HEAD"),
         ("POST", "/health", "GET, HEAD"),
         ("DELETE", "/metrics", "GET, HEAD"),
-        ("DELETE", "/", "GET, HEAD"),
+        ("DELETE", "/", "GET, POST, HEAD"),
         ("POST", "/static/app.js", "GET, HEAD"),
         ("HEAD", "/translate", "POST"),
     ):

@@ -37,6 +37,9 @@ ARCHITECTURES = (
 DEFAULT_LABELS = 2
 """Number of labels if a config gives no number."""
 
+DEFAULT_LABEL = "LABEL_0"
+"""Name of the only label of a config that names none."""
+
 
 @dataclass(frozen=True)
 class CrossEncoderFiles:
@@ -66,11 +69,13 @@ class CrossEncoderConfig:
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
             in the other families. In segment 1, `vocab_size` is added to each id; see
             `checkpoints/cross_encoder.py`.
+        label: Name of the only label.
     """
 
     model: EmbeddingConfig
     vocab_size: int
     num_segments: int
+    label: str
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
@@ -117,7 +122,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     folded = replace(encoder, vocab_size=encoder.vocab_size * max(1, num_segments))
     tokens = read_max_tokens(files.folder, encoder)
     model = EmbeddingConfig(folded, (Pooling.CLS,), head, tokens)
-    return CrossEncoderConfig(model, encoder.vocab_size, max(1, num_segments))
+    label = str((labels or {}).get("0", DEFAULT_LABEL))
+    return CrossEncoderConfig(model, encoder.vocab_size, max(1, num_segments), label)
 
 
 def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) -> PairTokenizer:

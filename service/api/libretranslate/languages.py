@@ -15,6 +15,7 @@ from service.api.libretranslate.schemas import (
 from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.api.services import services_of
+from service.documents.formats import FORMATS
 from service.models.catalog import PIVOT, Catalog
 from service.text.language_codes import display_name
 
@@ -48,8 +49,8 @@ async def frontend_settings(
         apiKeys=needs_key,
         keyRequired=needs_key,
         suggestions=bool(services.settings.suggestions),
-        filesTranslation=False,
-        supportedFilesFormat=[],
+        filesTranslation=services.settings.files,
+        supportedFilesFormat=[*FORMATS] if services.settings.files else [],
         language=DefaultLanguages(
             source=LanguageChoice(code="auto", name="Auto Detect"),
             target=LanguageChoice(code=target, name=display_name(target, accept_language)),

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.attention.response_schemas import AlignmentBody
 from service.api.request.parameters import ListOf, Natural, Parameters, Positive, not_empty
+from service.api.request.upload import UploadedFile
 
 
 def _default_format(value: Any) -> Any:
@@ -40,6 +41,9 @@ class TranslateRequest(Parameters):
     )
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
+    )
+    glossary: str | None = Field(
+        None, description="Id of a glossary whose terms the translation uses; needs `source`."
     )
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."
@@ -121,6 +125,21 @@ class SuggestResponse(BaseModel):
     """The suggestion has been stored."""
 
     success: bool
+
+
+class TranslateFileRequest(Parameters):
+    """`POST /translate_file`, as a multipart form."""
+
+    file: UploadedFile
+    source: str = Field(description="Language code, or `auto`.")
+    target: str = Field(description="Language code.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class TranslateFileResponse(BaseModel):
+    """The address of a translated document."""
+
+    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
 
 
 class Language(BaseModel):

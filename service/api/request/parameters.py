@@ -123,8 +123,30 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
+    return validated(request, await read_permitted(request, max_bytes), model)
+
+
+async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
+    """Returns the fields of a request after the check of its API key.
+
+    Raises:
+        MissingKeyError: The server needs a key, and the request has none.
+        InvalidKeyError: The request has a wrong key.
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: The body cannot be read.
+        DeadlineExceededError: The body did not arrive in time.
+    """
     fields = await read_fields(request, max_bytes)
     check_key(request, given_key(request, fields))
+    return fields
+
+
+def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+    """Returns the validated parameters of a request from its fields.
+
+    Raises:
+        InvalidRequestError: `model` does not accept the fields.
+    """
     try:
         return model.model_validate(fields)
     except ValidationError as error:
