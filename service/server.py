@@ -19,12 +19,12 @@ def create_app(
     start_worker: StartWorker = start_process,
     on_failure: Callable[[str], None] | None = None,
 ) -> FastAPI:
-    """Builds the server as one application; only the device workers are processes of their own.
+    """Builds the server as one application; only the device workers are separate processes.
 
     Args:
         settings: Settings of the server.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model of the start cannot be loaded.
+        on_failure: Called with the reason when a model of the settings cannot be loaded.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.

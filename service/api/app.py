@@ -26,7 +26,6 @@ from service.api.openai import routes as openai
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
-from service.api.tei import rerank
 from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
@@ -34,7 +33,7 @@ from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
-from service.tasks.documents import DocumentTranslator
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -44,7 +43,6 @@ DIALECTS = (
     deepl.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
-    rerank.DIALECT,
     openai.DIALECT,
     admin.DIALECT,
     health.DIALECT,

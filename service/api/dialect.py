@@ -4,12 +4,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.errors import ErrorShape, own_shape
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+Route = tuple[str, str]
+"""Method and path of a route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,26 +24,50 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
         direct: Endpoints that are called without the framework, by method and path.
-        prefix: Prefix of the paths whose errors have the shape of this dialect; "" for none.
+        prefix: Prefix of more paths whose errors have the shape of this dialect; "" for none.
         error_shape: Returns the status and body of an error.
-        id_header: Header below `prefix` that also has the id of the request; "" for none.
+        id_header: Header that also has the id of the request; "" for none.
     """
 
     routers: tuple[APIRouter, ...]
     tasks: Mapping[str, str] = field(default_factory=dict)
-    direct: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
+    direct: Mapping[Route, Endpoint] = field(default_factory=dict)
     prefix: str = ""
     error_shape: ErrorShape = own_shape
     id_header: str = ""
 
+    @property
+    def routes(self) -> set[Route]:
+        """Returns the method and path of each route."""
+        routes = [each for router in self.routers for each in router.routes]
+        return {
+            (method, each.path)
+            for each in routes
+            if isinstance(each, APIRoute)
+            for method in each.methods or ()
+        }
+
 
 OWN = Dialect(())
-"""The dialect of the paths below no prefix, for its shape of errors."""
+"""The dialect of all other paths, for its shape of errors."""
 
 
-def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:
-    """Returns the dialect whose prefix a path has, and OWN for a path below no prefix."""
-    for dialect in dialects:
-        if dialect.prefix and path.startswith(dialect.prefix):
+class DialectOf:
+    """Finds the dialect of a request, for its shape of errors and its task label.
+
+    Args:
+        dialects: A dialect serves its routes, and errors below its prefix have its shape.
+    """
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.by_route = {route: each for each in dialects for route in each.routes}
+        self.prefixed = [each for each in dialects if each.prefix]
+
+    def __call__(self, method: str, path: str) -> Dialect:
+        """Returns the dialect of a method and a path, and OWN if there is none."""
+        if dialect := self.by_route.get((method, path)):
             return dialect
-    return OWN
+        for dialect in self.prefixed:
+            if path.startswith(dialect.prefix):
+                return dialect
+        return OWN

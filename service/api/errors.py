@@ -100,10 +100,15 @@ async def handle_service_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework: an unknown path, or a method that the path refuses."""
+    """Answers an error of the framework: an unknown path, or a method that the path refuses.
+
+    OPTIONS without the headers of a preflight is no error; it gets the allowed methods.
+    """
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = ", ".join(allowed_methods(request))
+        if request.method == "OPTIONS":
+            return Response(headers={"Allow": f"{allowed}, OPTIONS"})
         wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
         response = respond(request, wrong)
         response.headers["Allow"] = allowed

@@ -28,7 +28,7 @@ class MainProcess:
         listeners: Bound sockets.
         start_worker: Starts a device worker.
         start_http_worker: Starts an HTTP worker.
-        on_listening: Called when connections are accepted.
+        on_listening: Called when the first HTTP worker accepts connections.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.
@@ -75,7 +75,7 @@ class MainProcess:
         self.stopping.set()
 
     def interrupt(self) -> None:
-        """Begins the shutdown; the second call does not wait for requests."""
+        """Begins the shutdown; a second call ends the HTTP workers without waiting for requests."""
         if self.stopping.is_set():
             self.http_workers.kill()
         self.stop()

@@ -24,7 +24,7 @@ from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
 
 DETECT = "detect"
-"""The task of language detection. It has no work items: HTTP processes compute it themselves."""
+"""The task of language detection. It has no work items: the HTTP processes detect languages."""
 
 DOCUMENT = "document"
 """The task of translating a document. Its texts are work items of translation."""
@@ -87,7 +87,7 @@ class TaskSeries:
 
     Attributes:
         phases: Kinds of model calls, such as `encode` and `decode`.
-        sides: Sides whose tokens are counted: source and target, source alone, or none.
+        sides: Names of the token counts: `source` and `target`, only `source`, or none.
     """
 
     phases: Sequence[str]
@@ -148,7 +148,7 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time in one stage. The stages queue and device give the time of the slowest sentence.",
+            "Time of a request in a stage. In queue and device, the time of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
@@ -164,7 +164,7 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Sentences and texts whose request was abandoned.", *kind, "where"
+            "cancelled", "Sentences and texts of requests whose client has gone.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
@@ -221,10 +221,10 @@ class Metrics:
 
     def _make_server(self) -> None:
         self.ready = self._gauge(
-            "ready", "1 while at least one device worker is ready, otherwise 0."
+            "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
         self.draining = self._gauge(
-            "draining", "1 after SIGTERM while requests are finished, otherwise 0."
+            "draining", "Is 1 while requests are finished after SIGTERM, and 0 before."
         )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
@@ -333,7 +333,7 @@ class Metrics:
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
-        """Counts finished items by their source tokens, and target tokens if there are any."""
+        """Counts the source tokens of finished items, and their target tokens if there are any."""
         for position, side in enumerate(self.task_series[task].sides):
             tokens = [each[position] for each in lengths]
             series = (self.source_tokens, self.target_tokens)[position].labels(task, model)

@@ -11,7 +11,7 @@ from service.models.text_reader import Input
 from service.text.language_codes import match_language
 
 
-def check_num_inputs(inputs: Sequence[Input], limit: int, param: str) -> None:
+def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
     """Refuses a request with too many inputs.
 
     Raises:
@@ -113,7 +113,7 @@ def find_long(
         raise RequestTooLargeError(
             f"{param}[{first}] has {number} tokens; this model takes {limit}{more}. "
             "Send it in parts, or cut it with truncate: true.",
-            param=param,
+            param=f"{param}[{first}]",
         )
     return long
 

@@ -1,11 +1,9 @@
 """The translation task: detect, split, tokenise, submit, detokenise, join."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from html import unescape
-from typing import ParamSpec, TypeVar
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
@@ -15,29 +13,21 @@ from service.metrics.definitions import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
+from service.tasks.attention.aligner import PairAligner
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
+from service.tasks.tagging import insert_tags
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-INLINE_CHARS = 4096
-"""Largest total length of texts that are processed in the event loop; longer ones go to a thread.
-
-Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 µs.
-"""
-
-CHARS_PER_TOKEN = 3
-"""Characters for each token in the estimate that admits a request before it is tokenised."""
+from service.text.tags import Tag, distribute, lift
 
 UNDETECTED = Detection("en", 0.0)
 """LibreTranslate's response for a text without a detectable language."""
@@ -131,6 +121,7 @@ class Translator:
         self.backend = backend
         self.detector = detector
         self.settings = settings
+        self.aligner = PairAligner(backend, settings)
 
     async def translate(
         self, request: TranslationRequest, context: RequestContext
@@ -154,6 +145,7 @@ class Translator:
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)
+        await insert_tags(prepared, results, self.aligner, context)
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -193,7 +185,7 @@ class Translator:
                 f"translate to {PIVOT} and from it in two requests"
             )
         tokenizer = route[0].vocabularies.source
-        protected = self._protect(text, request, route)
+        protected, tags = self._protect(text, request, route)
         text = protected.text
         if request.split_sentences:
             segments = split_sentences(text, source, request.split_lines)
@@ -203,18 +195,25 @@ class Translator:
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+        segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, chunked.segments, sources, detected, chunked.num_cut, carriage, limit
+            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
         )
 
     def _protect(
         self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
-    ) -> ProtectedText:
+    ) -> tuple[ProtectedText, list[Tag]]:
+        """Returns a text with markers, and the inline tags that are not in it.
+
+        Two models in a row give no attention between source and target words. There the tags stay
+        in the text as markers.
+        """
         if request.is_html:
-            return protect_html(text, unknown_to(route, unescape(text)))
+            markup = protect_html(text, unknown_to(route, unescape(text)))
+            return lift(markup) if len(route) == 1 else (markup, [])
         if request.protects:
-            return protect(text, unknown_to(route, text))
-        return ProtectedText(text, ())
+            return protect(text, unknown_to(route, text)), []
+        return ProtectedText(text, ()), []
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Result]
@@ -231,9 +230,9 @@ class Translator:
         depth = max((len(hypotheses) for hypotheses in sentences), default=1)
         versions = []
         for rank in range(depth):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in sentences]
-            decoded = [tokenizer.decode(hypothesis.tokens) for hypothesis in chosen]
-            versions.append(text.joined(decoded))
+            versions.append(
+                text.joined([text.decode(n, found, rank) for n, found in enumerate(sentences)])
+            )
         best, *others = dict.fromkeys(version for version in versions if version is not None)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
         targets = [hypotheses[0].tokens for hypotheses in sentences]
@@ -264,12 +263,3 @@ def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScor
     pieces = tokenizer.pieces(hypothesis.tokens)
     tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
     return SentenceScore(hypothesis.score, tokens)
-
-
-async def run_sized(
-    num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """Calls a function: in the event loop up to INLINE_CHARS characters, above in a thread."""
-    if num_chars <= INLINE_CHARS:
-        return function(*args, **kwargs)
-    return await asyncio.to_thread(function, *args, **kwargs)

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from service.api.app import DIALECTS
-from service.api.deepl.errors import DEEPL_PREFIX
-from service.api.openai.errors import OPENAI_PREFIX
+from service.api.deepl.errors import deepl_shape
+from service.api.dialect import DialectOf
+from service.api.openai.errors import openai_shape
+from service.api.tei.errors import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings
 from tests.api.conftest import Serve, ServeAny
@@ -33,21 +35,21 @@ def status_of(server: Server, **request: Any) -> int:
 @pytest.mark.parametrize("path", COMPUTING)
 def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None:
     """Its parameters are not looked at before the key."""
-    is_openai = path.startswith(OPENAI_PREFIX)
+    shape = DialectOf(DIALECTS)("POST", path).error_shape
     for headers, kind, status in (
         ({}, MissingKeyError, 400),
         ({"authorization": "Bearer third-key"}, InvalidKeyError, 403),
     ):
         response = keyed.post(path, json={}, headers=headers)
-        if is_openai:
+        if shape is openai_shape:
             assert response.status_code == 401
             assert response.headers["www-authenticate"] == "Bearer"
             assert response.json()["error"]["code"] == "invalid_api_key"
-        elif path.startswith(DEEPL_PREFIX):
+        elif shape is deepl_shape:
             assert response.status_code == 403
             assert response.json()["message"] == "Authorization failure, check auth_key"
         else:
-            assert response.status_code == status
+            assert response.status_code == (401 if shape is tei_shape else status)
             assert_error(response, kind)
     response = keyed.post(path, json={}, headers={"authorization": "Bearer second-key"})
     assert "key" not in response.text

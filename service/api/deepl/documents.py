@@ -38,7 +38,8 @@ from service.errors import (
 )
 from service.metrics.definitions import DOCUMENT
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 
 router = APIRouter(tags=["deepl"])
 

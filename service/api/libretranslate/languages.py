@@ -12,6 +12,7 @@ from service.api.libretranslate.schemas import (
     Language,
     LanguageChoice,
 )
+from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.api.services import services_of
 from service.documents.formats import FORMATS
@@ -43,11 +44,11 @@ async def frontend_settings(
     target = default_target(services.catalog)
     needs_key = bool(services.settings.keys)
     return FrontendSettings(
-        charLimit=-1,
+        charLimit=services.settings.max_text_chars or -1,
         frontendTimeout=500,
         apiKeys=needs_key,
         keyRequired=needs_key,
-        suggestions=False,
+        suggestions=bool(services.settings.suggestions),
         filesTranslation=services.settings.files,
         supportedFilesFormat=[*FORMATS] if services.settings.files else [],
         language=DefaultLanguages(
@@ -55,6 +56,17 @@ async def frontend_settings(
             target=LanguageChoice(code=target, name=display_name(target, accept_language)),
         ),
     )
+
+
+def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
+    """Returns the served languages of a request; the source is None for `auto`.
+
+    Raises:
+        InvalidRequestError: A code is empty.
+        UnsupportedLanguageError: The server has no such language or pair.
+    """
+    code = None if source.strip().lower() == "auto" else source
+    return find_languages(catalog, ("source", code), ("target", target))
 
 
 def default_target(catalog: Catalog) -> str:

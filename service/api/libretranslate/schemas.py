@@ -117,6 +117,28 @@ class TranslateFileResponse(BaseModel):
     translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
 
 
+class SuggestRequest(Parameters):
+    """`POST /suggest`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"q": "Good morning.", "s": "Bom dia.", "source": "en", "target": "pt"}
+        }
+    )
+
+    q: str = Field(description="Text that was translated.")
+    s: str = Field(description="Better translation.")
+    source: str = Field(description="Language code of `q`, or `auto`.")
+    target: str = Field(description="Language code of `s`.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestResponse(BaseModel):
+    """The suggestion has been stored."""
+
+    success: bool
+
+
 class Language(BaseModel):
     """A source language, and the languages that it can be translated to."""
 

@@ -97,7 +97,7 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
     inside = {
         "message": error_texts.text_of(error).joined,
         "type": kind.error_type,
-        "param": error.param,
+        "param": error.param and error.param.partition("[")[0],
         "code": kind.code,
     }
     return openai_status(error), {"error": inside}
@@ -125,4 +125,7 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
         return OpenAIKind("invalid_request_error", "model_not_found")
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return OPENAI_KINDS[401]
+    if isinstance(error, RequestTooLargeError) and (error.param or "").endswith("]"):
+        # One text is longer than the model takes.
+        return OpenAIKind("invalid_request_error", "context_length_exceeded")
     return OPENAI_KINDS[KINDS[type(error)].status]

@@ -1,4 +1,4 @@
-"""POST /v1/embeddings, and the dialect of the routes under /v1/."""
+"""POST /v1/embeddings and /embeddings, and the dialect of the routes under /v1/."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -17,6 +17,14 @@ from service.api.tei.formats import embed_response
 router = APIRouter(tags=["embeddings"])
 
 
+@router.post(
+    "/embeddings",
+    response_model=EmbeddingsResponse,
+    response_model_exclude_none=True,
+    responses=OPENAI_ERRORS,
+    openapi_extra=request_body(EmbeddingsRequest),
+    operation_id="embeddings_of_tei",
+)
 @router.post(
     "/v1/embeddings",
     response_model=EmbeddingsResponse,
@@ -40,7 +48,7 @@ async def embeddings(request: Request) -> Response:
 
 DIALECT = Dialect(
     (router, models.router),
-    tasks={"/v1/embeddings": "embed"},
+    tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
     direct={("POST", "/v1/embeddings"): embeddings},
     prefix=OPENAI_PREFIX,
     error_shape=openai_shape,

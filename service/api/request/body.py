@@ -40,8 +40,8 @@ and left its connection open.
 async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     """Returns the fields of a request: those of a JSON body, or those of a form and the query.
 
-    A field that occurs several times in a form or the query becomes a list. The line ends of a
-    form, CRLF, become LF.
+    A field of the query overrides a field of the form. A field that occurs several times in either
+    becomes a list. The line ends of a form, CRLF, become LF.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -52,11 +52,11 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     content_type = media_type(request)
     if content_type == JSON:
         return parse_json(body)
-    if content_type in (FORM, "") or (not body and request.query_params):
-        return merge([*request.query_params.multi_items(), *_parse_form(body)])
+    query = merge(request.query_params.multi_items())
+    if content_type in (FORM, "") or (not body and query):
+        return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
-        form = await parse_multipart(request.headers, body, max_bytes)
-        return merge([*request.query_params.multi_items(), *form])
+        return {**merge(await parse_multipart(request.headers, body, max_bytes)), **query}
     raise InvalidRequestError(
         f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
         details=f"send {JSON}, {FORM} or {MULTIPART}",

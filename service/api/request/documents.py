@@ -11,7 +11,8 @@ from service.documents.formats import format_of
 from service.documents.store import DocumentState
 from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 
 
 async def open_job(

@@ -123,18 +123,30 @@ async def read_parameters(request: Request, model: type[Model], max_bytes: int) 
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
-    return validate(request, await read_fields(request, max_bytes), model)
+    return validated(request, await read_permitted(request, max_bytes), model)
 
 
-def validate(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
-    """Returns the validated parameters of a request, whose fields have been read.
+async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
+    """Returns the fields of a request after the check of its API key.
 
     Raises:
         MissingKeyError: The server needs a key, and the request has none.
         InvalidKeyError: The request has a wrong key.
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: The body cannot be read.
+        DeadlineExceededError: The body did not arrive in time.
+    """
+    fields = await read_fields(request, max_bytes)
+    check_key(request, given_key(request, fields))
+    return fields
+
+
+def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+    """Returns the validated parameters of a request from its fields.
+
+    Raises:
         InvalidRequestError: `model` does not accept the fields.
     """
-    check_key(request, given_key(request, fields))
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -142,6 +154,20 @@ def validate(request: Request, fields: dict[str, Any], model: type[Model]) -> Mo
         param = first_fault(error)[1]
         details = _json_hint(request, fields) or details
         raise InvalidRequestError(text, param=param, details=details) from None
+
+
+def check_given(**texts: str) -> None:
+    """Refuses texts that are empty or only white space, as LibreTranslate does.
+
+    Args:
+        texts: Texts by the name of their parameter.
+
+    Raises:
+        InvalidRequestError: A text is empty.
+    """
+    for name, text in texts.items():
+        if not text.strip():
+            raise InvalidRequestError(error_texts.missing(name).text, param=name)
 
 
 def _json_hint(request: Request, fields: dict[str, Any]) -> str:
@@ -190,4 +216,4 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
         is_float = isinstance(value, float)
         return error_texts.not_whole(name, value) if is_float else error_texts.not_a_number(name)
     found = f"it is {type(value).__name__}"
-    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']}", found)
+    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")

@@ -6,6 +6,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.requests import Request
 
 from service.api import error_texts
+from service.api.keys import check_key, given_key
 from service.api.request.body import (
     MULTIPART,
     Upload,
@@ -14,7 +15,7 @@ from service.api.request.body import (
     parse_multipart,
     read_body,
 )
-from service.api.request.parameters import Model, refuse, validate
+from service.api.request.parameters import Model, refuse, validated
 from service.errors import RequestTooLargeError
 from service.settings import Settings
 
@@ -47,7 +48,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     Raises:
         ServiceError: The form cannot be read, is over the limit, or has no valid key.
     """
-    fields: list[tuple[str, Any]] = [*request.query_params.multi_items()]
+    fields: list[tuple[str, Any]] = []
     if media_type(request) == MULTIPART:
         try:
             body = await read_body(request, settings.max_file_bytes + FORM_BYTES, BODY_SECONDS)
@@ -56,5 +57,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
                 f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
                 "raise REGARD_MAX_FILE_BYTES"
             ) from None
-        fields += await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
-    return validate(request, merge(fields), model)
+        fields = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
+    given = {**merge(fields), **merge(request.query_params.multi_items())}
+    check_key(request, given_key(request, given))
+    return validated(request, given, model)

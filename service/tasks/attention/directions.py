@@ -6,7 +6,7 @@ from service.errors import InvalidRequestError, NotFoundError, UnsupportedLangua
 from service.models.catalog import Catalog
 from service.models.served import Direction, ServedModel
 from service.tasks.attention.requests import ModelChoice
-from service.tasks.translation import run_sized
+from service.tasks.threads import run_sized
 from service.text.detection import LanguageDetector
 
 
