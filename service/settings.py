@@ -83,6 +83,17 @@ class Settings(BaseSettings):
         "",
         description="SQLite file for the suggestions of POST /suggest. Empty disables the route.",
     )
+    state: str = Field(
+        "~/.local/share/regard",
+        min_length=1,
+        description="Folder for glossaries and for the characters that keys have used.",
+    )
+    monthly_characters: int = Field(
+        0,
+        ge=0,
+        description="Characters that each API key may have translated in a calendar month (UTC). "
+        "0 sets no limit.",
+    )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="More names of served models, separated by commas: ALIAS=MODEL, such as "

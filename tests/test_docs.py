@@ -143,8 +143,8 @@ def documented_routes() -> set[tuple[str, str]]:
     """Returns the method and path of each row in the first table of docs/api.md."""
     found = set()
     for first, *_ in table_rows(read(DOCS / "api.md").split("\n## ", 1)[0])[1:]:
-        methods = re.findall(r"\b(?:GET|POST|PUT|DELETE)\b", first)
-        found |= {(m, path) for m in methods for path in re.findall(r"/[\w/{}.]*", first)}
+        methods = re.findall(r"\b(?:GET|POST|PUT|PATCH|DELETE)\b", first)
+        found |= {(m, path) for m in methods for path in re.findall(r"/[\w/{}.-]*", first)}
     return found
 
 

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
@@ -30,6 +31,9 @@ from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.database import Database
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
@@ -41,6 +45,7 @@ from service.text.detection import LanguageDetector
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
+    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     openai.DIALECT,
@@ -84,6 +89,8 @@ def build_services(
     embedder = Embedder(catalog, backend, settings)
     documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
+    database = Database(settings.state)
+    quota = Quota(database, settings.monthly_characters)
     return Services(
         settings,
         catalog,
@@ -93,6 +100,8 @@ def build_services(
         text_inspector,
         embedder,
         documents,
+        quota,
+        GlossaryStore(database),
         served,
         started,
     )

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
@@ -30,6 +32,8 @@ class Services:
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
         documents: Translates documents; None if the setting forbids it.
+        quota: Counts the characters that API keys have translated.
+        glossaries: Stores glossaries.
         served_models: Changes the served models of this process.
         started: Start of the server, in Unix seconds.
     """
@@ -42,6 +46,8 @@ class Services:
     text_inspector: TextInspector
     embedder: Embedder
     documents: DocumentTranslator | None
+    quota: Quota
+    glossaries: GlossaryStore
     served_models: ServedModels
     started: int
 

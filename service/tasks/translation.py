@@ -20,10 +20,13 @@ from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
 from service.tasks.tagging import insert_tags
+from service.tasks.terminology import use_terms
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
+from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.glossary.terms import Terms
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
@@ -45,10 +48,12 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged, and
+            case and final punctuation are those of the text.
         is_html: Whether the texts are HTML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
         is_bulk: Whether few sentences wait in the bulk lane too.
+        terms: Terms of a glossary from the source to the target; needs a source.
     """
 
     texts: Sequence[str]
@@ -61,6 +66,7 @@ class TranslationRequest:
     is_html: bool = False
     split_lines: bool = True
     is_bulk: bool = False
+    terms: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,10 @@ class Translator:
         sentences = [one for text in prepared for one in text.sentences(request.options)]
         is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
-        results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
+        results = await pipeline.run(sentences)
+        if request.terms is not None:
+            await use_terms(prepared, results, request.terms, request.options, pipeline)
+        results = await complete(prepared, results, request.options, pipeline)
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)
@@ -193,11 +202,23 @@ class Translator:
             segments = whole_lines(text) if request.is_html else one_sentence(text)
         limit = self.settings.max_source_tokens - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        formatting = Formatting()
+        if request.protects:
+            formatting = Formatting(chunked.segments.sentences, (source, request.target))
+            lower_capitals(chunked, tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
+            route,
+            segments,
+            sources,
+            detected,
+            chunked.num_cut,
+            carriage,
+            limit,
+            inside,
+            formatting=formatting,
         )
 
     def _protect(

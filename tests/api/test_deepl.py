@@ -1,14 +1,18 @@
 """DeepL's routes: texts, options, languages, usage, and errors in DeepL's shape."""
 
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from service.api.deepl.usage import NO_LIMIT
-from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, Server
+from service.errors import QuotaExceededError
+from service.state.database import FILE
+from tests.api.conftest import Serve, ServeAny, ServeApart
+from tests.api.servers import AnyServer, Server, assert_error
 from tests.workers import LIMIT_SECONDS, Script
 
 TWO_LINES = "It is a long\nsentence. And one more."
@@ -153,8 +157,6 @@ NO_VALUE = "Value for '{}' not supported."
             for name, value in (
                 ("tag_handling", "html"),
                 ("tag_handling", "xml"),
-                ("glossary_id", "def3a26b-3e84-45b3-84ae-0c0aaf3525f7"),
-                ("glossary_ids", ["a"]),
                 ("style_id", "a"),
                 ("translation_memory_id", "a"),
                 ("custom_instructions", ["Be kind."]),
@@ -343,3 +345,49 @@ def test_built_in_models_translate_for_deepls_clients(real_server: Server) -> No
     )
     assert joined == there["text"]
     assert "\n" in cut
+
+
+# The quota
+
+
+def test_quota_is_one_count_of_all_dialects_and_processes(
+    serve_apart: ServeApart, tmp_path: Path
+) -> None:
+    server = serve_apart(monthly_characters=30, state=str(tmp_path), api_keys="mine,yours")
+    mine = {"headers": {"authorization": "DeepL-Auth-Key mine"}}
+    hello = {"q": "Hello, you.", "source": "en", "target": "pt", "api_key": "mine"}
+    for count in (11, 22):
+        assert server.post("/translate", json=hello).status_code == 200
+        reply = {"character_count": count, "character_limit": 30}
+        assert server.get("/v2/usage", **mine).json() == reply
+    response = server.post("/v2/translate", json=body("Hello, you."), **mine)
+    detail = "22 of 30 characters of this month are used, and the request has 11; send fewer, wait"
+    assert response.status_code == 456
+    assert response.json()["message"] == "Quota exceeded"
+    assert response.json()["detail"].startswith(detail)
+    assert_error(server.post("/translate", json=hello), QuotaExceededError, "22 of 30")
+    yours = {"headers": {"authorization": "Bearer yours"}}
+    assert server.post("/v2/translate", json=body("Hello, you."), **yours).status_code == 200
+    stored = (tmp_path / FILE).read_bytes() + (tmp_path / f"{FILE}-wal").read_bytes()
+    assert sha256(b"mine").hexdigest().encode() in stored
+    assert b"yours" not in stored
+
+
+def test_keys_without_meaning_share_one_count(serve: Serve, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    statuses = [
+        server.post(
+            "/v2/translate",
+            json=body("Hello."),
+            headers={"authorization": f"DeepL-Auth-Key {key}"},
+        ).status_code
+        for key in ("a", "b")
+    ]
+    assert statuses == [200, 456]
+
+
+def test_failed_request_costs_nothing(serve: Serve, script: Script, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    script.poison.add(server.token("Hi"))
+    assert translate(server, "Hi").status_code == 500
+    assert usage(server) == {"character_count": 0, "character_limit": 10}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from service.api.libretranslate.suggestion_store import Suggestion, SuggestionStore
 from service.settings import Settings
-from service.tasks.suggestions import Suggestion, SuggestionStore
 
 
 def number(index: int) -> Suggestion:

@@ -5,11 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.deepl import documents, languages, usage
+from service.api.deepl import documents, glossaries, languages, usage
 from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, deepl_shape
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
+from service.api.request import translation
 from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
@@ -26,6 +27,9 @@ router = APIRouter(tags=["deepl"])
 MAX_TEXTS = 50
 """Most texts in one request, as at DeepL."""
 
+MAX_GLOSSARY_IDS = 5
+"""Most glossaries in one request, as at DeepL."""
+
 
 @router.post(
     "/v2/translate",
@@ -41,7 +45,9 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = resolve(body, texts, services)
-    results = await unless_disconnected(request, services.translator.translate(wanted, context))
+        await translation.add_terms(services, wanted, glossaries_of(body))
+    work = translation.translate(services, wanted, context)
+    results = await unless_disconnected(request, work)
     context.billed_characters = sum(map(len, texts))
     with context.stage("serialize"):
         return JSONResponse(response_body(body, wanted, results, services.catalog))
@@ -82,6 +88,27 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
     )
 
 
+def glossaries_of(body: DeepLRequest) -> list[str]:
+    """Returns the ids of the glossaries of a request.
+
+    Raises:
+        InvalidRequestError: There are too many, or the request has no source language.
+    """
+    ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
+    if body.glossary_id and body.glossary_ids:
+        raise InvalidRequestError(
+            "'glossary_id' and 'glossary_ids' cannot be used together", details="send one of them"
+        )
+    if len(ids) > MAX_GLOSSARY_IDS:
+        details = f"{len(ids)} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
+        raise InvalidRequestError("Too many glossaries", details=details)
+    if ids and not body.source_lang:
+        raise InvalidRequestError(
+            "Use of a glossary requires the 'source_lang' parameter to be specified"
+        )
+    return ids
+
+
 def response_body(
     body: DeepLRequest,
     wanted: TranslationRequest,
@@ -106,7 +133,7 @@ def response_body(
 
 
 DIALECT = Dialect(
-    (router, documents.router, languages.router, usage.router),
+    (router, documents.router, languages.router, usage.router, glossaries.router),
     tasks={"/v2/translate": "translate"},
     direct={("POST", "/v2/translate"): translate},
     prefix=DEEPL_PREFIX,

@@ -19,8 +19,6 @@ SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_dig
 
 UNAVAILABLE = (
     "tag_handling",
-    "glossary_id",
-    "glossary_ids",
     "style_id",
     "translation_memory_id",
     "custom_instructions",
@@ -67,8 +65,13 @@ class DeepLRequest(Parameters):
     )
     outline_detection: bool = Field(True, description="Accepted; it matters only with tags.")
     tag_handling: Any = Field(None, description="Refused: tags are not handled.")
-    glossary_id: Any = Field(None, description="Refused: there are no glossaries.")
-    glossary_ids: Any = Field(None, description="Refused: there are no glossaries.")
+    glossary_id: str | None = Field(
+        None, description="Glossary whose terms the translation uses; needs `source_lang`."
+    )
+    glossary_ids: ListOf[str] = Field(
+        default_factory=list,
+        description="Up to 5 glossaries; of two entries for a term, that of the first one counts.",
+    )
     style_id: Any = Field(None, description="Refused: there are no style rules.")
     translation_memory_id: Any = Field(
         None, description="Refused: there are no translation memories."

@@ -42,6 +42,9 @@ class TranslateRequest(Parameters):
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
     )
+    glossary: str | None = Field(
+        None, description="Id of a glossary whose terms the translation uses; needs `source`."
+    )
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."
     )
@@ -102,21 +105,6 @@ class DetectRequest(Parameters):
     api_key: Any = Field(None, description="Key, if the server has keys.")
 
 
-class TranslateFileRequest(Parameters):
-    """`POST /translate_file`, as a multipart form."""
-
-    file: UploadedFile
-    source: str = Field(description="Language code, or `auto`.")
-    target: str = Field(description="Language code.")
-    api_key: Any = Field(None, description="Key, if the server has keys.")
-
-
-class TranslateFileResponse(BaseModel):
-    """The address of a translated document."""
-
-    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
-
-
 class SuggestRequest(Parameters):
     """`POST /suggest`."""
 
@@ -137,6 +125,21 @@ class SuggestResponse(BaseModel):
     """The suggestion has been stored."""
 
     success: bool
+
+
+class TranslateFileRequest(Parameters):
+    """`POST /translate_file`, as a multipart form."""
+
+    file: UploadedFile
+    source: str = Field(description="Language code, or `auto`.")
+    target: str = Field(description="Language code.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class TranslateFileResponse(BaseModel):
+    """The address of a translated document."""
+
+    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
 
 
 class Language(BaseModel):

@@ -9,13 +9,13 @@ from service.api import error_texts
 from service.api.errors import ErrorBody
 from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import SuggestRequest, SuggestResponse
+from service.api.libretranslate.suggestion_store import Suggestion, SuggestionStore
 from service.api.request.body import FORM, JSON
 from service.api.request.openapi import request_body
 from service.api.request.parameters import check_given, read_parameters
 from service.api.responses import JSONResponse
 from service.api.services import services_of
 from service.errors import ForbiddenError
-from service.tasks.suggestions import Suggestion, SuggestionStore
 
 router = APIRouter(tags=["translation"])
 

@@ -48,7 +48,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
     Raises:
         ServiceError: The form cannot be read, is over the limit, or has no valid key.
     """
-    fields: list[tuple[str, Any]] = []
+    fields = merge(request.query_params.multi_items())
     if media_type(request) == MULTIPART:
         try:
             body = await read_body(request, settings.max_file_bytes + FORM_BYTES, BODY_SECONDS)
@@ -57,7 +57,7 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
                 f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
                 "raise REGARD_MAX_FILE_BYTES"
             ) from None
-        fields = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
-    given = {**merge(fields), **merge(request.query_params.multi_items())}
-    check_key(request, given_key(request, given))
-    return validated(request, given, model)
+        form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
+        fields = {**merge(form), **fields}
+    check_key(request, given_key(request, fields))
+    return validated(request, fields, model)

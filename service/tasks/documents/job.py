@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from service.documents.base import Document
 from service.documents.store import DocumentState
 from service.tasks.context import RequestContext
+from service.text.glossary.terms import Terms
 
 MAX_NAME_CHARS = 100
 
@@ -22,6 +23,7 @@ class DocumentJob:
         target: Served language.
         context: Context of the job, whose start decides the deadline.
         state: State that clients see.
+        terms: Terms of a glossary; needs a source.
     """
 
     document: Document
@@ -30,6 +32,7 @@ class DocumentJob:
     target: str
     context: RequestContext
     state: DocumentState
+    terms: Terms | None = None
 
 
 def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:

@@ -86,6 +86,11 @@ class DocumentTranslator:
         context.num_inputs = len(texts)
         return DocumentJob(document, texts, source, target, context, state)
 
+    def discard(self, job: DocumentJob) -> None:
+        """Ends a job that is not run."""
+        self.num_open -= 1
+        self.store.remove(job.state.id)
+
     async def run(self, job: DocumentJob) -> None:
         """Translates a document, and keeps the translation.
 
@@ -194,7 +199,9 @@ class DocumentTranslator:
         self._save(job.state)
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
-        request = TranslationRequest(texts, job.source, job.target, GREEDY, is_bulk=True)
+        request = TranslationRequest(
+            texts, job.source, job.target, GREEDY, is_bulk=True, terms=job.terms
+        )
         deadline = job.context.started + self.settings.file_timeout_seconds
         while True:
             context = RequestContext(
