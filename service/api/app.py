@@ -38,7 +38,7 @@ from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
-from service.tasks.documents import DocumentTranslator
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
