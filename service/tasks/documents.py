@@ -19,9 +19,11 @@ from service.documents.formats import format_of, read_document
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
 from service.settings import Settings
+from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
 from service.tasks.translation import TranslationRequest, Translator
+from service.text.glossary.terms import Terms
 
 logger = logging.getLogger("regard.documents")
 
@@ -54,6 +56,7 @@ class DocumentJob:
         target: Served language.
         context: Context of the job, whose start decides the deadline.
         state: State that clients see.
+        terms: Terms of a glossary; needs a source.
     """
 
     document: Document
@@ -62,6 +65,7 @@ class DocumentJob:
     target: str
     context: RequestContext
     state: DocumentState
+    terms: Terms | None = None
 
 
 class DocumentTranslator:
@@ -69,6 +73,7 @@ class DocumentTranslator:
 
     Args:
         translator: Translates the texts.
+        quota: Counts the characters of the texts.
         settings: Limits.
         folder: Folder of the kept documents.
 
@@ -78,8 +83,11 @@ class DocumentTranslator:
         background: Jobs without a waiting request; the event loop alone would not keep them.
     """
 
-    def __init__(self, translator: Translator, settings: Settings, folder: str) -> None:
+    def __init__(
+        self, translator: Translator, quota: Quota, settings: Settings, folder: str
+    ) -> None:
         self.translator = translator
+        self.quota = quota
         self.settings = settings
         self.store = DocumentStore(folder)
         self.num_open = 0
@@ -94,6 +102,7 @@ class DocumentTranslator:
         Raises:
             DocumentError: The document cannot be read.
             OverloadedError: Too many documents are being translated or kept.
+            QuotaExceededError: The API key has too few characters left this month.
         """
         format_of(name)  # an unknown extension is refused even while the server is busy
         self._check_room()
@@ -102,6 +111,7 @@ class DocumentTranslator:
             async with self.reading:  # the tree of one large document at a time is built
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
+            await self.quota.check(context.account, sum(map(len, texts)))
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
             state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
             self._keep(state)
@@ -119,7 +129,8 @@ class DocumentTranslator:
         """
         state = job.state
         try:
-            content = await self._translate(job)
+            async with self.quota.spent(job.context.account, state.characters):
+                content = await self._translate(job)
             state.status, state.remaining_seconds = "done", None
             state.expires = time.time() + self.settings.file_retention_seconds
             await asyncio.to_thread(self.store.finish, state, content)
@@ -219,7 +230,9 @@ class DocumentTranslator:
         self._save(job.state)
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
-        request = TranslationRequest(texts, job.source, job.target, GREEDY, is_bulk=True)
+        request = TranslationRequest(
+            texts, job.source, job.target, GREEDY, terms=job.terms, is_bulk=True
+        )
         deadline = job.context.started + self.settings.file_timeout_seconds
         while True:
             context = RequestContext(

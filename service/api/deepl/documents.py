@@ -13,14 +13,14 @@ from service.api.deepl.document_schemas import (
     DocumentRequest,
     DocumentStatus,
 )
-from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
+from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.error_texts import FILES_DISABLED
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
 from service.api.request.documents import download, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
-from service.api.request.translation import find_languages
+from service.api.request.translation import find_languages, find_terms
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
@@ -65,9 +65,13 @@ async def upload(request: Request) -> Response:
     name = body.filename or body.file.name
     check_options(body)
     check_format(body, name)
-    context = RequestContext(context_of(request).request_id, task=DOCUMENT)
+    given = context_of(request)
+    context = RequestContext(given.request_id, task=DOCUMENT, account=given.account)
+    ids = [body.glossary_id] if body.glossary_id else []
+    terms = await find_terms(services, ids, source or "", target) if ids else None
     file = Upload(name, body.file.data)
     job = await open_job(documents, file, source, target, context)
+    job.terms = terms
     task = asyncio.create_task(run(services, documents, job))
     documents.background.add(task)
     task.add_done_callback(documents.background.discard)
@@ -138,10 +142,8 @@ def check_options(body: DocumentRequest) -> None:
             "'formality' is not supported for given 'target_lang'.",
             details=f"send default or prefer_{body.formality}",
         )
-    if body.glossary_id:
-        raise InvalidRequestError(
-            "'glossary_id' is not available on this server.", details="leave it out"
-        )
+    if body.glossary_id and not body.source_lang:
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
