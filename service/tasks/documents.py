@@ -102,13 +102,13 @@ class DocumentTranslator:
             async with self.reading:  # the tree of one large document at a time is built
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
+            expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
+            state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
+            self._keep(state)
         except BaseException:
             self.num_open -= 1
             raise
         context.num_inputs = len(texts)
-        expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
-        state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
-        self._keep(state)
         return DocumentJob(document, texts, source, target, context, state)
 
     async def run(self, job: DocumentJob) -> None:
@@ -120,6 +120,10 @@ class DocumentTranslator:
         state = job.state
         try:
             content = await self._translate(job)
+            state.status, state.remaining_seconds = "done", None
+            state.expires = time.time() + self.settings.file_retention_seconds
+            await asyncio.to_thread(self.store.finish, state, content)
+            self._remove_later(state)
         except ServiceError as error:
             self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
             raise
@@ -132,10 +136,6 @@ class DocumentTranslator:
             raise
         finally:
             self.num_open -= 1
-        state.status, state.remaining_seconds = "done", None
-        state.expires = time.time() + self.settings.file_retention_seconds
-        await asyncio.to_thread(self.store.finish, state, content)
-        self._remove_later(state)
 
     def _check_room(self) -> None:
         settings = self.settings

@@ -12,6 +12,7 @@ from tests.archives import archive
 from tests.workers import Script, until
 
 BOMB = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
+FORMAT = "Invalid request: file format not supported"
 TEXT = "Hello there.\n\nGood day.\n"
 
 
@@ -113,7 +114,13 @@ def test_name_and_format_may_be_given(files: Server) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "fields", "status", "message"),
     [
-        ("a.exe", b"a", {}, 400, "Invalid request: file format not supported"),
+        (
+            "a.exe",
+            b"a",
+            {"output_format": "out"},
+            400,
+            FORMAT,
+        ),
         ("a.txt", b"", {}, 400, "Value for 'file' not supported."),
         ("a.docx", b"a", {}, 400, "Invalid request: the file cannot be read"),
         (

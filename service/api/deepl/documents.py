@@ -17,14 +17,15 @@ from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
 from service.api.error_texts import FILES_DISABLED
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
-from service.api.request.documents import download, open_job
+from service.api.request.documents import download, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.request.translation import find_languages
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
-from service.documents.formats import extension_of
+from service.documents.base import DocumentError
+from service.documents.formats import extension_of, format_of
 from service.documents.store import DocumentState
 from service.errors import (
     KINDS,
@@ -62,7 +63,8 @@ async def upload(request: Request) -> Response:
         ("target_lang", body.target_lang),
     )
     name = body.filename or body.file.name
-    check_options(body, name)
+    check_options(body)
+    check_format(body, name)
     context = RequestContext(context_of(request).request_id, task=DOCUMENT)
     file = Upload(name, body.file.data)
     job = await open_job(documents, file, source, target, context)
@@ -125,7 +127,7 @@ def enabled(services: Services) -> DocumentTranslator:
     return services.documents
 
 
-def check_options(body: DocumentRequest, name: str) -> None:
+def check_options(body: DocumentRequest) -> None:
     """Refuses the options that would change the translation.
 
     Raises:
@@ -140,6 +142,18 @@ def check_options(body: DocumentRequest, name: str) -> None:
         raise InvalidRequestError(
             "'glossary_id' is not available on this server.", details="leave it out"
         )
+
+
+def check_format(body: DocumentRequest, name: str) -> None:
+    """Refuses an unknown format, and a translation in another format than the document's.
+
+    Raises:
+        InvalidRequestError: The format is not available.
+    """
+    try:
+        format_of(name)
+    except DocumentError as error:
+        raise refusal(error) from None
     extension = extension_of(name)
     wanted = body.output_format
     if wanted and "." + wanted.lower().removeprefix(".") != extension:

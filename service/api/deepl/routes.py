@@ -21,6 +21,7 @@ from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.translation import TranslatedText, TranslationRequest
+from service.text.xml_text import XmlRules
 
 router = APIRouter(tags=["deepl"])
 
@@ -84,7 +85,19 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         target,
         decoding_options(),
         split_sentences=body.split_sentences != "0",
-        split_lines=body.split_sentences == "1",
+        split_lines=body.split_sentences == "1" or body.tag_handling is not None,
+        is_html=body.tag_handling == "html",
+        xml=xml_rules(body) if body.tag_handling == "xml" else None,
+    )
+
+
+def xml_rules(body: DeepLRequest) -> XmlRules:
+    """Returns the meaning of tags in the XML texts of a request."""
+    return XmlRules(
+        frozenset(body.ignore_tags),
+        frozenset(body.splitting_tags),
+        frozenset(body.non_splitting_tags),
+        body.outline_detection,
     )
 
 
@@ -126,6 +139,8 @@ def response_body(
         }
         if body.show_billed_characters:
             item["billed_characters"] = len(text)
+        if body.tag_handling:
+            item["tag_handling_version"] = body.tag_handling_version or "v2"
         if body.model_type:
             item["model_type_used"] = body.model_type.removeprefix("prefer_")
         translations.append(item)
