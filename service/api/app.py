@@ -34,6 +34,7 @@ from service.settings import Settings
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
@@ -87,10 +88,10 @@ def build_services(
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
-    documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
     database = Database(settings.state)
     quota = Quota(database, settings.monthly_characters)
+    documents = DocumentTranslator(translator, quota, settings, folder) if folder else None
     return Services(
         settings,
         catalog,
@@ -102,6 +103,7 @@ def build_services(
         documents,
         quota,
         GlossaryStore(database),
+        SuggestionStore(database) if settings.suggestions else None,
         served,
         started,
     )

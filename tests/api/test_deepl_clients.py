@@ -62,8 +62,8 @@ def test_faults_are_the_clients_own_exceptions(
         client.translate_text(CAT, target_lang="ZZ")
     with pytest.raises(deepl.DeepLException, match="'formality' is not supported for given"):
         client.translate_text(CAT, target_lang="PT-BR", formality="more")
-    with pytest.raises(deepl.DeepLException, match="'tag_handling' is not available"):
-        client.translate_text(CAT, target_lang="PT-BR", tag_handling="html")
+    with pytest.raises(deepl.DeepLException, match="Tag handling parsing failed, please check"):
+        client.translate_text("<b>", target_lang="PT-BR", tag_handling="xml")
     stranger = client_of(server, "wrong")
     with pytest.raises(deepl.AuthorizationException, match="check auth_key"):
         stranger.get_usage()
@@ -147,3 +147,19 @@ def test_multilingual_glossaries(serve_live: ServeLive, tmp_path: Path) -> None:
         client.delete_multilingual_glossary(glossary)
         with pytest.raises(deepl.GlossaryNotFoundException):
             client.get_multilingual_glossary(glossary.glossary_id)
+
+
+def test_tags(client: deepl.Translator) -> None:
+    xml = '<d><p>One <x id="1"></x> &amp; two.</p><c>a = 1</c></d>'
+    result = client.translate_text(
+        xml,
+        target_lang="PT-BR",
+        source_lang="EN",
+        tag_handling="xml",
+        ignore_tags=["x", "c"],
+        splitting_tags=["p"],
+        non_splitting_tags="i",
+    )
+    assert str(result) == xml
+    html = "<p>One &amp; two.</p>"
+    assert str(client.translate_text(html, target_lang="PT-BR", tag_handling="html")) == html

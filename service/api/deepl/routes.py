@@ -6,7 +6,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.deepl import documents, glossaries, languages, usage
-from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, deepl_shape
+from service.api.deepl.errors import (
+    DEEPL_ERRORS,
+    DEEPL_PREFIX,
+    GLOSSARY_NEEDS_SOURCE,
+    TRACE_HEADER,
+    deepl_shape,
+)
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
@@ -21,6 +27,7 @@ from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.translation import TranslatedText, TranslationRequest
+from service.text.xml_text import XmlRules
 
 router = APIRouter(tags=["deepl"])
 
@@ -84,7 +91,19 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         target,
         decoding_options(),
         split_sentences=body.split_sentences != "0",
-        split_lines=body.split_sentences == "1",
+        split_lines=body.split_sentences == "1" or body.tag_handling is not None,
+        is_html=body.tag_handling == "html",
+        xml=xml_rules(body) if body.tag_handling == "xml" else None,
+    )
+
+
+def xml_rules(body: DeepLRequest) -> XmlRules:
+    """Returns the meaning of tags in the XML texts of a request."""
+    return XmlRules(
+        frozenset(body.ignore_tags),
+        frozenset(body.splitting_tags),
+        frozenset(body.non_splitting_tags),
+        body.outline_detection,
     )
 
 
@@ -103,9 +122,7 @@ def glossaries_of(body: DeepLRequest) -> list[str]:
         details = f"{len(ids)} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
         raise InvalidRequestError("Too many glossaries", details=details)
     if ids and not body.source_lang:
-        raise InvalidRequestError(
-            "Use of a glossary requires the 'source_lang' parameter to be specified"
-        )
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
     return ids
 
 
@@ -126,6 +143,8 @@ def response_body(
         }
         if body.show_billed_characters:
             item["billed_characters"] = len(text)
+        if body.tag_handling:
+            item["tag_handling_version"] = body.tag_handling_version or "v2"
         if body.model_type:
             item["model_type_used"] = body.model_type.removeprefix("prefer_")
         translations.append(item)
