@@ -4,7 +4,7 @@ It holds the metrics, the admission, the queues and the device workers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from prometheus_client import generate_latest
@@ -162,12 +162,13 @@ def build_core(
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
     scheduler = Scheduler(TASKS, admission, metrics)
-    for each in files.files:
+    local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
+    for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
-        models=files.with_placements(settings.placements),
+        models=local.with_placements(settings.placements),
         executors=executor_specs(settings),
         device=settings.device,
         dtype=settings.dtype,

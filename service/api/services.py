@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
 from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
@@ -29,6 +30,7 @@ class Services:
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
         served_models: Changes the served models of this process.
+        endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
     """
 
@@ -40,6 +42,7 @@ class Services:
     text_inspector: TextInspector
     embedder: Embedder
     served_models: ServedModels
+    endpoints: Endpoints
     started: int
 
 

@@ -74,8 +74,8 @@ class Recorder(Protocol):
         """Counts a request that has been answered."""
 
 
-class Backend(Recorder, Protocol):
-    """Admits and computes requests, counts them, and reports the state of the server."""
+class Admitter(Protocol):
+    """Admits requests."""
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
@@ -89,6 +89,10 @@ class Backend(Recorder, Protocol):
             RequestTooLargeError: The request alone exceeds the limit.
             OverloadedError: The waiting requests leave no room for it.
         """
+
+
+class Backend(Recorder, Admitter, Protocol):
+    """Admits and computes requests, counts them, and reports the state of the server."""
 
     async def status(self) -> Status:
         """Returns the state of the server."""

@@ -15,7 +15,7 @@ from service.metrics.definitions import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
-from service.tasks.backend import Backend
+from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
@@ -121,7 +121,7 @@ class Translator:
     def __init__(
         self,
         catalog: Catalog,
-        backend: Backend,
+        backend: Admitter,
         detector: LanguageDetector,
         settings: Settings,
     ) -> None:
@@ -190,6 +190,8 @@ class Translator:
                 f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
                 f"translate to {PIVOT} and from it in two requests"
             )
+        if request.is_aligned and not route[0].has_attention:
+            raise no_attention(route[0].name)
         tokenizer = route[0].vocabularies.source
         protected = self._protect(text, request, route)
         text = protected.text
@@ -197,7 +199,7 @@ class Translator:
             segments = split_sentences(text, source, request.split_lines)
         else:
             segments = whole_lines(text) if request.is_html else one_sentence(text)
-        limit = self.settings.max_source_tokens - 1  # without EOS
+        limit = route[0].limit(self.settings.max_source_tokens) - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
@@ -243,6 +245,14 @@ class Translator:
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
     """Returns the characters of a text that a vocabulary on the route does not have."""
     return set().union(*(each.vocabularies.source.unknown_in(text) for each in route))
+
+
+def no_attention(name: str) -> InvalidRequestError:
+    """Returns the error for a request about the attention of a remote model."""
+    return InvalidRequestError(
+        f"Invalid request: {name} is a remote model and has no attention; name a model whose files "
+        "are on this server"
+    )
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
