@@ -55,6 +55,10 @@ class Core:
         """Counts a request that has been answered."""
         self.metrics.end(ended)
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.metrics.count_call(model, outcome)
+
     async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
         """Admits a request of about `tokens` tokens.
 
@@ -163,6 +167,8 @@ def build_core(
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
     scheduler = Scheduler(TASKS, admission, metrics)
     local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
+    for name in files.names - local.names:
+        metrics.add_remote_model(name)
     for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))

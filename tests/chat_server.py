@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -82,7 +82,8 @@ def chat_server() -> Iterator[ChatServer]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(reply)))
             self.end_headers()
-            self.wfile.write(reply)
+            with suppress(ConnectionError):  # the client has gone
+                self.wfile.write(reply)
 
         def log_message(self, *_: object) -> None:
             pass

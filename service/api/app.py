@@ -78,7 +78,7 @@ def build_services(
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
-    endpoints = Endpoints(settings)
+    endpoints = Endpoints(settings, backend)
     admitter = RoutingAdmitter(catalog, backend, endpoints)
     translator = Translator(catalog, admitter, detector, settings)
     inspector = TranslationInspector(catalog, backend, detector, settings)

@@ -5,6 +5,7 @@ their endpoints. A request takes its place in the admission in both cases.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 
@@ -16,8 +17,10 @@ from service.items.result_stream import ResultStream
 from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
-from service.remote.endpoint import Endpoints, logger
+from service.remote.endpoint import Endpoints
 from service.tasks.backend import Admitter, Lease
+
+logger = logging.getLogger("regard.remote")
 
 
 class RoutingAdmitter:

@@ -73,6 +73,9 @@ class Recorder(Protocol):
     def end(self, ended: Ended) -> None:
         """Counts a request that has been answered."""
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
+
 
 class Admitter(Protocol):
     """Admits requests."""

