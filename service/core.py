@@ -1,4 +1,4 @@
-"""The part of the server that runs in only one process.
+"""The core: the part of the server that only one process runs.
 
 It holds the metrics, the admission, the queues and the device workers.
 """
@@ -41,7 +41,7 @@ class Core:
         self.supervisor.start()
 
     async def stop(self) -> None:
-        """Fails the items that are left, and ends the workers."""
+        """Fails the unfinished items, and ends the workers."""
         self.scheduler.close()
         self.changes.cancel()
         await self.supervisor.stop()
@@ -65,8 +65,8 @@ class Core:
         This implementation decides immediately and ignores `at_once`.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         return self.reserve(tokens)
 
@@ -74,8 +74,8 @@ class Core:
         """Admits a request of about `tokens` tokens, in this turn of the event loop.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         return CoreLease(self, self.admission.reserve(tokens))
 
@@ -138,7 +138,7 @@ class CoreLease:
         return submission
 
     def release(self) -> None:
-        """Ends the admission, and cancels the items that are left."""
+        """Ends the admission, and cancels the unfinished items."""
         if self.is_released:
             return
         self.is_released = True
@@ -159,7 +159,7 @@ def build_core(
         settings: Settings of the server.
         files: The models that the core serves at the start.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model of the start cannot be loaded.
+        on_failure: Called with the reason when a model in `files` cannot be loaded.
     """
     metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)

@@ -1,5 +1,6 @@
 """The settings of the server. An environment variable sets each field."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -78,6 +79,10 @@ class Settings(BaseSettings):
         description="Keys for all routes that compute, separated by commas, or file:PATH of a file "
         "with one key a line. Empty needs no key.",
     )
+    suggestions: str = Field(
+        "",
+        description="SQLite file for the suggestions of POST /suggest. Empty disables the route.",
+    )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="More names of served models, separated by commas: ALIAS=MODEL, such as "
@@ -127,6 +132,9 @@ class Settings(BaseSettings):
     max_inputs: PositiveInt = Field(
         2048, description="Most texts in one request. OpenAI's clients send up to 2048."
     )
+    max_text_chars: int = Field(
+        0, ge=0, description="Most characters in one text to translate. 0 is no limit."
+    )
     max_beam_size: PositiveInt = Field(
         8,
         le=64,
@@ -138,6 +146,11 @@ class Settings(BaseSettings):
     )
     max_pending_tokens: PositiveInt = Field(
         131072, description="Most source tokens in progress. Further requests get 429."
+    )
+    files: bool = Field(False, description="Translate documents: /translate_file and /v2/document.")
+    max_file_bytes: PositiveInt = Field(20 * 1024 * 1024, description="Largest size of a document.")
+    max_files: PositiveInt = Field(
+        8, description="Most documents that one HTTP process translates at once. More get 429."
     )
     bulk_sentences: PositiveInt = Field(
         16, description="A request with more sentences or texts than this waits in the bulk lane."
@@ -159,6 +172,18 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="Time after which an unanswered request gets 504.",
+    )
+    file_timeout_seconds: float = Field(
+        600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time after which an untranslated document gets 504.",
+    )
+    file_retention_seconds: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time that a translated document is kept for its download.",
     )
     drain_timeout_seconds: float = Field(
         30.0,
@@ -201,6 +226,14 @@ class Settings(BaseSettings):
         if not all(key.isascii() and key.isprintable() for key in keys):
             raise ValueError("a key may have only ASCII characters, which fit into a header")
         return SecretStr(",".join(keys))
+
+    @field_validator("suggestions")
+    @classmethod
+    def _has_folder(cls, file: str) -> str:
+        folder = Path(file).expanduser().parent
+        if file and not os.access(folder, os.W_OK | os.X_OK):
+            raise ValueError(f"the server cannot write to the folder {folder}")
+        return file
 
     @field_validator("model_aliases")
     @classmethod

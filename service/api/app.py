@@ -35,6 +35,7 @@ from service.settings import Settings
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -66,7 +67,7 @@ class Application(FastAPI):
 
 
 def build_services(
-    settings: Settings, catalog: Catalog, backend: Backend, started: int
+    settings: Settings, catalog: Catalog, backend: Backend, started: int, folder: str = ""
 ) -> Services:
     """Builds the objects that the routes work with.
 
@@ -75,6 +76,7 @@ def build_services(
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
         started: Start of the server, in Unix seconds.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
@@ -84,6 +86,7 @@ def build_services(
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
+    documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
     return Services(
         settings,
@@ -93,6 +96,7 @@ def build_services(
         inspector,
         text_inspector,
         embedder,
+        documents,
         served,
         endpoints,
         started,

@@ -1,8 +1,9 @@
-"""The texts of 400, 403 and 413 errors, which clients may compare with known texts.
+"""The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
 
-A text is exactly LibreTranslate's text for the same error, if LibreTranslate has one. The value,
-the limit and the way out are in its details. A dialect with other texts makes them in its own error
-shape.
+Clients may compare these texts with known texts. A text is exactly LibreTranslate's text for the
+same error, if LibreTranslate has one. The value, the limit and the way out are in its details. All
+other errors have their text where they are raised. Each dialect puts the texts into its own error
+format.
 """
 
 from collections.abc import Sequence
@@ -34,10 +35,19 @@ MISSING_KEY = ErrorText(
     "send a key as the field api_key, or in the header `Authorization: Bearer …`",
 )
 WRONG_KEY = ErrorText("Invalid API key", "REGARD_API_KEYS of the server has all valid keys")
-FILES_DISABLED = ErrorText("Files translation are disabled on this server.")
+FILES_DISABLED = ErrorText(
+    "Files translation are disabled on this server.", "the setting REGARD_FILES enables it"
+)
+FILE_FORMAT = "Invalid request: file format not supported"
+EMPTY_FILE = "Invalid request: empty file"
 SUGGESTIONS_DISABLED = ErrorText(
     "Suggestions are disabled on this server.", "the setting REGARD_SUGGESTIONS enables them"
 )
+
+
+def broken_file(reason: object) -> ErrorText:
+    """Returns the text for a document that cannot be read."""
+    return ErrorText("Invalid request: the file cannot be read", str(reason))
 
 
 def missing(name: str) -> ErrorText:
@@ -60,7 +70,7 @@ def not_supported(value: object, name: str, choices: str) -> ErrorText:
 def out_of_range(name: str, sign: str, limit: object, value: object) -> ErrorText:
     """Returns the text for a number beyond its limit; `sign` is `>=` or `<=`."""
     shown = str(value)[:SHOWN_CHARS]
-    return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"not {shown}")
+    return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"it is {shown}")
 
 
 def not_a_number(name: str) -> ErrorText:
@@ -77,10 +87,16 @@ def not_whole(name: str, value: float) -> ErrorText:
 
 def too_many_texts(number: int, limit: int) -> ErrorText:
     """Returns the text for a request with more texts than the limit."""
-    return ErrorText(
-        f"Invalid request: request ({number}) exceeds text limit ({limit})",
-        "send fewer texts at once, or raise REGARD_MAX_INPUTS",
-    )
+    return _over_text_limit(number, limit, "send fewer texts, or raise REGARD_MAX_INPUTS")
+
+
+def too_many_chars(number: int, limit: int) -> ErrorText:
+    """Returns the text for a text with more characters than the limit."""
+    return _over_text_limit(number, limit, "send shorter texts, or raise REGARD_MAX_TEXT_CHARS")
+
+
+def _over_text_limit(number: int, limit: int, way_out: str) -> ErrorText:
+    return ErrorText(f"Invalid request: request ({number}) exceeds text limit ({limit})", way_out)
 
 
 def invalid_json(reason: object) -> ErrorText:

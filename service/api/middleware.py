@@ -11,8 +11,10 @@ import re
 import time
 from collections.abc import Sequence
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
@@ -29,10 +31,12 @@ CLIENT_GONE = 499
 """Status that the metrics get if the client closed the connection before the response."""
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
-CORS_METHODS = ("GET", "POST")
+CORS_METHODS = "GET, POST"
 CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", ", ".join(CORS_METHODS).encode()),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-methods", CORS_METHODS.encode()),
+    (b"access-control-max-age", str(CORS_MAX_AGE_SECONDS).encode()),
     (
         b"access-control-expose-headers",
         b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
@@ -178,7 +182,8 @@ class CrossOrigin(CORSMiddleware):
     """Allows pages of any origin to call the server, with any header.
 
     This class only answers preflights. `ResponseSender` adds the CORS headers to all other
-    responses.
+    responses, as LibreTranslate does. DELETE, which LibreTranslate does not have, is only named to
+    a page that asks for it.
 
     Args:
         app: The application inside.
@@ -188,10 +193,17 @@ class CrossOrigin(CORSMiddleware):
         super().__init__(
             app,
             allow_origins=["*"],
-            allow_methods=CORS_METHODS,
+            allow_methods=[*CORS_METHODS.split(", "), "DELETE"],
             allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
             max_age=CORS_MAX_AGE_SECONDS,
         )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Returns the response to a preflight."""
+        response = super().preflight_response(request_headers)
+        if request_headers["access-control-request-method"] != "DELETE":
+            response.headers["access-control-allow-methods"] = CORS_METHODS
+        return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a preflight, or passes a request on."""

@@ -13,6 +13,7 @@ from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
+from service.tasks.documents import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 
@@ -29,6 +30,7 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
+        documents: Translates documents; None if the setting forbids it.
         served_models: Changes the served models of this process.
         endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
@@ -41,6 +43,7 @@ class Services:
     inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
+    documents: DocumentTranslator | None
     served_models: ServedModels
     endpoints: Endpoints
     started: int

@@ -1,4 +1,4 @@
-"""Keeps the HTTP workers running, and passes their submissions to the core."""
+"""Keeps the HTTP workers running, and passes their messages to the core."""
 
 import asyncio
 import itertools
@@ -106,7 +106,7 @@ class HttpWorkerLink:
         task.add_done_callback(lambda _: self.tasks.pop(number))
 
     def lose(self) -> None:
-        """Cancels the work of an HTTP worker that has ended. Its clients are gone with it."""
+        """Cancels the work of an HTTP worker that has ended. Its connections are closed."""
         for task in self.tasks.values():
             task.cancel()
         for lease in self.leases.values():
@@ -118,7 +118,7 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Replaces the served models. Returns the reason if the HTTP worker cannot serve them."""
+        """Replaces the served models. Returns a reason if the HTTP worker cannot serve them."""
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         self.outbox.send(Serve(number, models))
@@ -129,7 +129,7 @@ class HttpWorkerLink:
     def _submit(self, message: Submit) -> None:
         """Begins a submission at once, not in a task.
 
-        So the submission comes before a Release of the same lease.
+        In a task, it could begin after a Release of the same lease.
         """
         deadline = time.perf_counter() + message.seconds
         try:

@@ -27,7 +27,10 @@ TRANSLATE = "translate"
 """The task of remote models. Tasks of the workers are in the task table."""
 
 DETECT = "detect"
-"""The task of language detection. It has no work items: HTTP processes compute it themselves."""
+"""The task of language detection. It has no work items: the HTTP processes detect languages."""
+
+DOCUMENT = "document"
+"""The task of translating a document. Its texts are work items of translation."""
 
 OUTCOMES = (
     "ok",
@@ -62,7 +65,7 @@ class Ended:
     """The figures of one answered request.
 
     Attributes:
-        task: Name of a task kind, or DETECT.
+        task: Name of a task kind, DETECT or DOCUMENT.
         model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         status: HTTP status of the response.
@@ -90,7 +93,7 @@ class TaskSeries:
 
     Attributes:
         phases: Kinds of model calls, such as `encode` and `decode`.
-        sides: Sides whose tokens are counted: source and target, source alone, or none.
+        sides: Names of the token counts: `source` and `target`, only `source`, or none.
     """
 
     phases: Sequence[str]
@@ -120,7 +123,7 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        for task in (*self.task_series, DETECT):
+        for task in (*self.task_series, DETECT, DOCUMENT):
             self._make_request_series(task, NO_MODEL)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -151,7 +154,7 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time in one stage. The stages queue and device give the time of the slowest sentence.",
+            "Time of a request in a stage. In queue and device, the time of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
@@ -167,7 +170,7 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Sentences and texts whose request was abandoned.", *kind, "where"
+            "cancelled", "Sentences and texts of requests whose client has gone.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
@@ -230,10 +233,10 @@ class Metrics:
 
     def _make_server(self) -> None:
         self.ready = self._gauge(
-            "ready", "1 while at least one device worker is ready, otherwise 0."
+            "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
         self.draining = self._gauge(
-            "draining", "1 after SIGTERM while requests are finished, otherwise 0."
+            "draining", "Is 1 while requests are finished after SIGTERM, and 0 before."
         )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
@@ -352,7 +355,7 @@ class Metrics:
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
-        """Counts finished items by their source tokens, and target tokens if there are any."""
+        """Counts the source tokens of finished items, and their target tokens if there are any."""
         for position, side in enumerate(self.task_series[task].sides):
             tokens = [each[position] for each in lengths]
             series = (self.source_tokens, self.target_tokens)[position].labels(task, model)

@@ -69,11 +69,11 @@ class ServedModel:
     def reader(self, max_tokens: int) -> TextReader:
         """Returns a reader of texts that the model's encoder embeds.
 
-        A text begins with the same tokens as a source sentence. In a multilingual model these
-        include a language token, which the request chooses.
+        The tokens before a text are the same as before a source sentence. In a multilingual model,
+        they include the token of a language, which the request chooses.
 
         Args:
-            max_tokens: Largest length, EOS and language token included. Longer texts are
+            max_tokens: Largest number of tokens, EOS and language token included. Longer texts are
                 truncated.
         """
         tokenizer = self.vocabularies.source
@@ -95,7 +95,10 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Source tokenizers, by the language whose token begins a source; one for a single pair."""
+        """Source tokenizers by language; each puts the token of its language before a source.
+
+        A model of a single pair has one tokenizer, and needs no such token.
+        """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
             return {self.files.source: tokenizer}

@@ -18,7 +18,7 @@ from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.remote import ServedRemote
 from service.remote.endpoint import Endpoints
-from service.tasks.backend import Admitter, Lease
+from service.tasks.backend import Admitter, Lease, Status
 
 logger = logging.getLogger("regard.remote")
 
@@ -36,6 +36,10 @@ class RoutingAdmitter:
         self.catalog = catalog
         self.backend = backend
         self.endpoints = endpoints
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
+        return await self.backend.status()
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.

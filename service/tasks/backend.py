@@ -78,7 +78,10 @@ class Recorder(Protocol):
 
 
 class Admitter(Protocol):
-    """Admits requests."""
+    """Admits and computes requests, and reports the state of the server."""
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
@@ -95,10 +98,7 @@ class Admitter(Protocol):
 
 
 class Backend(Recorder, Admitter, Protocol):
-    """Admits and computes requests, counts them, and reports the state of the server."""
-
-    async def status(self) -> Status:
-        """Returns the state of the server."""
+    """Admits, computes and counts requests, and changes the served models."""
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model that is on disk.

@@ -16,7 +16,7 @@ class RequestContext:
     Attributes:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
-        task: Name of a task kind, or `detect`; None on routes that are not counted.
+        task: Name of a task kind, `detect` or `document`; None on routes that are not counted.
         model: Served name, or NO_MODEL.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
@@ -24,6 +24,7 @@ class RequestContext:
         num_cut: Number of sentences or texts longer than the model takes, by model.
         lease: Admission of the request; None before it is admitted.
         billed_characters: Characters that the request adds to the usage of DeepL's dialect.
+        timeout_seconds: Time limit of a request with a limit of its own; None for any other.
     """
 
     request_id: str
@@ -36,6 +37,15 @@ class RequestContext:
     num_cut: dict[str, int] = field(default_factory=dict)
     lease: Lease | None = None
     billed_characters: int = 0
+    timeout_seconds: float | None = None
+
+    def deadline(self, timeout_seconds: float) -> float:
+        """Returns the time by time.perf_counter at which the request fails.
+
+        Args:
+            timeout_seconds: Time limit of requests without a limit of their own.
+        """
+        return self.started + (self.timeout_seconds or timeout_seconds)
 
     async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
         """Admits the request. The request keeps its lease until its reply has been written.

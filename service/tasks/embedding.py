@@ -27,7 +27,7 @@ from service.tasks.embedding_limits import (
     find_prompt,
 )
 from service.tasks.embedding_query import EmbedQuery
-from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Vectors = NDArray[np.float32]
 """Embeddings, (n, D)."""

@@ -5,7 +5,7 @@ translation, the sentence is translated again with other stand-ins, and at last 
 its spans. So every span comes back once, unchanged.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
@@ -34,6 +34,11 @@ class Place:
     def sentence(self) -> str:
         """The sentence with markers."""
         return self.text.segments.sentences[self.index]
+
+    @property
+    def tagged_sentence(self) -> str:
+        """The sentence with markers, those of its inline tags too."""
+        return self.text.tagged_sentence(self.index)
 
     def is_complete(self, result: Result) -> bool:
         """Returns whether the best translation of a result has all spans."""
@@ -85,6 +90,8 @@ def _places(prepared: list[Prepared]) -> list[Place]:
 def _reload(place: Place, variant: int, options: DecodingOptions) -> Sentence | None:
     """Puts other stand-ins into a sentence; None if it cannot have them."""
     tokenizer, _ = place.text.tokenizers
+    if place.index in place.text.tags:
+        options = replace(options, return_attention=True)
     carrier = carry(place.sentence, variant)
     ids = tokenizer.encode(carrier.text) if carrier else []
     if len(ids) > place.text.max_tokens:
@@ -98,7 +105,8 @@ async def _translate_parts(
 ) -> None:
     """Translates the texts between the markers of sentences, and keeps the markers in place."""
     chunked = [
-        [_chunk(part, place.text) for part in split_at_markers(place.sentence)] for place in places
+        [_chunk(part, place.text) for part in split_at_markers(place.tagged_sentence)]
+        for place in places
     ]
     sentences = [
         Sentence([*ids, place.text.tokenizers[0].eos_id], place.text.route, options)

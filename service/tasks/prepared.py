@@ -1,15 +1,16 @@
 """A text that is ready to be translated: its route, its sentences and their tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from model.sequence import DecodingOptions
+from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.models.served import Direction
 from service.tasks.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
 from service.text.segmentation import Segments
+from service.text.tags import Tag, insert
 
 
 @dataclass(slots=True)
@@ -24,6 +25,8 @@ class Prepared:
         num_cut: Number of sentences that were longer than the model takes.
         carriage: The protected spans of the text.
         max_tokens: Largest number of tokens of a sentence, without EOS.
+        tags: Inline tags of each sentence that has some, by the sentence's index.
+        tagged: Translation with tags, by the sentence's index and the translation's rank.
     """
 
     route: tuple[Direction, ...]
@@ -33,6 +36,8 @@ class Prepared:
     num_cut: int = 0
     carriage: Carriage = field(default_factory=Carriage)
     max_tokens: int = 0
+    tags: dict[int, list[Tag]] = field(default_factory=dict)
+    tagged: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -41,7 +46,29 @@ class Prepared:
 
     def sentences(self, options: DecodingOptions) -> list[Sentence]:
         """Returns the sentences to translate."""
-        return [Sentence(ids, self.route, options) for ids in self.sources]
+        with_attention = replace(options, return_attention=True) if self.tags else options
+        return [
+            Sentence(ids, self.route, with_attention if index in self.tags else options)
+            for index, ids in enumerate(self.sources)
+        ]
+
+    def tagged_sentence(self, index: int) -> str:
+        """Returns a source sentence with its tags."""
+        tags = self.tags.get(index, [])
+        return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
+
+    def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
+        """Returns a translation of a sentence; the last one if there is none of the rank.
+
+        Args:
+            index: Index of the sentence.
+            hypotheses: Translations, best first.
+            rank: Rank of the translation.
+        """
+        rank = min(rank, len(hypotheses) - 1)
+        if (index, rank) in self.tagged:
+            return self.tagged[index, rank]
+        return self.tokenizers[1].decode(hypotheses[rank].tokens)
 
     def joined(self, decoded: Sequence[str]) -> str | None:
         """Returns the translated text from the decoded sentences.

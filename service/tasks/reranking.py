@@ -16,7 +16,7 @@ from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.embedding_limits import check_num_inputs, check_num_tokens, find_long
-from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Scores = NDArray[np.float32]
 

@@ -1,11 +1,9 @@
 """The translation task: detect, split, tokenise, submit, detokenise, join."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from html import unescape
-from typing import ParamSpec, TypeVar
 
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
@@ -15,29 +13,21 @@ from service.metrics.definitions import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
+from service.tasks.attention.aligner import PairAligner
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
+from service.tasks.tagging import insert_tags
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
 from service.text.html_text import plain_text, protect_html
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-INLINE_CHARS = 4096
-"""Largest total length of texts that are processed in the event loop; longer ones go to a thread.
-
-Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 µs.
-"""
-
-CHARS_PER_TOKEN = 3
-"""Characters for each token in the estimate that admits a request before it is tokenised."""
+from service.text.tags import Tag, distribute, lift
 
 UNDETECTED = Detection("en", 0.0)
 """LibreTranslate's response for a text without a detectable language."""
@@ -58,6 +48,7 @@ class TranslationRequest:
         protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
         is_html: Whether the texts are HTML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
+        is_bulk: Whether few sentences wait in the bulk lane too.
     """
 
     texts: Sequence[str]
@@ -69,6 +60,7 @@ class TranslationRequest:
     protects: bool = True
     is_html: bool = False
     split_lines: bool = True
+    is_bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +121,7 @@ class Translator:
         self.backend = backend
         self.detector = detector
         self.settings = settings
+        self.aligner = PairAligner(backend, settings)
 
     async def translate(
         self, request: TranslationRequest, context: RequestContext
@@ -138,7 +131,7 @@ class Translator:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
@@ -146,12 +139,13 @@ class Translator:
             prepared = await self._prepare_all(request, num_chars)
         describe(prepared, context)
         sentences = [one for text in prepared for one in text.sentences(request.options)]
-        is_bulk = len(sentences) > self.settings.bulk_sentences
+        is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
         results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)
+        await insert_tags(prepared, results, self.aligner, context)
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -193,7 +187,7 @@ class Translator:
         if request.is_aligned and not route[0].has_attention:
             raise no_attention(route[0].name)
         tokenizer = route[0].vocabularies.source
-        protected = self._protect(text, request, route)
+        protected, tags = self._protect(text, request, route)
         text = protected.text
         if request.split_sentences:
             segments = split_sentences(text, source, request.split_lines)
@@ -203,18 +197,26 @@ class Translator:
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+        segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, chunked.segments, sources, detected, chunked.num_cut, carriage, limit
+            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
         )
 
     def _protect(
         self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
-    ) -> ProtectedText:
+    ) -> tuple[ProtectedText, list[Tag]]:
+        """Returns a text with markers, and the inline tags that are not in it.
+
+        Two models in a row give no attention between source and target words, and a remote model
+        gives none at all. There the tags stay in the text as markers.
+        """
         if request.is_html:
-            return protect_html(text, unknown_to(route, unescape(text)))
+            markup = protect_html(text, unknown_to(route, unescape(text)))
+            can_align = len(route) == 1 and route[0].has_attention
+            return lift(markup) if can_align else (markup, [])
         if request.protects:
-            return protect(text, unknown_to(route, text))
-        return ProtectedText(text, ())
+            return protect(text, unknown_to(route, text)), []
+        return ProtectedText(text, ()), []
 
     def _assemble_all(
         self, prepared: list[Prepared], results: list[Result]
@@ -231,9 +233,9 @@ class Translator:
         depth = max((len(hypotheses) for hypotheses in sentences), default=1)
         versions = []
         for rank in range(depth):
-            chosen = [hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in sentences]
-            decoded = [tokenizer.decode(hypothesis.tokens) for hypothesis in chosen]
-            versions.append(text.joined(decoded))
+            versions.append(
+                text.joined([text.decode(n, found, rank) for n, found in enumerate(sentences)])
+            )
         best, *others = dict.fromkeys(version for version in versions if version is not None)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
         targets = [hypotheses[0].tokens for hypotheses in sentences]
@@ -272,12 +274,3 @@ def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScor
     pieces = tokenizer.pieces(hypothesis.tokens)
     tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
     return SentenceScore(hypothesis.score, tokens)
-
-
-async def run_sized(
-    num_chars: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> T:
-    """Calls a function: in the event loop up to INLINE_CHARS characters, above in a thread."""
-    if num_chars <= INLINE_CHARS:
-        return function(*args, **kwargs)
-    return await asyncio.to_thread(function, *args, **kwargs)

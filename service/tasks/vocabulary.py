@@ -16,7 +16,7 @@ from service.tasks.embedding_limits import (
     check_num_tokens,
     find_prompt,
 )
-from service.tasks.translation import run_sized
+from service.tasks.threads import run_sized
 
 ServedReader = ServedEmbedder | ServedReranker
 """A model with the vocabulary of a text encoder."""

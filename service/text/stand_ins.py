@@ -32,12 +32,16 @@ class StandIn:
         marker: Marker of the span.
         before: Character that touches the span on the left; a space or nothing if none does.
         after: Character that touches the span on the right; a space or nothing if none does.
+        start: Place of the marker in the sentence.
+        end: Place after the stand-in, and after the space that follows it, in the carrier's text.
     """
 
     spelling: str
     marker: str
     before: str
     after: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class Carrier:
 
     text: str
     stand_ins: tuple[StandIn, ...]
+
+    def place(self, place: int) -> int:
+        """Returns the place in the carrier's text of a place in the sentence."""
+        shift = 0
+        for each in self.stand_ins:
+            if each.start < place:
+                shift = each.end - each.start - 1
+        return place + shift
 
     def restore(self, translation: str) -> str | None:
         """Returns a translation with markers in place of the stand-ins.
@@ -79,7 +91,7 @@ def carry(sentence: str, variant: int) -> Carrier | None:
     spell = VARIANTS[variant]
     stand_ins: list[StandIn] = []
     parts: list[str] = []
-    end = 0
+    end = length = 0
     for match in MARKER.finditer(sentence):
         spelling = spell(len(stand_ins) + 1)
         if _pattern(spelling).search(sentence):
@@ -87,11 +99,12 @@ def carry(sentence: str, variant: int) -> Carrier | None:
         before = sentence[match.start() - 1 : match.start()]
         after = sentence[match.end() : match.end() + 1]
         gap = " " if before and not before.isspace() and before not in OPENING else ""
-        parts += (sentence[end : match.start()], gap, spelling)
-        if after.isalnum() or MARKER.match(after):
-            parts.append(" ")
-        stand_ins.append(StandIn(spelling, match[0], before, after))
+        gap_after = " " if after.isalnum() or MARKER.match(after) else ""
+        added = sentence[end : match.start()] + gap + spelling + gap_after
+        parts.append(added)
+        length += len(added)
         end = match.end()
+        stand_ins.append(StandIn(spelling, match[0], before, after, match.start(), length))
     return Carrier("".join([*parts, sentence[end:]]), tuple(stand_ins))
 
 

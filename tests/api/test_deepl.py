@@ -228,7 +228,7 @@ def send_a_wrong_key(serve: Serve, _: Script) -> httpx.Response:
 
 SCENES: dict[int, Callable[[Serve, Script], httpx.Response]] = {
     403: send_a_wrong_key,
-    404: lambda serve, _: serve().get("/v2/document/1"),
+    404: lambda serve, _: serve().get("/v2/unknown"),
     405: lambda serve, _: serve().get("/v2/translate"),
     413: lambda serve, _: translate(serve(max_body_bytes=50), "Hello."),
     429: overload,

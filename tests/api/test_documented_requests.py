@@ -14,6 +14,8 @@ from tests.workers import LoadTranslationModel, Threads
 
 from .servers import Server, make_settings
 
+FILE = "The cat sat on the mat.\n"
+"""Content of every file that a command uploads."""
 ADMIN_KEY = "key-of-the-test"
 REQUESTS = [command for page in PAGES for command in commands(page) if command.words[0] == "curl"]
 
@@ -29,6 +31,7 @@ def server(
         models=DEFAULT_MODELS,
         model_cache=str(tmp_path_factory.mktemp("cache")),
         admin_key=ADMIN_KEY,
+        files=True,
         device="cpu",
         dtype="float32",
         max_rows=8,
@@ -42,17 +45,23 @@ def request_of(command: Command) -> tuple[str, str, dict[str, Any]]:
     """Returns the method, path and remaining arguments of the request that curl would send."""
     words = [word.replace("$REGARD_ADMIN_KEY", ADMIN_KEY) for word in command.words[1:]]
     method, path, data = "", "", []
-    headers = {}
+    headers: dict[str, str] = {}
+    form: dict[str, Any] = {}
     while words:
         word = words.pop(0)
         if word == "-X":
             method = words.pop(0)
         elif word == "-d":
             data.append(words.pop(0))
+        elif word == "-F":
+            name, _, value = words.pop(0).partition("=")
+            form[name] = (value[1:], FILE) if value.startswith("@") else (None, value)
         elif word == "-H":
             name, _, headers[name] = words.pop(0).partition(": ")
         elif word != "-s":
             path = "/" + word.removeprefix("http://").partition("/")[2]
+    if form:
+        return "POST", path, {"headers": headers, "files": form}
     if data:
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
     method = method or ("POST" if data else "GET")

@@ -153,7 +153,7 @@ def old_embedder(folder: Path) -> None:
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
         (old_encoder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
         (old_embedder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
-        (llm, r"config\.json is of a 'llama' model, not of bert, roberta"),
+        (llm, r"model_type is 'llama', supported: bert, roberta"),
     ],
 )
 def test_refusal_names_a_way_out(tmp_path: Path, make: Any, advice: str) -> None:

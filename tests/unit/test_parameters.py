@@ -73,7 +73,13 @@ def test_form_is_merged_with_the_query(kind: str) -> None:
 
 
 def test_field_that_comes_three_times_is_one_list() -> None:
-    assert read(b"q=1&q=2", query=b"q=0", content_type=FORM) == {"q": ["0", "1", "2"]}
+    assert read(b"q=1&q=2&q=3", content_type=FORM) == {"q": ["1", "2", "3"]}
+
+
+def test_field_of_the_query_overrides_the_form() -> None:
+    """LibreTranslate reads the query first."""
+    found = read(b"q=1&q=2&target=pt", query=b"q=0&source=en", content_type=FORM)
+    assert found == {"q": "0", "source": "en", "target": "pt"}
 
 
 def test_form_that_is_no_utf8_is_read_with_marks() -> None:
@@ -145,13 +151,13 @@ def test_first_fault_is_told_where_it_is(fields: dict[str, Any], message: str) -
     ("model", "fields", "name", "value", "message"),
     [
         (EmbedRequest, {"inputs": "a"}, "dimensions", True, "is not a number"),
-        (EmbeddingsRequest, {"input": "a"}, "dimensions", 2.5, "up to 64 bits, but 2.5"),
-        (EmbedRequest, {"inputs": "a"}, "dimensions", 1e30, "up to 64 bits, but 1e+30"),
+        (EmbeddingsRequest, {"input": "a"}, "dimensions", 2.5, "up to 64 bits, not 2.5"),
+        (EmbedRequest, {"inputs": "a"}, "dimensions", 1e30, "up to 64 bits, not 1e+30"),
         (AttentionRequest, {"text": "a", "model": "en-pt"}, "top_k", True, "is not a number"),
         (AttentionRequest, {"text": "a", "model": "en-pt"}, "decimals", False, "is not a number"),
         (TranslateRequest, TEXT_AND_PAIR, "alternatives", True, "is not a number"),
         (TranslateRequest, TEXT_AND_PAIR, "beam_size", True, "is not a number"),
-        (TranslateRequest, TEXT_AND_PAIR, "beam_size", 0, "must be >= 1, not 0"),
+        (TranslateRequest, TEXT_AND_PAIR, "beam_size", 0, "must be >= 1; it is 0"),
         (TranslateRequest, TEXT_AND_PAIR, "alternatives", "9" * 5000, "is not a number"),
     ],
 )

@@ -1,6 +1,7 @@
-"""Reads folders of cross-encoders: an encoder with a classification head of one label.
+"""Reads folders of cross-encoders. Does not import torch.
 
-Does not import torch. A cross-encoder reads a query and a text together, and gives one score.
+A cross-encoder is an encoder with a classification head of one label. It reads a query and a text
+together, and gives one score.
 
 Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa and MPNet.
 """
@@ -34,7 +35,7 @@ ARCHITECTURES = (
 )
 
 DEFAULT_LABELS = 2
-"""Number of labels of a config that names none."""
+"""Number of labels if a config gives no number."""
 
 DEFAULT_LABEL = "LABEL_0"
 """Name of the only label of a config that names none."""
@@ -63,10 +64,11 @@ class CrossEncoderConfig:
     """Config of a cross-encoder.
 
     Attributes:
-        model: Encoder, and the head as Dense modules on the first token.
+        model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
-        num_segments: Number of token types that the model distinguishes: 2 in BERT, else 1. In
-            segment 1, `vocab_size` is added to each id; see `checkpoints/cross_encoder.py`.
+        num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
+            in the other families. In segment 1, `vocab_size` is added to each id; see
+            `checkpoints/cross_encoder.py`.
         label: Name of the only label.
     """
 
@@ -77,7 +79,10 @@ class CrossEncoderConfig:
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns cross-encoder files if the config names their architecture, else the given files."""
+    """Returns the files of a cross-encoder if the config names its architecture.
+
+    If the config names another architecture, the given files are returned unchanged.
+    """
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):
         return CrossEncoderFiles(files.name, files.folder)
@@ -107,8 +112,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
         raise UnsupportedModelError(
             str(path),
             [
-                f"the classifier has {num_labels} labels; a model that reranks has 1. Serve a "
-                "cross-encoder, or an embedding model"
+                f"the classifier has {num_labels} labels; a model that reranks has 1 label. Serve "
+                "a cross-encoder with 1 label, or an embedding model"
             ],
         )
     num_segments = min(encoder.token_types, 2) if options["model_type"] == "bert" else 1

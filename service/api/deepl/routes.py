@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.deepl import languages, usage
+from service.api.deepl import documents, languages, usage
 from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, deepl_shape
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
@@ -106,7 +106,7 @@ def response_body(
 
 
 DIALECT = Dialect(
-    (router, languages.router, usage.router),
+    (router, documents.router, languages.router, usage.router),
     tasks={"/v2/translate": "translate"},
     direct={("POST", "/v2/translate"): translate},
     prefix=DEEPL_PREFIX,

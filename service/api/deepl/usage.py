@@ -1,4 +1,4 @@
-"""GET and POST /v2/usage: the characters that DeepL's route has translated."""
+"""GET and POST /v2/usage: the characters that DeepL's routes have translated."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class UsageRequest(Parameters):
 
 
 class DeepLUsage(BaseModel):
-    """The characters that `/v2/translate` has translated since the server started."""
+    """The characters that DeepL's routes have translated since the server started."""
 
     character_count: int = Field(description="Code points of the translated texts.")
     character_limit: int = Field(description=f"{NO_LIMIT:,} stands for no limit.")
@@ -33,7 +33,7 @@ class DeepLUsage(BaseModel):
 @router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
 @router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
 async def usage(request: Request) -> DeepLUsage:
-    """Returns the characters that `/v2/translate` has translated since the server started."""
+    """Returns the characters that DeepL's routes have translated since the server started."""
     services = services_of(request)
     await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
     status = await services.backend.status()

@@ -12,8 +12,10 @@ from service.api.libretranslate.schemas import (
     Language,
     LanguageChoice,
 )
+from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.api.services import services_of
+from service.documents.formats import FORMATS
 from service.models.catalog import PIVOT, Catalog
 from service.text.language_codes import display_name
 
@@ -42,18 +44,29 @@ async def frontend_settings(
     target = default_target(services.catalog)
     needs_key = bool(services.settings.keys)
     return FrontendSettings(
-        charLimit=-1,
+        charLimit=services.settings.max_text_chars or -1,
         frontendTimeout=500,
         apiKeys=needs_key,
         keyRequired=needs_key,
-        suggestions=False,
-        filesTranslation=False,
-        supportedFilesFormat=[],
+        suggestions=bool(services.settings.suggestions),
+        filesTranslation=services.settings.files,
+        supportedFilesFormat=[*FORMATS] if services.settings.files else [],
         language=DefaultLanguages(
             source=LanguageChoice(code="auto", name="Auto Detect"),
             target=LanguageChoice(code=target, name=display_name(target, accept_language)),
         ),
     )
+
+
+def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
+    """Returns the served languages of a request; the source is None for `auto`.
+
+    Raises:
+        InvalidRequestError: A code is empty.
+        UnsupportedLanguageError: The server has no such language or pair.
+    """
+    code = None if source.strip().lower() == "auto" else source
+    return find_languages(catalog, ("source", code), ("target", target))
 
 
 def default_target(catalog: Catalog) -> str:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import disabled, languages
+from service.api.libretranslate import description, files, languages, suggestions
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -20,13 +20,14 @@ from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
-from service.api.request.translation import as_texts, decoding_options, find_languages
+from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.tasks.attention.alignment import Alignment
 from service.tasks.context import RequestContext
-from service.tasks.translation import TranslatedText, TranslationRequest, run_sized
+from service.tasks.threads import run_sized
+from service.tasks.translation import TranslatedText, TranslationRequest
 from service.text.detection import Detection
 
 router = APIRouter(tags=["translation"])
@@ -99,10 +100,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
             raise InvalidRequestError(text, details=way_out)
     if body.format == "html" and body.return_alignment:
         raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
-    is_auto = body.source.strip().lower() == "auto"
-    source, target = find_languages(
-        services.catalog, ("source", None if is_auto else body.source), ("target", body.target)
-    )
+    source, target = languages.find(services.catalog, body.source, body.target)
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
@@ -154,7 +152,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 
 
 DIALECT = Dialect(
-    (router, languages.router, disabled.router),
-    tasks={"/translate": "translate", "/detect": "detect"},
+    (router, languages.router, files.router, suggestions.router, description.router),
+    tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
     direct={("POST", "/translate"): translate},
 )

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.attention.response_schemas import AlignmentBody
 from service.api.request.parameters import ListOf, Natural, Parameters, Positive, not_empty
+from service.api.request.upload import UploadedFile
 
 
 def _default_format(value: Any) -> Any:
@@ -99,6 +100,43 @@ class DetectRequest(Parameters):
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
     )
     api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestRequest(Parameters):
+    """`POST /suggest`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"q": "Good morning.", "s": "Bom dia.", "source": "en", "target": "pt"}
+        }
+    )
+
+    q: str = Field(description="Text that was translated.")
+    s: str = Field(description="Better translation.")
+    source: str = Field(description="Language code of `q`, or `auto`.")
+    target: str = Field(description="Language code of `s`.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestResponse(BaseModel):
+    """The suggestion has been stored."""
+
+    success: bool
+
+
+class TranslateFileRequest(Parameters):
+    """`POST /translate_file`, as a multipart form."""
+
+    file: UploadedFile
+    source: str = Field(description="Language code, or `auto`.")
+    target: str = Field(description="Language code.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class TranslateFileResponse(BaseModel):
+    """The address of a translated document."""
+
+    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
 
 
 class Language(BaseModel):

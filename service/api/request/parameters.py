@@ -156,6 +156,20 @@ def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> M
         raise InvalidRequestError(text, param=param, details=details) from None
 
 
+def check_given(**texts: str) -> None:
+    """Refuses texts that are empty or only white space, as LibreTranslate does.
+
+    Args:
+        texts: Texts by the name of their parameter.
+
+    Raises:
+        InvalidRequestError: A text is empty.
+    """
+    for name, text in texts.items():
+        if not text.strip():
+            raise InvalidRequestError(error_texts.missing(name).text, param=name)
+
+
 def _json_hint(request: Request, fields: dict[str, Any]) -> str:
     """Returns a hint for a JSON body that was sent, and parsed, as a form; "" for any other."""
     looks_like_json = any(name.lstrip().startswith("{") for name in fields)
@@ -202,4 +216,4 @@ def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
         is_float = isinstance(value, float)
         return error_texts.not_whole(name, value) if is_float else error_texts.not_a_number(name)
     found = f"it is {type(value).__name__}"
-    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']}", found)
+    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")

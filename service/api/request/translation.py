@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from model.sequence import DecodingOptions
 from service.api import error_texts
-from service.api.request.body import check_number
+from service.api.request.parameters import check_given
 from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
@@ -24,14 +24,19 @@ def as_texts(
         context: Context of the request.
 
     Raises:
-        InvalidRequestError: The request has no text.
-        RequestTooLargeError: The request has too many texts.
+        InvalidRequestError: The request has no text, too many texts, or a text that is too long.
     """
     texts = [given] if isinstance(given, str) else [*given]
     context.num_inputs = len(texts)
     if not given:
         raise InvalidRequestError(error_texts.missing(name).text, param=name)
-    check_number(texts, settings.max_inputs)
+    if len(texts) > settings.max_inputs:
+        fault = error_texts.too_many_texts(len(texts), settings.max_inputs)
+        raise InvalidRequestError(fault.text, param=name, details=fault.details)
+    longest = max(map(len, texts))
+    if longest > settings.max_text_chars > 0:
+        fault = error_texts.too_many_chars(longest, settings.max_text_chars)
+        raise InvalidRequestError(fault.text, param=name, details=fault.details)
     return texts
 
 
@@ -49,9 +54,7 @@ def find_languages(
         InvalidRequestError: A value is empty.
         UnsupportedLanguageError: The server has no such language or pair; `param` names it.
     """
-    for name, code in (source, target):
-        if code is not None and not code.strip():
-            raise InvalidRequestError(error_texts.missing(name).text, param=name)
+    check_given(**{name: code for name, code in (source, target) if code is not None})
     found = None if source[1] is None else _find_language(catalog, source[0], source[1])
     wanted = _find_language(catalog, *target)
     if found is not None:

@@ -34,8 +34,8 @@ class Reference:
     Attributes:
         source: Source of the model.
         name: A folder, a package, `owner/name`, or a language pair.
-        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; empty
-            where the registry chooses. Address and languages of an endpoint.
+        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
+            empty, the registry's default is used. Address and languages of an endpoint.
     """
 
     source: Source
@@ -70,7 +70,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def require_one_line(text: str) -> None:
-    """Refuses control characters: a line break would forge lines of the log.
+    """Refuses control characters, because a line break could forge lines of the log.
 
     Raises:
         UnknownReferenceError: The text contains a control character.

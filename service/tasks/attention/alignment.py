@@ -63,17 +63,35 @@ def align(
             token before. The last target token is never an input, so its attention is then the row
             that predicts it.
     """
+    source_words, target_words, merged = between_words(weights, source, target, shift)
+    pairs = _best_pairs(merged)
+    return Alignment(
+        source_words,
+        target_words,
+        pairs,
+        " ".join(f"{source_word}-{target_word}" for source_word, target_word, _ in pairs),
+    )
+
+
+def between_words(
+    weights: NDArray[np.float32], source: TokenizedText, target: TokenizedText, shift: int
+) -> tuple[list[Span], list[Span], NDArray[np.float32]]:
+    """Returns the words of both sides in tokens, and the attention between the words.
+
+    The arguments are those of `align`. Special tokens are left out.
+
+    Returns:
+        The source words, the target words, and the weights (target words, source words).
+    """
     rows = np.concatenate([weights[shift:], weights[len(weights) - shift :]])  # (T, S)
     target_spans, source_spans = word_spans(target), word_spans(source)
     merged = merge(rows, target_spans, source_spans)
     target_kept = [at for at, word in enumerate(target_spans) if not target.special[word[0]]]
     source_kept = [at for at, word in enumerate(source_spans) if not source.special[word[0]]]
-    pairs = _best_pairs(merged[np.ix_(target_kept, source_kept)])
-    return Alignment(
+    return (
         [source_spans[at] for at in source_kept],
         [target_spans[at] for at in target_kept],
-        pairs,
-        " ".join(f"{source_word}-{target_word}" for source_word, target_word, _ in pairs),
+        merged[np.ix_(target_kept, source_kept)],
     )
 
 

@@ -103,9 +103,9 @@ def aligner_of(
         InvalidRequestError: The model has no such layer or head.
     """
     if layer is None:
-        layer = config.alignment_layer or 0
+        layer = config.aligning_layer
     if head is None:
-        head = config.alignment_head if config.alignment_layer is not None else "mean"
+        head = "mean" if config.aligning_head is None else config.aligning_head
     if shift is None:
         shift = default_shift(config, layer)
     heads = None if head == "mean" else [head]

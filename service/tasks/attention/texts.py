@@ -10,6 +10,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError
 from service.items.result import Result
 from service.models.served import ServedEmbedder, ServedModel
+from service.tasks.attention.aligner import resident
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import attentions
 from service.tasks.attention.query import attention_query
@@ -110,9 +111,9 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
         """
         served = self._served(choice.model)
         context.model = served.name
-        resident = await self._resident(served.name)
+        loaded = await resident(self.backend, served.name)
         if isinstance(served, ServedModel):
-            config = resident.config
+            config = loaded.config
             assert config is not None  # every translation model has a config
             tokenizer = source_tokenizer(served, choice.prompt_name)
             limit = self.settings.max_source_tokens

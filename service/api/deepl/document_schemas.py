@@ -1,0 +1,62 @@
+"""Schemas of DeepL's requests and responses about documents.
+
+Source: https://developers.deepl.com/api-reference/document.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.request.parameters import Parameters
+from service.api.request.upload import UploadedFile
+
+
+class DocumentRequest(Parameters):
+    """`POST /v2/document`, as a multipart form."""
+
+    file: UploadedFile
+    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    source_lang: str | None = Field(
+        None, description="Language code; without it the language of the document is detected."
+    )
+    filename: str | None = Field(
+        None, description="Name of the document, in place of the name of the uploaded file."
+    )
+    output_format: str | None = Field(
+        None, description="Extension of the translation; only that of the document is available."
+    )
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
+        "default",
+        description="No model has a choice of formality, so `more` and `less` are refused.",
+    )
+    glossary_id: Any = Field(None, description="Refused: there are no glossaries.")
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the request has no header with it."
+    )
+
+
+class DocumentHandle(BaseModel):
+    """The two secrets that name an uploaded document."""
+
+    document_id: str
+    document_key: str
+
+
+class DocumentKeyRequest(Parameters):
+    """`POST /v2/document/{id}` and its result, as JSON or as a form."""
+
+    document_key: str = Field(description="The key that the upload returned.")
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the request has no header with it."
+    )
+
+
+class DocumentStatus(BaseModel):
+    """The status of a document; members without a value are absent."""
+
+    document_id: str
+    status: Literal["queued", "translating", "done", "error"]
+    seconds_remaining: int | None = Field(None, description="Estimate, while it is translated.")
+    billed_characters: int | None = Field(None, description="Code points of its texts, once done.")
+    error_message: str | None = Field(None, description="Reason of an error.")
+    message: str | None = Field(None, description="The same as `error_message`.")

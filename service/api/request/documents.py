@@ -1,0 +1,52 @@
+"""Opens uploaded documents, and answers with translated ones, for several dialects."""
+
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from service.api import error_texts
+from service.api.request.body import Upload
+from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
+from service.documents.formats import format_of
+from service.documents.store import DocumentState
+from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from service.tasks.context import RequestContext
+from service.tasks.documents import DocumentJob, DocumentTranslator
+
+
+async def open_job(
+    documents: DocumentTranslator,
+    file: Upload,
+    source: str | None,
+    target: str,
+    context: RequestContext,
+) -> DocumentJob:
+    """Returns the job of an uploaded document.
+
+    Raises:
+        ServiceError: The document cannot be read, or the server has no room for it.
+    """
+    try:
+        return await documents.open(file.name, file.data, source, target, context)
+    except DocumentError as error:
+        raise refusal(error) from None
+
+
+def refusal(error: DocumentError) -> ServiceError:
+    """Returns the error of a request with a document that cannot be read."""
+    if isinstance(error, UnsupportedFormatError):
+        return InvalidRequestError(error_texts.FILE_FORMAT, details=str(error))
+    text, details = error_texts.broken_file(error)
+    if isinstance(error, DocumentTooLargeError):
+        return RequestTooLargeError(text, details=details)
+    return InvalidRequestError(text, details=details)
+
+
+def download(state: DocumentState, content: bytes) -> Response:
+    """Returns a translated document, which a browser saves and does not show."""
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type=format_of(state.name).media_type, headers=headers)

@@ -1,0 +1,1 @@
+"""`regard translate`: translates files, folders and lines with a running server."""

@@ -1,0 +1,268 @@
+"""The document task: read a document, translate its texts, write it, keep the translation.
+
+A document is translated in batches of texts, several at a time. Each batch is admitted by itself,
+so a long document takes no more of the queue than a few requests do.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from model.sequence import DecodingOptions
+from service.documents.base import Document
+from service.documents.formats import format_of, read_document
+from service.documents.store import DocumentState, DocumentStore
+from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
+from service.settings import Settings
+from service.tasks.context import RequestContext
+from service.tasks.threads import run_sized
+from service.tasks.translation import TranslationRequest, Translator
+
+logger = logging.getLogger("regard.documents")
+
+BATCH_CHARS = 16_000
+"""Most characters in a batch, except in a batch of one longer text."""
+
+BATCHES_AT_ONCE = 4
+"""Batches of one document that are translated at the same time."""
+
+SAMPLE_TEXTS = 100
+SAMPLE_CHARS = 4000
+"""The language of a document is detected in at most this number of its texts and characters."""
+
+KEPT_DOCUMENTS = 16
+"""The kept documents have at most the size of this number of the largest documents."""
+
+RETRY_SECONDS = 5
+GREEDY = DecodingOptions()
+MAX_NAME_CHARS = 100
+
+
+@dataclass(slots=True)
+class DocumentJob:
+    """A document that is being translated.
+
+    Attributes:
+        document: The document.
+        texts: Its texts.
+        source: Served language, or None to detect it.
+        target: Served language.
+        context: Context of the job, whose start decides the deadline.
+        state: State that clients see.
+    """
+
+    document: Document
+    texts: list[str]
+    source: str | None
+    target: str
+    context: RequestContext
+    state: DocumentState
+
+
+class DocumentTranslator:
+    """Translates documents, and keeps the translations for a limited time.
+
+    Args:
+        translator: Translates the texts.
+        settings: Limits.
+        folder: Folder of the kept documents.
+
+    Attributes:
+        num_open: Number of documents that are being translated.
+        reading: Held while a document is read.
+        background: Jobs without a waiting request; the event loop alone would not keep them.
+    """
+
+    def __init__(self, translator: Translator, settings: Settings, folder: str) -> None:
+        self.translator = translator
+        self.settings = settings
+        self.store = DocumentStore(folder)
+        self.num_open = 0
+        self.reading = asyncio.Lock()
+        self.background: set[asyncio.Task[None]] = set()
+
+    async def open(
+        self, name: str, data: bytes, source: str | None, target: str, context: RequestContext
+    ) -> DocumentJob:
+        """Reads a document, and makes a job, which the caller must run.
+
+        Raises:
+            DocumentError: The document cannot be read.
+            OverloadedError: Too many documents are being translated or kept.
+        """
+        format_of(name)  # an unknown extension is refused even while the server is busy
+        self._check_room()
+        self.num_open += 1
+        try:
+            async with self.reading:  # the tree of one large document at a time is built
+                document = await asyncio.to_thread(read_document, name, data)
+            texts = document.texts()
+        except BaseException:
+            self.num_open -= 1
+            raise
+        context.num_inputs = len(texts)
+        expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
+        state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
+        self._keep(state)
+        return DocumentJob(document, texts, source, target, context, state)
+
+    async def run(self, job: DocumentJob) -> None:
+        """Translates a document, and keeps the translation.
+
+        Raises:
+            ServiceError: A text could not be translated in time.
+        """
+        state = job.state
+        try:
+            content = await self._translate(job)
+        except ServiceError as error:
+            self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
+            raise
+        except asyncio.CancelledError:
+            self.store.remove(state.id)
+            raise
+        except Exception as error:
+            logger.error("a document failed: %s", fault(error))
+            self._fail(state, "the server failed; its log has the reason")
+            raise
+        finally:
+            self.num_open -= 1
+        state.status, state.remaining_seconds = "done", None
+        state.expires = time.time() + self.settings.file_retention_seconds
+        await asyncio.to_thread(self.store.finish, state, content)
+        self._remove_later(state)
+
+    def _check_room(self) -> None:
+        settings = self.settings
+        self.store.remove_expired()
+        if self.num_open >= settings.max_files:
+            raise OverloadedError(
+                f"{self.num_open} documents are being translated, which is the limit; try again "
+                "later, or raise REGARD_MAX_FILES",
+                RETRY_SECONDS,
+                "requests",
+            )
+        limit = KEPT_DOCUMENTS * settings.max_file_bytes
+        if self.store.num_bytes() > limit:
+            raise OverloadedError(
+                f"the kept translations have more than {limit} bytes, which is the limit; try "
+                "again later, or lower REGARD_FILE_RETENTION_SECONDS",
+                RETRY_SECONDS,
+                "requests",
+            )
+
+    def _keep(self, state: DocumentState) -> None:
+        """Saves a state, and removes the document once its time is over."""
+        self._save(state)
+        self._remove_later(state)
+
+    def _remove_later(self, state: DocumentState) -> None:
+        delay = state.expires - time.time() + 1
+        asyncio.get_running_loop().call_later(delay, self.store.remove_expired)
+
+    def _save(self, state: DocumentState) -> None:
+        with suppress(FileNotFoundError):  # a stopping server has removed the folder
+            self.store.save(state)
+
+    def _fail(self, state: DocumentState, reason: str) -> None:
+        state.status, state.error, state.remaining_seconds = "error", reason, None
+        state.expires = time.time() + self.settings.file_retention_seconds
+        self._keep(state)
+
+    async def _translate(self, job: DocumentJob) -> bytes:
+        job.state.status = "translating"
+        self._save(job.state)
+        if job.source is None:
+            job.source = await self._detect(job)
+        known: dict[str, str | None] = dict.fromkeys(job.texts)
+        waiting = deque(batches_of(list(known), self._batch_chars))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(BATCHES_AT_ONCE, len(waiting))):
+                    group.create_task(self._translate_batches(job, waiting, known))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        translations = [known[text] or "" for text in job.texts]
+        return await asyncio.to_thread(job.document.write, translations, job.target)
+
+    @property
+    def _batch_chars(self) -> int:
+        # A text has more characters than tokens, so a batch is never over the limit of tokens.
+        return min(BATCH_CHARS, self.settings.max_pending_tokens)
+
+    async def _detect(self, job: DocumentJob) -> str:
+        """Returns the language of a document; the target if its texts have no words."""
+        texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
+        sample = "\n".join(texts)[:SAMPLE_CHARS]
+        sources = self.translator.catalog.sources(job.target)
+        found = await run_sized(len(sample), self.translator.detect, sample, sources)
+        return found[0].language if found[0].confidence else job.target
+
+    async def _translate_batches(
+        self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]
+    ) -> None:
+        """Translates batches until none waits."""
+        while waiting:
+            texts = waiting.popleft()
+            known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
+            self._report(job, sum(text is not None for text in known.values()), len(known))
+
+    def _report(self, job: DocumentJob, done: int, total: int) -> None:
+        """Estimates the remaining time from the number of texts that are done."""
+        elapsed = time.perf_counter() - job.context.started
+        job.state.remaining_seconds = 1 + int(elapsed * (total - done) / done)
+        self._save(job.state)
+
+    async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
+        request = TranslationRequest(texts, job.source, job.target, GREEDY, is_bulk=True)
+        deadline = job.context.started + self.settings.file_timeout_seconds
+        while True:
+            context = RequestContext(
+                job.context.request_id,
+                job.context.started,
+                timeout_seconds=self.settings.file_timeout_seconds,
+            )
+            try:
+                results = await self.translator.translate(request, context)
+            except OverloadedError as error:
+                pause = error.retry_after_seconds or RETRY_SECONDS
+                if time.perf_counter() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
+            except DeadlineExceededError:
+                raise DeadlineExceededError(
+                    f"the document was not translated in {self.settings.file_timeout_seconds:g} s; "
+                    "split it, or raise REGARD_FILE_TIMEOUT_SECONDS"
+                ) from None
+            else:
+                job.context.model = context.model
+                for name, count in context.num_cut.items():
+                    job.context.num_cut[name] = job.context.num_cut.get(name, 0) + count
+                return [result.text for result in results]
+            finally:
+                context.release()
+
+
+def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
+    """Groups texts into batches, in order; a batch over the limit has only one text."""
+    batches: list[list[str]] = []
+    num_chars = 0
+    for text in texts:
+        if not batches or num_chars + len(text) > max_chars:
+            batches.append([])
+            num_chars = 0
+        batches[-1].append(text)
+        num_chars += len(text)
+    return batches
+
+
+def translated_name(name: str, language: str) -> str:
+    """Returns the file name of a translation: `book.pt.docx` for `book.docx`."""
+    plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
+    path = PurePosixPath(PurePosixPath(plain).name)
+    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
