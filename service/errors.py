@@ -7,7 +7,8 @@ ServiceError
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
 ├─ InvalidKeyError            403 invalid_api_key        none of the server's API keys
 ├─ ForbiddenError             403 forbidden              no admin key, or a disabled feature
-├─ NotFoundError              404 not_found              unknown route or model
+├─ QuotaExceededError         403 quota_exceeded         the key has used the characters of a month
+├─ NotFoundError              404 not_found              unknown route, glossary or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               the model is loaded or being loaded
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
@@ -94,8 +95,12 @@ class ForbiddenError(ServiceError):
     """The server does not offer the operation: it has no admin key, or the feature is disabled."""
 
 
+class QuotaExceededError(ServiceError):
+    """The key of the request has used the characters of this month."""
+
+
 class NotFoundError(ServiceError):
-    """The route or the model does not exist."""
+    """The route, the glossary or the model does not exist."""
 
 
 class MethodNotAllowedError(ServiceError):
@@ -159,6 +164,7 @@ KINDS: dict[type[ServiceError], ErrorKind] = {
     UnauthorizedError: ErrorKind(401, "unauthorized", "invalid"),
     InvalidKeyError: ErrorKind(403, "invalid_api_key", "invalid"),
     ForbiddenError: ErrorKind(403, "forbidden", "invalid"),
+    QuotaExceededError: ErrorKind(403, "quota_exceeded", "invalid"),
     NotFoundError: ErrorKind(404, "not_found", "invalid"),
     MethodNotAllowedError: ErrorKind(405, "method_not_allowed", "invalid"),
     ConflictError: ErrorKind(409, "conflict", "invalid"),

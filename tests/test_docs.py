@@ -65,8 +65,6 @@ def spellings(default: object) -> set[str]:
     """Returns the spellings of a default: 60.0 and 60 are the same."""
     if isinstance(default, SecretStr):
         return {'""'} if not default.get_secret_value() else set()
-    if default == "":
-        return {'""'}
     if isinstance(default, tuple):
         return {",".join(default)}
     if isinstance(default, bool):
@@ -143,8 +141,8 @@ def documented_routes() -> set[tuple[str, str]]:
     """Returns the method and path of each row in the first table of docs/api.md."""
     found = set()
     for first, *_ in table_rows(read(DOCS / "api.md").split("\n## ", 1)[0])[1:]:
-        methods = re.findall(r"\b(?:GET|POST|PUT|DELETE)\b", first)
-        found |= {(m, path) for m in methods for path in re.findall(r"/[\w/{}.]*", first)}
+        methods = re.findall(r"\b(?:GET|POST|PUT|PATCH|DELETE)\b", first)
+        found |= {(m, path) for m in methods for path in re.findall(r"/[\w/{}.-]*", first)}
     return found
 
 

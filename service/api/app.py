@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
@@ -32,10 +33,14 @@ from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import RoutingAdmitter
 from service.settings import Settings
+from service.state.database import Database
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
-from service.tasks.documents import DocumentTranslator
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -43,6 +48,7 @@ from service.text.detection import LanguageDetector
 DIALECTS = (
     libretranslate.DIALECT,
     deepl.DIALECT,
+    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
     openai.DIALECT,
@@ -88,6 +94,8 @@ def build_services(
     embedder = Embedder(catalog, backend, settings)
     documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
+    database = Database(settings.state)
+    quota = Quota(database, settings.monthly_characters)
     return Services(
         settings,
         catalog,
@@ -97,6 +105,9 @@ def build_services(
         text_inspector,
         embedder,
         documents,
+        quota,
+        GlossaryStore(database),
+        SuggestionStore(database) if settings.suggestions else None,
         served,
         endpoints,
         started,

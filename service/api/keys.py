@@ -3,6 +3,7 @@
 A request carries its key in the header `Authorization`, or in a field of a body, form or query.
 """
 
+import hashlib
 import hmac
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +38,8 @@ def given_key(request: Request, fields: Mapping[str, Any]) -> str:
 def check_key(request: Request, given: str) -> None:
     """Refuses a key that is neither an API key of the server nor its admin key.
 
-    A server without API keys accepts every request.
+    The context of the request gets the hash of the key, by which its use is counted. A server
+    without API keys accepts every request.
 
     Raises:
         MissingKeyError: The key is empty.
@@ -56,3 +58,4 @@ def check_key(request: Request, given: str) -> None:
     if not any(matches):
         text = error_texts.WRONG_KEY
         raise InvalidKeyError(text.text, details=text.details)
+    request.state.context.account = hashlib.sha256(given.encode()).hexdigest()

@@ -174,8 +174,10 @@ def parse_object(data: bytes, url: str) -> dict[str, Any]:
 
 
 def error_of(data: bytes) -> str:
-    """Returns the error text of a reply, or the start of the reply."""
+    """Returns the error text of a reply with its details, or the start of the reply."""
     try:
-        return str(json.loads(data)["error"])[:SHOWN_CHARS]
+        body = json.loads(data)
+        details = f"; {body['details']}" if "details" in body else ""
+        return f"{body['error']}{details}"[:SHOWN_CHARS]
     except (ValueError, KeyError, TypeError):
         return data[:SHOWN_CHARS].decode("utf-8", errors="replace")

@@ -23,6 +23,7 @@ class RequestContext:
         stages: Seconds spent in each stage, by the stage's name.
         num_cut: Number of sentences or texts longer than the model takes, by model.
         lease: Admission of the request; None before it is admitted.
+        account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage of DeepL's dialect.
         timeout_seconds: Time limit of a request with a limit of its own; None for any other.
     """
@@ -36,6 +37,7 @@ class RequestContext:
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
     lease: Lease | None = None
+    account: str = ""
     billed_characters: int = 0
     timeout_seconds: float | None = None
 

@@ -16,7 +16,7 @@ from service.text.segmentation import one_sentence
 from service.text.stand_ins import VARIANTS, carry, split_at_markers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """One sentence with spans.
 
@@ -32,8 +32,14 @@ class Place:
 
     @property
     def sentence(self) -> str:
-        """The sentence with markers."""
+        """The sentence with markers; it may be replaced by a sentence with more markers."""
         return self.text.segments.sentences[self.index]
+
+    @sentence.setter
+    def sentence(self, changed: str) -> None:
+        segments = self.text.segments
+        sentences = segments.sentences
+        segments.sentences = (*sentences[: self.index], changed, *sentences[self.index + 1 :])
 
     @property
     def tagged_sentence(self) -> str:
@@ -45,6 +51,18 @@ class Place:
         _, tokenizer = self.text.tokenizers
         decoded = tokenizer.decode(result.value[0].tokens)
         return self.text.carriage.restore(self.index, decoded) is not None
+
+    def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
+        """Puts stand-ins of a variant into the sentence; None if it cannot have them."""
+        tokenizer, _ = self.text.tokenizers
+        if self.index in self.text.tags:
+            options = replace(options, return_attention=True)
+        carrier = carry(self.sentence, variant)
+        ids = tokenizer.encode(carrier.text) if carrier else []
+        if len(ids) > self.text.max_tokens:
+            carrier = None
+        self.text.carriage.carriers[self.index] = carrier
+        return Sentence([*ids, tokenizer.eos_id], self.text.route, options) if carrier else None
 
 
 async def complete(
@@ -69,7 +87,7 @@ async def complete(
         left = [place for place in left if not place.is_complete(results[place.position])]
         if not left:
             return results
-        again = [sentence for place in left if (sentence := _reload(place, variant, options))]
+        again = [sentence for place in left if (sentence := place.load(variant, options))]
         replaced = iter(await pipeline.run(again))
         for place in left:
             if place.text.carriage.carriers[place.index] is not None:
@@ -80,24 +98,12 @@ async def complete(
 
 
 def _places(prepared: list[Prepared]) -> list[Place]:
+    """Returns the sentences with spans."""
     places, position = [], 0
     for text in prepared:
         places += [Place(text, index, position + index) for index in text.carriage.carriers]
         position += len(text.sources)
     return places
-
-
-def _reload(place: Place, variant: int, options: DecodingOptions) -> Sentence | None:
-    """Puts other stand-ins into a sentence; None if it cannot have them."""
-    tokenizer, _ = place.text.tokenizers
-    if place.index in place.text.tags:
-        options = replace(options, return_attention=True)
-    carrier = carry(place.sentence, variant)
-    ids = tokenizer.encode(carrier.text) if carrier else []
-    if len(ids) > place.text.max_tokens:
-        carrier = None
-    place.text.carriage.carriers[place.index] = carrier
-    return Sentence([*ids, tokenizer.eos_id], place.text.route, options) if carrier else None
 
 
 async def _translate_parts(

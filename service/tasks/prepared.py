@@ -9,6 +9,7 @@ from service.models.served import Direction
 from service.tasks.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
+from service.text.formatting.formatting import Formatting
 from service.text.segmentation import Segments
 from service.text.tags import Tag, insert
 
@@ -27,6 +28,7 @@ class Prepared:
         max_tokens: Largest number of tokens of a sentence, without EOS.
         tags: Inline tags of each sentence that has some, by the sentence's index.
         tagged: Translation with tags, by the sentence's index and the translation's rank.
+        formatting: The formatting of the sentences.
     """
 
     route: tuple[Direction, ...]
@@ -38,6 +40,7 @@ class Prepared:
     max_tokens: int = 0
     tags: dict[int, list[Tag]] = field(default_factory=dict)
     tagged: dict[tuple[int, int], str] = field(default_factory=dict)
+    formatting: Formatting = Formatting()
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -79,4 +82,5 @@ class Prepared:
         complete = [text for text in restored if text is not None]
         if len(complete) < len(restored):
             return None
-        return self.carriage.protected.restore(self.segments.join(complete))
+        formatted = [self.formatting.apply(index, text) for index, text in enumerate(complete)]
+        return self.carriage.protected.restore(self.segments.join(formatted))

@@ -20,14 +20,18 @@ from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
 from service.tasks.prepared import Prepared
 from service.tasks.tagging import insert_tags
+from service.tasks.terminology import use_terms
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.text import html_text, xml_text
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.detection import Detection, LanguageDetector
-from service.text.html_text import plain_text, protect_html
+from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.glossary.terms import Terms
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
+from service.text.xml_text import XmlRules
 
 UNDETECTED = Detection("en", 0.0)
 """LibreTranslate's response for a text without a detectable language."""
@@ -45,10 +49,13 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
         is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
             model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged, and
+            case and final punctuation are those of the text.
         is_html: Whether the texts are HTML; then they are protected too.
+        xml: Meaning of the tags, if the texts are XML; then they are protected too.
         split_lines: Whether a line break also ends a sentence, if texts are split.
         is_bulk: Whether few sentences wait in the bulk lane too.
+        terms: Terms of a glossary from the source to the target; needs a source.
     """
 
     texts: Sequence[str]
@@ -59,8 +66,21 @@ class TranslationRequest:
     is_aligned: bool = False
     protects: bool = True
     is_html: bool = False
+    xml: XmlRules | None = None
     split_lines: bool = True
     is_bulk: bool = False
+    terms: Terms | None = None
+
+    @property
+    def has_markup(self) -> bool:
+        """Whether the texts have markup."""
+        return self.is_html or self.xml is not None
+
+    def words(self, text: str) -> str:
+        """Returns the words of a text, without markup."""
+        if self.xml is not None:
+            return xml_text.plain_text(text, self.xml)
+        return html_text.plain_text(text) if self.is_html else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +161,10 @@ class Translator:
         sentences = [one for text in prepared for one in text.sentences(request.options)]
         is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
         pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
-        results = await complete(prepared, await pipeline.run(sentences), request.options, pipeline)
+        results = await pipeline.run(sentences)
+        if request.terms is not None:
+            await use_terms(prepared, results, request.terms, request.options, pipeline)
+        results = await complete(prepared, results, request.options, pipeline)
         for name, count in pipeline.num_cut.items():
             context.num_cut[name] = context.num_cut.get(name, 0) + count
         context.add_times(results)
@@ -172,8 +195,7 @@ class Translator:
         detected = None
         source = request.source
         if source is None:
-            words = plain_text(text) if request.is_html else text
-            detected = self.detect(words, catalog.sources(request.target))[0]
+            detected = self.detect(request.words(text), catalog.sources(request.target))[0]
             source = detected.language if detected.confidence else request.target
         route = catalog.route(source, request.target)
         if not route:
@@ -192,14 +214,26 @@ class Translator:
         if request.split_sentences:
             segments = split_sentences(text, source, request.split_lines)
         else:
-            segments = whole_lines(text) if request.is_html else one_sentence(text)
+            segments = whole_lines(text) if request.has_markup else one_sentence(text)
         limit = route[0].limit(self.settings.max_source_tokens) - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        formatting = Formatting()
+        if request.protects:
+            formatting = Formatting(chunked.segments.sentences, (source, request.target))
+            lower_capitals(chunked, tokenizer, limit)
         carriage = load(chunked, protected, tokenizer, limit)
         sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
         segments, inside = distribute(chunked.segments, tags)
         return Prepared(
-            route, segments, sources, detected, chunked.num_cut, carriage, limit, inside
+            route,
+            segments,
+            sources,
+            detected,
+            chunked.num_cut,
+            carriage,
+            limit,
+            inside,
+            formatting=formatting,
         )
 
     def _protect(
@@ -210,8 +244,13 @@ class Translator:
         Two models in a row give no attention between source and target words, and a remote model
         gives none at all. There the tags stay in the text as markers.
         """
-        if request.is_html:
-            markup = protect_html(text, unknown_to(route, unescape(text)))
+        if request.has_markup:
+            unknown = unknown_to(route, unescape(text))
+            markup = (
+                html_text.protect_html(text, unknown)
+                if request.xml is None
+                else xml_text.protect_xml(text, request.xml, unknown)
+            )
             can_align = len(route) == 1 and route[0].has_attention
             return lift(markup) if can_align else (markup, [])
         if request.protects:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
 from service.text.protection import MARKER, ProtectedText
-from service.text.segmentation import Segments
+from service.text.segmentation import Segments, has_words
 from service.text.stand_ins import Carrier, carry
 
 NO_SPANS = ProtectedText("", ())
@@ -20,23 +20,38 @@ class Carriage:
         carriers: Carrier of each sentence that has markers, by the sentence's index; None for a
             sentence that is translated in parts.
         parts: Translation of each sentence that was translated in parts, with its markers.
+        capitals: Markers of spans with a capital, by the marker in whose place they stand at the
+            start of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
     carriers: dict[int, Carrier | None] = field(default_factory=dict)
     parts: dict[int, str] = field(default_factory=dict)
+    capitals: dict[str, str] = field(default_factory=dict)
 
     def restore(self, index: int, decoded: str) -> str | None:
         """Returns the translation of a sentence with its markers; None if a stand-in is missing."""
         if index in self.parts:
-            return self.parts[index]
+            return self._with_capital(self.parts[index])
         if index not in self.carriers:
             return decoded
         carrier = self.carriers[index]
         restored = None if carrier is None else carrier.restore(decoded)
         if restored is None or not self.protected.keeps_order(restored):
             return None
-        return restored
+        return self._with_capital(restored)
+
+    def _with_capital(self, sentence: str) -> str:
+        """Returns a sentence with the capital marker, if it starts with a marker that has one."""
+        for found in MARKER.finditer(sentence) if self.capitals else ():
+            before, marker = sentence[: found.start()], found[0]
+            if has_words(before):
+                break
+            if marker in self.capitals:
+                return before + self.capitals[marker] + sentence[found.end() :]
+            if not self.protected.may_move(marker):  # tags and symbols may stand before the word
+                break
+        return sentence
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from html import escape
+from typing import Self
 
 from service.errors import InvalidRequestError
 from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
@@ -62,6 +63,10 @@ class MarkupText(ProtectedText):
         return "".join(
             self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts
         )
+
+    def extended(self, spans: Sequence[str]) -> Self:
+        """Returns the same text with more spans, which are plain text."""
+        return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
         """Returns whether a span may move from the end of a sentence to the separator."""

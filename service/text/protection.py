@@ -7,8 +7,9 @@ model.
 """
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from service.text.segmentation import has_words
 
@@ -82,6 +83,10 @@ class ProtectedText:
         if not self.spans:
             return text
         return MARKER.sub(lambda found: self.span(found[0]), text)
+
+    def extended(self, spans: Sequence[str]) -> Self:
+        """Returns the same text with more spans, for markers that are put into its sentences."""
+        return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
         """Returns whether a span may move from the end of a sentence to the separator.

@@ -1,14 +1,18 @@
 """DeepL's routes: texts, options, languages, usage, and errors in DeepL's shape."""
 
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from service.api.deepl.usage import NO_LIMIT
-from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, Server
+from service.errors import QuotaExceededError
+from service.state.database import FILE
+from tests.api.conftest import Serve, ServeAny, ServeApart
+from tests.api.servers import AnyServer, Server, assert_error
 from tests.workers import LIMIT_SECONDS, Script
 
 TWO_LINES = "It is a long\nsentence. And one more."
@@ -146,15 +150,19 @@ NO_VALUE = "Value for '{}' not supported."
         ({"split_sentences": True}, NO_VALUE.format("split_sentences"), "True split_sentences"),
         ({"formality": "very"}, NO_VALUE.format("formality"), "very formality is not sup"),
         ({"model_type": "best"}, NO_VALUE.format("model_type"), "best model_type is not"),
+        ({"tag_handling": "json"}, NO_VALUE.format("tag_handling"), "json tag_handling is not"),
+        ({"tag_handling_version": "v3"}, NO_VALUE.format("tag_handling_version"), "v3 tag_handl"),
+        ({"ignore_tags": [1], "tag_handling": "xml"}, NO_VALUE.format("ignore_tags"), "Invalid re"),
+        (
+            {"text": ["a <b>c"], "tag_handling": "xml"},
+            "Tag handling parsing failed, please check input.",
+            "mismatched tag: line 1, column 8",
+        ),
         ({"formality": "more"}, NO_FORMALITY, "send default or prefer_more"),
         ({"formality": "less"}, NO_FORMALITY, "send default or prefer_less"),
         *(
             ({name: value}, f"'{name}' is not available on this server.", "leave it out")
             for name, value in (
-                ("tag_handling", "html"),
-                ("tag_handling", "xml"),
-                ("glossary_id", "def3a26b-3e84-45b3-84ae-0c0aaf3525f7"),
-                ("glossary_ids", ["a"]),
                 ("style_id", "a"),
                 ("translation_memory_id", "a"),
                 ("custom_instructions", ["Be kind."]),
@@ -343,3 +351,113 @@ def test_built_in_models_translate_for_deepls_clients(real_server: Server) -> No
     )
     assert joined == there["text"]
     assert "\n" in cut
+
+
+# The quota
+
+
+def test_quota_is_one_count_of_all_dialects_and_processes(
+    serve_apart: ServeApart, tmp_path: Path
+) -> None:
+    server = serve_apart(monthly_characters=30, state=str(tmp_path), api_keys="mine,yours")
+    mine = {"headers": {"authorization": "DeepL-Auth-Key mine"}}
+    hello = {"q": "Hello, you.", "source": "en", "target": "pt", "api_key": "mine"}
+    for count in (11, 22):
+        assert server.post("/translate", json=hello).status_code == 200
+        reply = {"character_count": count, "character_limit": 30}
+        assert server.get("/v2/usage", **mine).json() == reply
+    response = server.post("/v2/translate", json=body("Hello, you."), **mine)
+    detail = "22 of 30 characters of this month are used, and the request has 11; send fewer, wait"
+    assert response.status_code == 456
+    assert response.json()["message"] == "Quota exceeded"
+    assert response.json()["detail"].startswith(detail)
+    assert_error(server.post("/translate", json=hello), QuotaExceededError, "22 of 30")
+    yours = {"headers": {"authorization": "Bearer yours"}}
+    assert server.post("/v2/translate", json=body("Hello, you."), **yours).status_code == 200
+    stored = (tmp_path / FILE).read_bytes() + (tmp_path / f"{FILE}-wal").read_bytes()
+    assert sha256(b"mine").hexdigest().encode() in stored
+    assert b"yours" not in stored
+
+
+def test_keys_without_meaning_share_one_count(serve: Serve, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    statuses = [
+        server.post(
+            "/v2/translate",
+            json=body("Hello."),
+            headers={"authorization": f"DeepL-Auth-Key {key}"},
+        ).status_code
+        for key in ("a", "b")
+    ]
+    assert statuses == [200, 456]
+
+
+def test_failed_request_costs_nothing(serve: Serve, script: Script, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    script.poison.add(server.token("Hi"))
+    assert translate(server, "Hi").status_code == 500
+    assert usage(server) == {"character_count": 0, "character_limit": 10}
+
+
+# Tags. The models of these servers return their input; the words of a sentence are one translation.
+
+
+def num_sentences(server: Server, script: Script, text: str, **fields: Any) -> int:
+    """Translates an XML text, checks that it comes back, and returns the number of sentences."""
+    script.admitted.clear()
+    (reply,) = translate(server, text, tag_handling="xml", **fields).json()["translations"]
+    assert reply == {"detected_source_language": "EN", "text": text, "tag_handling_version": "v2"}
+    return len(script.admitted)
+
+
+XML = "<d><p>One and two.</p><p>Three\nand four. Five</p></d>"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, 3),
+        ({"split_sentences": "nonewlines"}, 3),
+        ({"split_sentences": "0"}, 2),
+        ({"ignore_tags": ["p"]}, 0),
+        ({"ignore_tags": "a, p"}, 0),
+        ({"outline_detection": False, "splitting_tags": "p"}, 3),
+    ],
+)
+def test_tags_of_xml_decide_the_sentences(
+    server: Server, script: Script, fields: dict[str, Any], expected: int
+) -> None:
+    text = XML.replace("\n", " ")
+    assert num_sentences(server, script, text, **fields) == expected
+
+
+def test_placeholders_of_weblate_come_back(server: Server, script: Script) -> None:
+    text = 'Save <x id="7"></x> &amp; <x id="12"></x>?'
+    assert num_sentences(server, script, text, ignore_tags=["x"]) == 1
+    form = {"text": text, "source_lang": "en", "target_lang": "pt", "ignore_tags": "x"}
+    reply = server.post("/v2/translate", data={**form, "tag_handling": "xml"}).json()
+    assert reply["translations"][0]["text"] == text
+
+
+def test_language_of_marked_words_is_detected(server: Server) -> None:
+    text = "<p lang='en'>O tempo hoje está muito bonito, meus amigos.</p>"
+    for tag_handling in ("xml", "html"):
+        (reply,) = translate(
+            server, text, source_lang=None, target_lang="EN-GB", tag_handling=tag_handling
+        ).json()["translations"]
+        assert reply["detected_source_language"] == "PT"
+
+
+def test_version_of_tag_handling_is_repeated(server: Server) -> None:
+    fields = {"tag_handling": "html", "tag_handling_version": "v1"}
+    (reply,) = translate(server, "<p>Hi.</p>", **fields).json()["translations"]
+    assert reply["tag_handling_version"] == "v1"
+    (reply,) = translate(server, "Hi.", tag_handling_version="v1").json()["translations"]
+    assert "tag_handling_version" not in reply
+
+
+@pytest.mark.parametrize("tag_handling", ["xml", "html"])
+def test_tags_surround_the_same_words(real_server: Server, tag_handling: str) -> None:
+    text = 'The <b>house</b> is <a href="x?a&amp;b">red</a>.'
+    (reply,) = translate(real_server, text, tag_handling=tag_handling).json()["translations"]
+    assert reply["text"] == 'A <b>casa</b> é <a href="x?a&amp;b">vermelha</a>.'

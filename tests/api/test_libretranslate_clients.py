@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from libretranslatepy import LibreTranslateAPI
 
 from tests.api.conftest import REAL
 from tests.api.servers import ApartServer, make_settings
@@ -43,18 +44,13 @@ def assert_html(translated: str) -> None:
 # libretranslatepy, unmodified
 
 
-@pytest.fixture(scope="module")
-def package() -> Any:
-    return pytest.importorskip("libretranslatepy")
-
-
 @pytest.fixture(params=["", "/"])
 def url(request: pytest.FixtureRequest, server: ApartServer) -> str:
     return f"http://127.0.0.1:{server.port}{request.param}"
 
 
-def test_libretranslatepy_translates(package: Any, url: str) -> None:
-    client = package.LibreTranslateAPI(url, KEY)
+def test_libretranslatepy_translates(url: str) -> None:
+    client = LibreTranslateAPI(url, KEY)
     text = "The weather is nice.\n\nAre 5 < 6 & 7 > 6? Say {name}: 100%, a+b 🎉"
     translated = client.translate(text, "en", "pt", timeout=60)
     assert "tempo" in translated
@@ -63,8 +59,8 @@ def test_libretranslatepy_translates(package: Any, url: str) -> None:
     assert client.translate("O tempo está bom.", "auto", "en") == "The weather is good."
 
 
-def test_libretranslatepy_detects_and_lists(package: Any, url: str) -> None:
-    client = package.LibreTranslateAPI(url, KEY)
+def test_libretranslatepy_detects_and_lists(url: str) -> None:
+    client = LibreTranslateAPI(url, KEY)
     first, *_ = client.detect("O tempo hoje está muito bonito, meus amigos.")
     assert first["language"] == "pt"
     assert 0 < first["confidence"] <= 100
@@ -83,9 +79,9 @@ def test_libretranslatepy_detects_and_lists(package: Any, url: str) -> None:
     ],
 )
 def test_libretranslatepy_gets_the_known_errors(
-    package: Any, url: str, key: str | None, target: str, status: int, error: str
+    url: str, key: str | None, target: str, status: int, error: str
 ) -> None:
-    client = package.LibreTranslateAPI(url, key)
+    client = LibreTranslateAPI(url, key)
     with pytest.raises(HTTPError) as refused:
         client.translate("Hello.", "en", target)
     with refused.value as response:

@@ -10,9 +10,11 @@ import pytest
 
 from service.documents.formats import FORMATS
 from service.documents.markup.archive import FREE_BYTES
+from service.documents.store import DocumentStore
 from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
+    InternalError,
     InvalidKeyError,
     InvalidRequestError,
     NotFoundError,
@@ -214,6 +216,20 @@ def test_documents_over_the_limit_wait_for_another_time(serve: Serve, script: Sc
     script.may_finish.set()
     assert first.result(LIMIT_SECONDS).status_code == 200
     assert send(server, "b.txt", "Hi.").status_code == 200
+
+
+def test_full_disk_ends_a_document_and_frees_its_place(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(files=True, max_files=1)
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DocumentStore, "finish", fail)
+        assert_error(send(server, "a.txt", "Hi."), InternalError)
+    assert send(server, "a.txt", "Hi.").status_code == 200
 
 
 def test_busy_queue_delays_a_document(serve: Serve, script: Script) -> None:

@@ -23,7 +23,7 @@ class Capitals(BaseHTTPRequestHandler):
         status, reply = 200, {"translatedText": [text.upper() for text in body["q"]]}
         if self.refused:
             status = self.refused.pop()
-            reply = {"error": "refused"}
+            reply = {"error": "refused", "details": "too bad"}
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
@@ -78,7 +78,9 @@ def test_lines_keep_their_number(url: str) -> None:
 def test_refusal_of_the_server_ends_the_command(url: str, tmp_path: Path) -> None:
     Capitals.refused = [400]
     (tmp_path / "a.txt").write_text("Hello")
-    assert run(url, str(tmp_path / "a.txt")).exit_code == 1
+    result = run(url, str(tmp_path / "a.txt"))
+    assert result.exit_code == 1
+    assert "answered 400: refused; too bad" in result.output
     assert not (tmp_path / "a.pt.txt").exists()
 
 

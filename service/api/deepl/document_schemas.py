@@ -29,7 +29,9 @@ class DocumentRequest(Parameters):
         "default",
         description="No model has a choice of formality, so `more` and `less` are refused.",
     )
-    glossary_id: Any = Field(None, description="Refused: there are no glossaries.")
+    glossary_id: str | None = Field(
+        None, description="Glossary whose terms are used; needs `source_lang`."
+    )
     auth_key: Any = Field(
         None, description="Key, if the server has keys and the request has no header with it."
     )

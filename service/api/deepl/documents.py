@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,21 +15,20 @@ from service.api.deepl.document_schemas import (
     DocumentStatus,
 )
 from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
-from service.api.error_texts import FILES_DISABLED
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
-from service.api.request.documents import download, open_job
+from service.api.request.documents import download, enabled, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.request.translation import find_languages
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
-from service.documents.formats import extension_of
+from service.documents.base import DocumentError
+from service.documents.formats import extension_of, format_of
 from service.documents.store import DocumentState
 from service.errors import (
     KINDS,
-    ForbiddenError,
     InvalidRequestError,
     NotFoundError,
     ServiceError,
@@ -37,7 +37,10 @@ from service.errors import (
 )
 from service.metrics.definitions import DOCUMENT
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
+from service.text.glossary.terms import Terms
+from service.text.language_codes import base_language
 
 router = APIRouter(tags=["deepl"])
 
@@ -62,11 +65,15 @@ async def upload(request: Request) -> Response:
         ("target_lang", body.target_lang),
     )
     name = body.filename or body.file.name
-    check_options(body, name)
-    context = RequestContext(context_of(request).request_id, task=DOCUMENT)
+    check_options(body)
+    check_format(body, name)
+    first = context_of(request)
+    context = RequestContext(first.request_id, task=DOCUMENT, account=first.account)
     file = Upload(name, body.file.data)
-    job = await open_job(documents, file, source, target, context)
-    task = asyncio.create_task(run(services, documents, job))
+    terms = await terms_of(services, body, source, target)
+    job, spent = await open_job(services, file, source, target, context)
+    job.terms = terms
+    task = asyncio.create_task(run(services, documents, job, spent))
     documents.background.add(task)
     task.add_done_callback(documents.background.discard)
     return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
@@ -114,18 +121,7 @@ async def result(request: Request, document_id: str) -> Response:
     return download(state, content)
 
 
-def enabled(services: Services) -> DocumentTranslator:
-    """Returns the translator of documents.
-
-    Raises:
-        ForbiddenError: The setting forbids the translation of documents.
-    """
-    if services.documents is None:
-        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
-    return services.documents
-
-
-def check_options(body: DocumentRequest, name: str) -> None:
+def check_options(body: DocumentRequest) -> None:
     """Refuses the options that would change the translation.
 
     Raises:
@@ -136,10 +132,37 @@ def check_options(body: DocumentRequest, name: str) -> None:
             "'formality' is not supported for given 'target_lang'.",
             details=f"send default or prefer_{body.formality}",
         )
-    if body.glossary_id:
+
+
+async def terms_of(
+    services: Services, body: DocumentRequest, source: str | None, target: str
+) -> Terms | None:
+    """Returns the terms of the glossary of a document; None without a glossary.
+
+    Raises:
+        InvalidRequestError: The request has no source language.
+        NotFoundError: The glossary does not exist, or does not have the languages.
+    """
+    if not body.glossary_id:
+        return None
+    if source is None:
         raise InvalidRequestError(
-            "'glossary_id' is not available on this server.", details="leave it out"
+            "Use of a glossary requires the 'source_lang' parameter to be specified"
         )
+    languages = base_language(source), base_language(target)
+    return await asyncio.to_thread(services.glossaries.terms, [body.glossary_id], *languages)
+
+
+def check_format(body: DocumentRequest, name: str) -> None:
+    """Refuses an unknown format, and a translation in another format than the document's.
+
+    Raises:
+        InvalidRequestError: The format is not available.
+    """
+    try:
+        format_of(name)
+    except DocumentError as error:
+        raise refusal(error) from None
     extension = extension_of(name)
     wanted = body.output_format
     if wanted and "." + wanted.lower().removeprefix(".") != extension:
@@ -173,14 +196,17 @@ def not_found() -> NotFoundError:
     )
 
 
-async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
+async def run(
+    services: Services, documents: DocumentTranslator, job: DocumentJob, spent: AsyncExitStack
+) -> None:
     """Translates a document after its upload was answered, and counts it like a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)
     requests.begin(context)
     try:
-        await documents.run(job)
+        async with spent:
+            await documents.run(job)
         context.billed_characters = job.state.characters
     except ServiceError as error:
         context.outcome, status = outcome(error), KINDS[type(error)].status

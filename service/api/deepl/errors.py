@@ -12,7 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api import error_texts
 from service.api.error_texts import ErrorText
-from service.errors import KINDS, InvalidKeyError, MissingKeyError, ServiceError
+from service.errors import (
+    KINDS,
+    InvalidKeyError,
+    MissingKeyError,
+    QuotaExceededError,
+    ServiceError,
+)
 from service.tasks.context import RequestContext
 
 DEEPL_PREFIX = "/v2/"
@@ -41,7 +47,7 @@ class DeepLErrorBody(BaseModel):
 
 
 DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": DeepLErrorBody} for status in (400, 403, 413, 429, 500, 503, 504)
+    status: {"model": DeepLErrorBody} for status in (400, 403, 413, 429, 456, 500, 503, 504)
 }
 """Error responses of most routes in DeepL's shape, for OpenAPI."""
 
@@ -52,9 +58,13 @@ WRONG_KEY = "Authorization failure, check auth_key"
 KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 
 
+STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededError: 456}
+"""Statuses that DeepL's clients expect in place of those in KINDS."""
+
+
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
     """Returns the status and the DeepLErrorBody of an error."""
-    status = 403 if isinstance(error, MissingKeyError) else KINDS[type(error)].status
+    status = STATUSES.get(type(error), KINDS[type(error)].status)
     text, details = deepl_text(error)
     return status, {"message": text, "detail": details} if details else {"message": text}
 
@@ -69,6 +79,8 @@ def deepl_text(error: ServiceError) -> ErrorText:
         return ErrorText(
             WRONG_KEY, KEY_HEADER if isinstance(error, MissingKeyError) else own.joined
         )
+    if isinstance(error, QuotaExceededError):
+        return ErrorText("Quota exceeded", own.joined)
     if error.param is None or KINDS[type(error)].status != 400:
         return own
     if error.message == error_texts.missing(error.param).text:

@@ -5,11 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.deepl import documents, languages, usage
+from service.api.deepl import documents, glossaries, languages, usage
 from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, deepl_shape
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
+from service.api.request import translation
 from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
@@ -20,11 +21,15 @@ from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
 from service.tasks.translation import TranslatedText, TranslationRequest
+from service.text.xml_text import XmlRules
 
 router = APIRouter(tags=["deepl"])
 
 MAX_TEXTS = 50
 """Most texts in one request, as at DeepL."""
+
+MAX_GLOSSARY_IDS = 5
+"""Most glossaries in one request, as at DeepL."""
 
 
 @router.post(
@@ -41,7 +46,9 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = resolve(body, texts, services)
-    results = await unless_disconnected(request, services.translator.translate(wanted, context))
+        await translation.add_terms(services, wanted, glossaries_of(body))
+    work = translation.translate(services, wanted, context)
+    results = await unless_disconnected(request, work)
     context.billed_characters = sum(map(len, texts))
     with context.stage("serialize"):
         return JSONResponse(response_body(body, wanted, results, services.catalog))
@@ -78,8 +85,41 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
         target,
         decoding_options(),
         split_sentences=body.split_sentences != "0",
-        split_lines=body.split_sentences == "1",
+        split_lines=body.split_sentences == "1" or body.tag_handling is not None,
+        is_html=body.tag_handling == "html",
+        xml=xml_rules(body) if body.tag_handling == "xml" else None,
     )
+
+
+def xml_rules(body: DeepLRequest) -> XmlRules:
+    """Returns the meaning of tags in the XML texts of a request."""
+    return XmlRules(
+        frozenset(body.ignore_tags),
+        frozenset(body.splitting_tags),
+        frozenset(body.non_splitting_tags),
+        body.outline_detection,
+    )
+
+
+def glossaries_of(body: DeepLRequest) -> list[str]:
+    """Returns the ids of the glossaries of a request.
+
+    Raises:
+        InvalidRequestError: There are too many, or the request has no source language.
+    """
+    ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
+    if body.glossary_id and body.glossary_ids:
+        raise InvalidRequestError(
+            "'glossary_id' and 'glossary_ids' cannot be used together", details="send one of them"
+        )
+    if len(ids) > MAX_GLOSSARY_IDS:
+        details = f"{len(ids)} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
+        raise InvalidRequestError("Too many glossaries", details=details)
+    if ids and not body.source_lang:
+        raise InvalidRequestError(
+            "Use of a glossary requires the 'source_lang' parameter to be specified"
+        )
+    return ids
 
 
 def response_body(
@@ -99,6 +139,8 @@ def response_body(
         }
         if body.show_billed_characters:
             item["billed_characters"] = len(text)
+        if body.tag_handling:
+            item["tag_handling_version"] = body.tag_handling_version or "v2"
         if body.model_type:
             item["model_type_used"] = body.model_type.removeprefix("prefer_")
         translations.append(item)
@@ -106,7 +148,7 @@ def response_body(
 
 
 DIALECT = Dialect(
-    (router, documents.router, languages.router, usage.router),
+    (router, documents.router, languages.router, usage.router, glossaries.router),
     tasks={"/v2/translate": "translate"},
     direct={("POST", "/v2/translate"): translate},
     prefix=DEEPL_PREFIX,

@@ -17,10 +17,23 @@ def _digit_as_text(value: Any) -> Any:
 
 SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_digit_as_text)]
 
+
+def _none_if_empty(value: Any) -> Any:
+    """Returns None for an empty text, which some clients send for an option without a value."""
+    return None if value == "" else value
+
+
+def _as_names(value: Any) -> Any:
+    """Returns the names of elements as a list; a form has them in one text, with commas."""
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in listed):
+        return value
+    return [name.strip() for each in listed for name in each.split(",") if name.strip()]
+
+
+Names = Annotated[ListOf[str], BeforeValidator(_as_names)]
+
 UNAVAILABLE = (
-    "tag_handling",
-    "glossary_id",
-    "glossary_ids",
     "style_id",
     "translation_memory_id",
     "custom_instructions",
@@ -65,10 +78,33 @@ class DeepLRequest(Parameters):
     preserve_formatting: bool = Field(
         False, description="Accepted; formatting is preserved in any case."
     )
-    outline_detection: bool = Field(True, description="Accepted; it matters only with tags.")
-    tag_handling: Any = Field(None, description="Refused: tags are not handled.")
-    glossary_id: Any = Field(None, description="Refused: there are no glossaries.")
-    glossary_ids: Any = Field(None, description="Refused: there are no glossaries.")
+    tag_handling: Annotated[Literal["xml", "html"] | None, BeforeValidator(_none_if_empty)] = Field(
+        None, description="Format of the texts. Tags come back, the text between is translated."
+    )
+    tag_handling_version: Literal["v1", "v2"] | None = Field(
+        None, description="Accepted, and repeated in the response: there is one algorithm."
+    )
+    outline_detection: bool = Field(
+        True,
+        description="XML: tags with no words beside them end a sentence. Otherwise only "
+        "`splitting_tags` do.",
+    )
+    splitting_tags: Names = Field(
+        default_factory=list, description="XML: elements that end a sentence."
+    )
+    non_splitting_tags: Names = Field(
+        default_factory=list, description="XML: elements that are always inside a sentence."
+    )
+    ignore_tags: Names = Field(
+        default_factory=list, description="XML: elements that come back as they are."
+    )
+    glossary_id: str | None = Field(
+        None, description="Glossary whose terms the translation uses; needs `source_lang`."
+    )
+    glossary_ids: ListOf[str] = Field(
+        default_factory=list,
+        description="Up to 5 glossaries; of two entries for a term, that of the first one counts.",
+    )
     style_id: Any = Field(None, description="Refused: there are no style rules.")
     translation_memory_id: Any = Field(
         None, description="Refused: there are no translation memories."
@@ -92,6 +128,9 @@ class DeepLTranslation(BaseModel):
     text: str = Field(description="The translation.")
     billed_characters: int | None = Field(
         None, description="Code points of the source text, with `show_billed_characters`."
+    )
+    tag_handling_version: str | None = Field(
+        None, description="Present if `tag_handling` was given."
     )
     model_type_used: str | None = Field(None, description="Present if `model_type` was given.")
 

@@ -1,4 +1,4 @@
-"""GET and POST /v2/usage: the characters that DeepL's routes have translated."""
+"""GET and POST /v2/usage: the characters that were translated, and their limit."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from service.api.deepl.errors import DEEPL_ERRORS
 from service.api.request.parameters import Parameters, read_parameters
-from service.api.services import services_of
+from service.api.services import context_of, services_of
 
 router = APIRouter(tags=["deepl"])
 
@@ -24,7 +24,11 @@ class UsageRequest(Parameters):
 
 
 class DeepLUsage(BaseModel):
-    """The characters that DeepL's routes have translated since the server started."""
+    """The characters that were translated, and their limit.
+
+    With a limit they are those of the key in this month, by `/v2/translate` and `/translate`.
+    Without one they are those of all keys by `/v2/translate` since the server started.
+    """
 
     character_count: int = Field(description="Code points of the translated texts.")
     character_limit: int = Field(description=f"{NO_LIMIT:,} stands for no limit.")
@@ -33,8 +37,12 @@ class DeepLUsage(BaseModel):
 @router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
 @router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
 async def usage(request: Request) -> DeepLUsage:
-    """Returns the characters that DeepL's routes have translated since the server started."""
+    """Returns the characters that were translated, and their limit."""
     services = services_of(request)
     await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
+    quota = services.quota
+    if quota.limit:
+        used = await quota.used(context_of(request).account)
+        return DeepLUsage(character_count=used, character_limit=quota.limit)
     status = await services.backend.status()
     return DeepLUsage(character_count=status.billed_characters, character_limit=NO_LIMIT)

@@ -16,6 +16,7 @@ from service.api.libretranslate.schemas import (
     TranslateRequest,
     TranslateResponse,
 )
+from service.api.request import translation
 from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
@@ -46,12 +47,13 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
+        await translation.add_terms(services, wanted, [body.glossary] if body.glossary else [])
     if body.return_alignment:
-        work = aligned(services, wanted, context)
-        results, alignments = await unless_disconnected(request, work)
+        both = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, both)
     else:
-        translation = services.translator.translate(wanted, context)
-        results, alignments = await unless_disconnected(request, translation), []
+        work = translation.translate(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work), []
     start = time.perf_counter()
     response = JSONResponse(response_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
@@ -62,7 +64,7 @@ async def aligned(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> tuple[list[TranslatedText], list[list[Alignment]]]:
     """Returns the translations and the alignment of each sentence."""
-    results = await services.translator.translate(wanted, context)
+    results = await translation.translate(services, wanted, context)
     return results, await services.inspector.align(results, context)
 
 
@@ -100,7 +102,13 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
             raise InvalidRequestError(text, details=way_out)
     if body.format == "html" and body.return_alignment:
         raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
+    if body.glossary and body.return_alignment:
+        raise InvalidRequestError("Invalid request: return_alignment is without glossary; send one")
     source, target = languages.find(services.catalog, body.source, body.target)
+    if body.glossary and source is None:
+        raise InvalidRequestError(
+            "Invalid request: a glossary needs the source language; send it in place of auto"
+        )
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)

@@ -42,6 +42,9 @@ class TranslateRequest(Parameters):
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
     )
+    glossary: str | None = Field(
+        None, description="Id of a glossary whose terms the translation uses; needs `source`."
+    )
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."
     )

@@ -1,35 +1,59 @@
 """Opens uploaded documents, and answers with translated ones, for several dialects."""
 
+from contextlib import AsyncExitStack
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.error_texts import FILES_DISABLED
 from service.api.request.body import Upload
+from service.api.services import Services
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
 from service.documents.formats import format_of
 from service.documents.store import DocumentState
-from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from service.errors import ForbiddenError, InvalidRequestError, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 
 
 async def open_job(
-    documents: DocumentTranslator,
-    file: Upload,
-    source: str | None,
-    target: str,
-    context: RequestContext,
-) -> DocumentJob:
-    """Returns the job of an uploaded document.
+    services: Services, file: Upload, source: str | None, target: str, context: RequestContext
+) -> tuple[DocumentJob, AsyncExitStack]:
+    """Returns the job of an uploaded document, and the context in which the job must be run.
+
+    The context counts the characters of the document for the API key, and takes them back if the
+    job fails.
 
     Raises:
-        ServiceError: The document cannot be read, or the server has no room for it.
+        ServiceError: The document cannot be read, the server has no room for it, or the key has too
+            few characters left this month.
     """
+    documents = enabled(services)
     try:
-        return await documents.open(file.name, file.data, source, target, context)
+        job = await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:
         raise refusal(error) from None
+    spent = AsyncExitStack()
+    try:
+        number = job.state.characters
+        await spent.enter_async_context(services.quota.spent(context.account, number))
+    except BaseException:
+        documents.discard(job)
+        raise
+    return job, spent
+
+
+def enabled(services: Services) -> DocumentTranslator:
+    """Returns the translator of documents.
+
+    Raises:
+        ForbiddenError: The setting forbids the translation of documents.
+    """
+    if services.documents is None:
+        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+    return services.documents
 
 
 def refusal(error: DocumentError) -> ServiceError:

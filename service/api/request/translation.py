@@ -1,15 +1,19 @@
-"""The parts of a translation request that several dialects share: texts, languages and options."""
+"""The parts of a translation that several dialects share: texts, languages, options and quota."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 
 from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.request.parameters import check_given
+from service.api.services import Services
 from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
+from service.tasks.translation import TranslatedText, TranslationRequest
+from service.text.language_codes import base_language
 
 
 def as_texts(
@@ -83,3 +87,30 @@ def decoding_options(
     Equal requests share one object, so that a message to a worker contains it once.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
+
+
+async def add_terms(
+    services: Services, wanted: TranslationRequest, glossaries: Sequence[str]
+) -> None:
+    """Gives a request, whose source is known, the terms of glossaries; the first one has priority.
+
+    Raises:
+        NotFoundError: A glossary does not exist, or none has a dictionary for the languages.
+    """
+    if glossaries and wanted.source is not None:
+        source, target = base_language(wanted.source), base_language(wanted.target)
+        store = services.glossaries
+        wanted.terms = await asyncio.to_thread(store.terms, glossaries, source, target)
+
+
+async def translate(
+    services: Services, wanted: TranslationRequest, context: RequestContext
+) -> list[TranslatedText]:
+    """Translates texts, and counts their characters for the API key of the request.
+
+    Raises:
+        QuotaExceededError: The key has too few characters left this month.
+        ServiceError: The request is refused, too late, or failed.
+    """
+    async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
+        return await services.translator.translate(wanted, context)

@@ -31,7 +31,8 @@ class Member:
 def read_archive(data: bytes) -> dict[str, Member]:
     """Returns the files of an archive by name, in the order of the archive.
 
-    The limits are checked while the archive is unpacked, because its headers may be wrong.
+    The limits are checked before the archive is unpacked, and meanwhile, because its headers may
+    be wrong.
 
     Raises:
         DocumentError: The archive is damaged or encrypted.
@@ -50,6 +51,7 @@ def _unpack(archive: ZipFile, packed_bytes: int) -> dict[str, Member]:
         raise DocumentTooLargeError(
             f"the archive has {len(infos)} files; the limit is {MAX_MEMBERS}"
         )
+    _check_size(sum(info.file_size for info in infos), packed_bytes)
     members: dict[str, Member] = {}
     total = 0
     for info in infos:

@@ -8,18 +8,15 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from model.sequence import DecodingOptions
-from service.documents.base import Document
 from service.documents.formats import format_of, read_document
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
 from service.settings import Settings
 from service.tasks.context import RequestContext
+from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.threads import run_sized
 from service.tasks.translation import TranslationRequest, Translator
 
@@ -40,28 +37,6 @@ KEPT_DOCUMENTS = 16
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
-MAX_NAME_CHARS = 100
-
-
-@dataclass(slots=True)
-class DocumentJob:
-    """A document that is being translated.
-
-    Attributes:
-        document: The document.
-        texts: Its texts.
-        source: Served language, or None to detect it.
-        target: Served language.
-        context: Context of the job, whose start decides the deadline.
-        state: State that clients see.
-    """
-
-    document: Document
-    texts: list[str]
-    source: str | None
-    target: str
-    context: RequestContext
-    state: DocumentState
 
 
 class DocumentTranslator:
@@ -102,14 +77,19 @@ class DocumentTranslator:
             async with self.reading:  # the tree of one large document at a time is built
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
+            expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
+            state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
+            self._keep(state)
         except BaseException:
             self.num_open -= 1
             raise
         context.num_inputs = len(texts)
-        expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
-        state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
-        self._keep(state)
         return DocumentJob(document, texts, source, target, context, state)
+
+    def discard(self, job: DocumentJob) -> None:
+        """Ends a job that is not run."""
+        self.num_open -= 1
+        self.store.remove(job.state.id)
 
     async def run(self, job: DocumentJob) -> None:
         """Translates a document, and keeps the translation.
@@ -120,6 +100,10 @@ class DocumentTranslator:
         state = job.state
         try:
             content = await self._translate(job)
+            state.status, state.remaining_seconds = "done", None
+            state.expires = time.time() + self.settings.file_retention_seconds
+            await asyncio.to_thread(self.store.finish, state, content)
+            self._remove_later(state)
         except ServiceError as error:
             self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
             raise
@@ -132,10 +116,6 @@ class DocumentTranslator:
             raise
         finally:
             self.num_open -= 1
-        state.status, state.remaining_seconds = "done", None
-        state.expires = time.time() + self.settings.file_retention_seconds
-        await asyncio.to_thread(self.store.finish, state, content)
-        self._remove_later(state)
 
     def _check_room(self) -> None:
         settings = self.settings
@@ -219,7 +199,9 @@ class DocumentTranslator:
         self._save(job.state)
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
-        request = TranslationRequest(texts, job.source, job.target, GREEDY, is_bulk=True)
+        request = TranslationRequest(
+            texts, job.source, job.target, GREEDY, is_bulk=True, terms=job.terms
+        )
         deadline = job.context.started + self.settings.file_timeout_seconds
         while True:
             context = RequestContext(
@@ -246,23 +228,3 @@ class DocumentTranslator:
                 return [result.text for result in results]
             finally:
                 context.release()
-
-
-def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
-    """Groups texts into batches, in order; a batch over the limit has only one text."""
-    batches: list[list[str]] = []
-    num_chars = 0
-    for text in texts:
-        if not batches or num_chars + len(text) > max_chars:
-            batches.append([])
-            num_chars = 0
-        batches[-1].append(text)
-        num_chars += len(text)
-    return batches
-
-
-def translated_name(name: str, language: str) -> str:
-    """Returns the file name of a translation: `book.pt.docx` for `book.docx`."""
-    plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
-    path = PurePosixPath(PurePosixPath(plain).name)
-    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"

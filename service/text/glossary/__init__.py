@@ -1,0 +1,1 @@
+"""Glossaries: their entries as text, and the terms that a sentence has."""
