@@ -92,10 +92,10 @@ def build_services(
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
-    documents = DocumentTranslator(translator, settings, folder) if folder else None
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
     database = Database(settings.state)
     quota = Quota(database, settings.monthly_characters)
+    documents = DocumentTranslator(translator, quota, settings, folder) if folder else None
     return Services(
         settings,
         catalog,

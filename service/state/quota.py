@@ -41,12 +41,23 @@ class Quota:
             await asyncio.to_thread(self._add, account, month, -number)
             raise
 
+    async def check(self, account: str, number: int) -> None:
+        """Refuses characters that an account does not have left; counts nothing.
+
+        Raises:
+            QuotaExceededError: The account would exceed the limit.
+        """
+        if self.limit:
+            self._refuse_over(await self.used(account), number)
+
     async def used(self, account: str) -> int:
         """Returns the characters that an account has used this month."""
         return await asyncio.to_thread(self._add, account, this_month(), 0)
 
     def _spend(self, account: str, month: str, number: int) -> None:
-        used = self._add(account, month, number, self.limit)
+        self._refuse_over(self._add(account, month, number, self.limit), number)
+
+    def _refuse_over(self, used: int, number: int) -> None:
         if used + number > self.limit:
             raise QuotaExceededError(
                 f"{used} of {self.limit} characters of this month are used, and the request has "

@@ -140,6 +140,13 @@ def test_name_and_format_may_be_given(files: Server) -> None:
         (
             "a.txt",
             b"a",
+            {"glossary_id": "x", "source_lang": None},
+            400,
+            "Use of a glossary requires the 'source_lang' parameter to be specified",
+        ),
+        (
+            "a.txt",
+            b"a",
             {"formality": "more"},
             400,
             "'formality' is not supported for given 'target_lang'.",
@@ -150,6 +157,31 @@ def test_wrong_upload_is_refused(
     files: Server, name: str, data: bytes, fields: dict[str, Any], status: int, message: str
 ) -> None:
     assert_refused(upload(files, name, data, **fields), status, message)
+
+
+def test_document_uses_the_terms_of_a_glossary(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path))
+    body = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "day\tdia"}
+    glossary = server.post("/v2/glossaries", json=body).json()["glossary_id"]
+    handle = Handle(server, "a.txt", TEXT, glossary_id=glossary)
+    handle.until_over()
+    assert handle.result().text == TEXT.replace("day", "dia")
+    assert_refused(upload(server, "a.txt", TEXT, glossary_id="x"), 404, "Glossary not found")
+
+
+def test_documents_count_for_the_quota(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path), api_keys="a,b", monthly_characters=30)
+    handle = Handle(server, "a.txt", TEXT, auth_key="a")
+    handle.key["auth_key"] = "a"
+    assert handle.until_over()["status"] == "done"
+    usage = server.get("/v2/usage", params={"auth_key": "a"}).json()
+    assert usage == {"character_count": 21, "character_limit": 30}
+    response = upload(server, "a.txt", TEXT, auth_key="a")
+    assert_refused(response, 456, "Quota exceeded", "21 of 30", "the request has 21")
+    form = {"source": "en", "target": "pt", "api_key": "a"}
+    response = server.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=form)
+    assert (response.status_code, response.json()["error_type"]) == (403, "quota_exceeded")
+    assert upload(server, "a.txt", TEXT, auth_key="b").status_code == 200
 
 
 def test_upload_without_a_file_is_refused(files: Server) -> None:

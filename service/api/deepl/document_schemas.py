@@ -30,7 +30,7 @@ class DocumentRequest(Parameters):
         description="No model has a choice of formality, so `more` and `less` are refused.",
     )
     glossary_id: str | None = Field(
-        None, description="Glossary whose terms are used; needs `source_lang`."
+        None, description="Glossary whose terms the translation uses; needs `source_lang`."
     )
     auth_key: Any = Field(
         None, description="Key, if the server has keys and the request has no header with it."

@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -14,13 +13,13 @@ from service.api.deepl.document_schemas import (
     DocumentRequest,
     DocumentStatus,
 )
-from service.api.deepl.errors import DEEPL_ERRORS, DeepLErrorBody
+from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
 from service.api.request.documents import download, enabled, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
-from service.api.request.translation import find_languages
+from service.api.request.translation import find_languages, find_terms
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
@@ -39,8 +38,6 @@ from service.metrics.definitions import DOCUMENT
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob
 from service.tasks.documents.translator import DocumentTranslator
-from service.text.glossary.terms import Terms
-from service.text.language_codes import base_language
 
 router = APIRouter(tags=["deepl"])
 
@@ -67,13 +64,14 @@ async def upload(request: Request) -> Response:
     name = body.filename or body.file.name
     check_options(body)
     check_format(body, name)
-    first = context_of(request)
-    context = RequestContext(first.request_id, task=DOCUMENT, account=first.account)
+    given = context_of(request)
+    context = RequestContext(given.request_id, task=DOCUMENT, account=given.account)
+    ids = [body.glossary_id] if body.glossary_id else []
+    terms = await find_terms(services, ids, source or "", target) if ids else None
     file = Upload(name, body.file.data)
-    terms = await terms_of(services, body, source, target)
-    job, spent = await open_job(services, file, source, target, context)
+    job = await open_job(documents, file, source, target, context)
     job.terms = terms
-    task = asyncio.create_task(run(services, documents, job, spent))
+    task = asyncio.create_task(run(services, documents, job))
     documents.background.add(task)
     task.add_done_callback(documents.background.discard)
     return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
@@ -132,25 +130,8 @@ def check_options(body: DocumentRequest) -> None:
             "'formality' is not supported for given 'target_lang'.",
             details=f"send default or prefer_{body.formality}",
         )
-
-
-async def terms_of(
-    services: Services, body: DocumentRequest, source: str | None, target: str
-) -> Terms | None:
-    """Returns the terms of the glossary of a document; None without a glossary.
-
-    Raises:
-        InvalidRequestError: The request has no source language.
-        NotFoundError: The glossary does not exist, or does not have the languages.
-    """
-    if not body.glossary_id:
-        return None
-    if source is None:
-        raise InvalidRequestError(
-            "Use of a glossary requires the 'source_lang' parameter to be specified"
-        )
-    languages = base_language(source), base_language(target)
-    return await asyncio.to_thread(services.glossaries.terms, [body.glossary_id], *languages)
+    if body.glossary_id and not body.source_lang:
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
@@ -196,17 +177,14 @@ def not_found() -> NotFoundError:
     )
 
 
-async def run(
-    services: Services, documents: DocumentTranslator, job: DocumentJob, spent: AsyncExitStack
-) -> None:
+async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
     """Translates a document after its upload was answered, and counts it like a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)
     requests.begin(context)
     try:
-        async with spent:
-            await documents.run(job)
+        await documents.run(job)
         context.billed_characters = job.state.characters
     except ServiceError as error:
         context.outcome, status = outcome(error), KINDS[type(error)].status

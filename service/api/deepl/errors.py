@@ -55,6 +55,9 @@ DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
 WRONG_KEY = "Authorization failure, check auth_key"
 """Text for a missing and for a wrong key."""
 
+GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
+"""Text for a glossary without a source language."""
+
 KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 
 

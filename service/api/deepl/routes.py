@@ -6,7 +6,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.deepl import documents, glossaries, languages, usage
-from service.api.deepl.errors import DEEPL_ERRORS, DEEPL_PREFIX, TRACE_HEADER, deepl_shape
+from service.api.deepl.errors import (
+    DEEPL_ERRORS,
+    DEEPL_PREFIX,
+    GLOSSARY_NEEDS_SOURCE,
+    TRACE_HEADER,
+    deepl_shape,
+)
 from service.api.deepl.languages import source_code
 from service.api.deepl.schemas import DeepLRequest, DeepLResponse
 from service.api.dialect import Dialect
@@ -116,9 +122,7 @@ def glossaries_of(body: DeepLRequest) -> list[str]:
         details = f"{len(ids)} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
         raise InvalidRequestError("Too many glossaries", details=details)
     if ids and not body.source_lang:
-        raise InvalidRequestError(
-            "Use of a glossary requires the 'source_lang' parameter to be specified"
-        )
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
     return ids
 
 

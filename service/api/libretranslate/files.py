@@ -47,9 +47,8 @@ async def translate_file(request: Request) -> Response:
             ("source", None if is_auto else body.source),
             ("target", body.target),
         )
-        job, spent = await open_job(services, body.file, source, target, context)
-    async with spent:
-        await unless_disconnected(request, documents.run(job))
+        job = await open_job(documents, body.file, source, target, context)
+    await unless_disconnected(request, documents.run(job))
     name = quote(job.state.name)
     url = f"{request.base_url}download_file/{job.state.id}.{name}"
     return JSONResponse({"translatedFileUrl": url})

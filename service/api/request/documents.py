@@ -1,6 +1,5 @@
 """Opens uploaded documents, and answers with translated ones, for several dialects."""
 
-from contextlib import AsyncExitStack
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -19,30 +18,22 @@ from service.tasks.documents.translator import DocumentTranslator
 
 
 async def open_job(
-    services: Services, file: Upload, source: str | None, target: str, context: RequestContext
-) -> tuple[DocumentJob, AsyncExitStack]:
-    """Returns the job of an uploaded document, and the context in which the job must be run.
-
-    The context counts the characters of the document for the API key, and takes them back if the
-    job fails.
+    documents: DocumentTranslator,
+    file: Upload,
+    source: str | None,
+    target: str,
+    context: RequestContext,
+) -> DocumentJob:
+    """Returns the job of an uploaded document.
 
     Raises:
         ServiceError: The document cannot be read, the server has no room for it, or the key has too
             few characters left this month.
     """
-    documents = enabled(services)
     try:
-        job = await documents.open(file.name, file.data, source, target, context)
+        return await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:
         raise refusal(error) from None
-    spent = AsyncExitStack()
-    try:
-        number = job.state.characters
-        await spent.enter_async_context(services.quota.spent(context.account, number))
-    except BaseException:
-        documents.discard(job)
-        raise
-    return job, spent
 
 
 def enabled(services: Services) -> DocumentTranslator:

@@ -13,6 +13,7 @@ from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
 from service.tasks.translation import TranslatedText, TranslationRequest
+from service.text.glossary.terms import Terms
 from service.text.language_codes import base_language
 
 
@@ -98,9 +99,19 @@ async def add_terms(
         NotFoundError: A glossary does not exist, or none has a dictionary for the languages.
     """
     if glossaries and wanted.source is not None:
-        source, target = base_language(wanted.source), base_language(wanted.target)
-        store = services.glossaries
-        wanted.terms = await asyncio.to_thread(store.terms, glossaries, source, target)
+        wanted.terms = await find_terms(services, glossaries, wanted.source, wanted.target)
+
+
+async def find_terms(
+    services: Services, glossaries: Sequence[str], source: str, target: str
+) -> Terms:
+    """Returns the terms of glossaries between two languages; the first one has priority.
+
+    Raises:
+        NotFoundError: A glossary does not exist, or none has a dictionary for the languages.
+    """
+    languages = base_language(source), base_language(target)
+    return await asyncio.to_thread(services.glossaries.terms, glossaries, *languages)
 
 
 async def translate(

@@ -15,6 +15,7 @@ from service.documents.formats import format_of, read_document
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
 from service.settings import Settings
+from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.threads import run_sized
@@ -44,6 +45,7 @@ class DocumentTranslator:
 
     Args:
         translator: Translates the texts.
+        quota: Counts the characters of the texts.
         settings: Limits.
         folder: Folder of the kept documents.
 
@@ -53,8 +55,11 @@ class DocumentTranslator:
         background: Jobs without a waiting request; the event loop alone would not keep them.
     """
 
-    def __init__(self, translator: Translator, settings: Settings, folder: str) -> None:
+    def __init__(
+        self, translator: Translator, quota: Quota, settings: Settings, folder: str
+    ) -> None:
         self.translator = translator
+        self.quota = quota
         self.settings = settings
         self.store = DocumentStore(folder)
         self.num_open = 0
@@ -69,6 +74,7 @@ class DocumentTranslator:
         Raises:
             DocumentError: The document cannot be read.
             OverloadedError: Too many documents are being translated or kept.
+            QuotaExceededError: The API key has too few characters left this month.
         """
         format_of(name)  # an unknown extension is refused even while the server is busy
         self._check_room()
@@ -77,6 +83,7 @@ class DocumentTranslator:
             async with self.reading:  # the tree of one large document at a time is built
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
+            await self.quota.check(context.account, sum(map(len, texts)))
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
             state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
             self._keep(state)
@@ -86,11 +93,6 @@ class DocumentTranslator:
         context.num_inputs = len(texts)
         return DocumentJob(document, texts, source, target, context, state)
 
-    def discard(self, job: DocumentJob) -> None:
-        """Ends a job that is not run."""
-        self.num_open -= 1
-        self.store.remove(job.state.id)
-
     async def run(self, job: DocumentJob) -> None:
         """Translates a document, and keeps the translation.
 
@@ -99,7 +101,8 @@ class DocumentTranslator:
         """
         state = job.state
         try:
-            content = await self._translate(job)
+            async with self.quota.spent(job.context.account, state.characters):
+                content = await self._translate(job)
             state.status, state.remaining_seconds = "done", None
             state.expires = time.time() + self.settings.file_retention_seconds
             await asyncio.to_thread(self.store.finish, state, content)
