@@ -4,7 +4,7 @@ It holds the metrics, the admission, the queues and the device workers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from prometheus_client import generate_latest
@@ -54,6 +54,10 @@ class Core:
     def end(self, ended: Ended) -> None:
         """Counts a request that has been answered."""
         self.metrics.end(ended)
+
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.metrics.count_call(model, outcome)
 
     async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
         """Admits a request of about `tokens` tokens.
@@ -162,12 +166,15 @@ def build_core(
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
     scheduler = Scheduler(TASKS, admission, metrics)
-    for each in files.files:
+    local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
+    for name in files.names - local.names:
+        metrics.add_remote_model(name)
+    for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
-        models=files.with_placements(settings.placements),
+        models=local.with_placements(settings.placements),
         executors=executor_specs(settings),
         device=settings.device,
         dtype=settings.dtype,

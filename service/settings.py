@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         DEFAULT_MODELS,
         min_length=1,
         description="Models to serve, separated by commas. Each is a folder, package:NAME, "
-        "hf:owner/name@revision, firefox:en-de or a manifest (*.toml).",
+        "hf:owner/name@revision, firefox:en-de, openai:MODEL@URL#en-de or a manifest (*.toml).",
     )
     model_cache: str = Field(
         "~/.cache/regard", min_length=1, description="Folder into which models are pulled."
@@ -99,6 +99,12 @@ class Settings(BaseSettings):
     )
     openai_token_ids: bool = Field(
         False, description="Read token ids in /v1/embeddings as ids of the model's own vocabulary."
+    )
+    remote_key: SecretStr = Field(
+        SecretStr(""), description="API key for the endpoints of openai: models. Empty sends none."
+    )
+    remote_requests: PositiveInt = Field(
+        16, description="Requests to the endpoints of openai: models at once, by each HTTP process."
     )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(

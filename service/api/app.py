@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -30,6 +30,8 @@ from service.api.services import Services
 from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
+from service.remote.routing import RoutingAdmitter
 from service.settings import Settings
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
@@ -84,7 +86,9 @@ def build_services(
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
-    translator = Translator(catalog, backend, detector, settings)
+    endpoints = Endpoints(settings, backend)
+    admitter = RoutingAdmitter(catalog, backend, endpoints)
+    translator = Translator(catalog, admitter, detector, settings)
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
@@ -105,19 +109,26 @@ def build_services(
         GlossaryStore(database),
         SuggestionStore(database) if settings.suggestions else None,
         served,
+        endpoints,
         started,
     )
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     """Builds the application from the dialects, the error handlers and the middleware."""
+
+    @asynccontextmanager
+    async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
+        async with services.endpoints, lifespan(app):
+            yield
+
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     app = Application(
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
-        lifespan=lifespan,
+        lifespan=with_endpoints,
         # Telemetry would look for a tracer at each request and report URLs, which contain texts.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
 from service.settings import Settings
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
@@ -37,6 +38,7 @@ class Services:
         glossaries: Stores glossaries.
         suggestions: Stores better translations; None if the setting forbids it.
         served_models: Changes the served models of this process.
+        endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
     """
 
@@ -52,6 +54,7 @@ class Services:
     glossaries: GlossaryStore
     suggestions: SuggestionStore | None
     served_models: ServedModels
+    endpoints: Endpoints
     started: int
 
 

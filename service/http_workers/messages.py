@@ -49,6 +49,14 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """HTTP worker to main process: a request to the endpoint of a remote model has ended."""
+
+    model: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admit:
     """HTTP worker to main process: asks to admit a request of about `tokens` tokens.
 
@@ -192,7 +200,7 @@ class Drain:
 
 
 Question = GetStatus | GetMetrics | LoadModel | UnloadModel
-FromHttpWorker = Listening | Began | Ended | Question | Admit | Submit | Release | Served
+FromHttpWorker = Listening | Began | Called | Ended | Question | Admit | Submit | Release | Served
 ToHttpWorker = Answer | Refusal | Results | Serve | Drain
 
 for _cls in (Ended, Results, Submit):

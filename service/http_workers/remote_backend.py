@@ -14,6 +14,7 @@ from service.http_workers.messages import (
     Admit,
     Answer,
     Began,
+    Called,
     Drain,
     GetMetrics,
     GetStatus,
@@ -95,6 +96,10 @@ class RemoteBackend:
         if not self.num_open:
             self.idle.set()
         self.outbox.post(ended)
+
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.outbox.post(Called(model, outcome))
 
     def listen(self) -> None:
         """Reports that connections are accepted."""

@@ -17,6 +17,7 @@ from service.http_workers.messages import (
     Admit,
     Answer,
     Began,
+    Called,
     Drain,
     FromHttpWorker,
     GetMetrics,
@@ -86,6 +87,8 @@ class HttpWorkerLink:
             case Began():
                 self.inflight[message.task] += 1
                 self.core.begin(message.task)
+            case Called():
+                self.core.count_call(message.model, message.outcome)
             case Ended():
                 self.inflight[message.task] -= 1
                 self.core.end(message)

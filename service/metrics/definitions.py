@@ -23,6 +23,9 @@ from service.metrics.histogram import Histogram
 from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
 
+TRANSLATE = "translate"
+"""The task of remote models. Tasks of the workers are in the task table."""
+
 DETECT = "detect"
 """The task of language detection. It has no work items: the HTTP processes detect languages."""
 
@@ -40,6 +43,9 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
+CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
+"""Outcomes of a request to the endpoint of a remote model."""
+
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """Model label of a request that used several models, or that ended before a model was chosen."""
@@ -175,6 +181,12 @@ class Metrics:
             "billed_characters", "Characters of the texts that DeepL's API has translated."
         )
 
+        self.remote_calls = self._counter(
+            "remote_calls",
+            "Requests to the endpoints of remote models, second attempts included.",
+            "model", "outcome",
+        )  # fmt: skip
+
     def _make_batches(self) -> None:
         kind = ("task", "model")
         self.batches = self._counter("batches", "Model calls.", *kind, "phase")
@@ -255,6 +267,12 @@ class Metrics:
         self.oom.labels(name)
         self.batch_splits.labels(name)
 
+    def add_remote_model(self, name: str) -> None:
+        """Creates the series of a remote model, with value zero."""
+        self._make_request_series(TRANSLATE, name)
+        for outcome in CALL_OUTCOMES:
+            self.remote_calls.labels(name, outcome)
+
     def forget_model(self, name: str) -> None:
         """Removes the gauges of an unloaded model. Its counters and histograms stay."""
         for metric in (
@@ -326,6 +344,10 @@ class Metrics:
         """Number of characters that DeepL's API has translated since the start."""
         (family,) = self.billed_characters.collect()
         return int(family.samples[0].value)
+
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.series(self.remote_calls, model, outcome).inc()
 
     def lose(self, task: str, count: int) -> None:
         """Counts the open requests of an HTTP process that has died."""

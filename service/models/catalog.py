@@ -13,6 +13,7 @@ from model.checkpoints.families.sentence_transformers import find_embedding_mode
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import SHOWN_CHARS, UnsupportedLanguageError
+from service.models.remote import RemoteFiles, ServedRemote, find_remote
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
@@ -61,9 +62,11 @@ class Catalog:
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
         self.served = {each.name: each for each in served}
         models = list(self.of_type(ServedModel).values())
-        self.pairs = {(m.files.source, m.files.target): m for m in models if m.files.source}
         self.multilingual = [model for model in models if not model.files.source]
-        files = [model.files for model in models]
+        # A model on this server is preferred to a remote one.
+        all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
+        self.pairs = {(m.files.source, m.files.target): m for m in all_ if m.files.source}
+        files = [model.files for model in all_]
         self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
         self.offered = tuple(offered)
         if offered:
@@ -292,7 +295,7 @@ class Catalog:
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
-            return Direction(own.name, source, target, own.vocabularies)
+            return own.direction(source, target)
         for model in self.multilingual:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)
@@ -305,6 +308,8 @@ def load_served(files: AnyFiles) -> AnyServed:
     Raises:
         CheckpointError: A file is damaged, or names a part that is not implemented.
     """
+    if isinstance(files, RemoteFiles):
+        return ServedRemote.load(files)
     return LOAD_SERVED[type(files)](files)
 
 
@@ -314,6 +319,8 @@ def find_all(reference: str) -> list[AnyFiles]:
     Raises:
         CheckpointError: The reference leads to no model, or a file is damaged.
     """
+    if remote := find_remote(reference):
+        return list(remote)
     models: list[ModelFiles] = []
     reasons = []
     try:

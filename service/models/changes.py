@@ -25,6 +25,7 @@ from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
+from service.models.remote import RemoteFiles
 from service.models.state import ModelState
 from service.settings import Settings
 from service.workers.model_set import AnyFiles, ModelSet
@@ -128,6 +129,8 @@ class ModelChanges:
         if name not in self.files.names:
             there = ", ".join(sorted(self.files.names)) or "none"
             raise NotFoundError(f"there is no model {name}; there are: {there}", param="model")
+        if any(each.name == name and isinstance(each, RemoteFiles) for each in self.files.files):
+            raise ConflictError(f"{name} is a remote model; remove it from REGARD_MODELS")
         self.states[name] = "unloading"
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
@@ -246,6 +249,10 @@ def find(name: str, source: str, settings: Settings) -> Found:
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
         found = [files for each in located for files in find_all(each.place)]
         for files in found:
+            if isinstance(files, RemoteFiles):
+                raise InvalidRequestError(
+                    f"{name} is a remote model; name it in REGARD_MODELS", param="source"
+                )
             if files.name == name:
                 Catalog().changed_to(ModelSet((files,)))
                 _ = files.revision  # computed now, so that it never blocks the event loop

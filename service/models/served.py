@@ -130,12 +130,20 @@ class Direction:
         source: Source language.
         target: Target language.
         vocabularies: Tokenizers that put the tokens of these languages before texts.
+        max_tokens: Largest number of tokens of a sentence; 0 for the limit of the server.
+        has_attention: Whether the attention of the model can be inspected.
     """
 
     name: str
     source: str
     target: str
     vocabularies: Vocabularies
+    max_tokens: int = 0
+    has_attention: bool = True
+
+    def limit(self, max_source_tokens: int) -> int:
+        """Returns the largest number of tokens of a sentence, EOS included."""
+        return self.max_tokens or max_source_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,9 +73,15 @@ class Recorder(Protocol):
     def end(self, ended: Ended) -> None:
         """Counts a request that has been answered."""
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
 
-class Backend(Recorder, Protocol):
-    """Admits and computes requests, counts them, and reports the state of the server."""
+
+class Admitter(Protocol):
+    """Admits and computes requests, and reports the state of the server."""
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
@@ -90,8 +96,9 @@ class Backend(Recorder, Protocol):
             OverloadedError: The waiting requests leave no room for it.
         """
 
-    async def status(self) -> Status:
-        """Returns the state of the server."""
+
+class Backend(Recorder, Admitter, Protocol):
+    """Admits, computes and counts requests, and changes the served models."""
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model that is on disk.

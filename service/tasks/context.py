@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
-from service.tasks.backend import Backend, Lease
+from service.tasks.backend import Admitter, Lease
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class RequestContext:
         """
         return self.started + (self.timeout_seconds or timeout_seconds)
 
-    async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
+    async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
         """Admits the request. The request keeps its lease until its reply has been written.
 
         Later calls return the same lease.

@@ -117,7 +117,8 @@ class PivotPipeline:
         first, second = sentence.route
         text = first.vocabularies.target.decode(first_result.value[0].tokens)
         tokenizer = second.vocabularies.source
-        chunked = chunk_sentences(one_sentence(text), tokenizer, self.max_source_tokens - 1)
+        limit = second.limit(self.max_source_tokens) - 1
+        chunked = chunk_sentences(one_sentence(text), tokenizer, limit)
         self.num_cut[second.name] += chunked.num_cut
         items = [
             TranslationItem(

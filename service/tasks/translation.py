@@ -14,7 +14,7 @@ from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.attention.aligner import PairAligner
-from service.tasks.backend import Backend
+from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.fidelity import complete
 from service.tasks.pivoting import PivotPipeline
@@ -133,7 +133,7 @@ class Translator:
     def __init__(
         self,
         catalog: Catalog,
-        backend: Backend,
+        backend: Admitter,
         detector: LanguageDetector,
         settings: Settings,
     ) -> None:
@@ -206,6 +206,8 @@ class Translator:
                 f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
                 f"translate to {PIVOT} and from it in two requests"
             )
+        if request.is_aligned and not route[0].has_attention:
+            raise no_attention(route[0].name)
         tokenizer = route[0].vocabularies.source
         protected, tags = self._protect(text, request, route)
         text = protected.text
@@ -213,7 +215,7 @@ class Translator:
             segments = split_sentences(text, source, request.split_lines)
         else:
             segments = whole_lines(text) if request.has_markup else one_sentence(text)
-        limit = self.settings.max_source_tokens - 1  # without EOS
+        limit = route[0].limit(self.settings.max_source_tokens) - 1  # without EOS
         chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
         formatting = Formatting()
         if request.protects:
@@ -239,8 +241,8 @@ class Translator:
     ) -> tuple[ProtectedText, list[Tag]]:
         """Returns a text with markers, and the inline tags that are not in it.
 
-        Two models in a row give no attention between source and target words. There the tags stay
-        in the text as markers.
+        Two models in a row give no attention between source and target words, and a remote model
+        gives none at all. There the tags stay in the text as markers.
         """
         if request.has_markup:
             unknown = unknown_to(route, unescape(text))
@@ -249,7 +251,8 @@ class Translator:
                 if request.xml is None
                 else xml_text.protect_xml(text, request.xml, unknown)
             )
-            return lift(markup) if len(route) == 1 else (markup, [])
+            can_align = len(route) == 1 and route[0].has_attention
+            return lift(markup) if can_align else (markup, [])
         if request.protects:
             return protect(text, unknown_to(route, text)), []
         return ProtectedText(text, ()), []
@@ -283,6 +286,14 @@ class Translator:
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
     """Returns the characters of a text that a vocabulary on the route does not have."""
     return set().union(*(each.vocabularies.source.unknown_in(text) for each in route))
+
+
+def no_attention(name: str) -> InvalidRequestError:
+    """Returns the error for a request about the attention of a remote model."""
+    return InvalidRequestError(
+        f"Invalid request: {name} is a remote model and has no attention; name a model whose files "
+        "are on this server"
+    )
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:

@@ -20,6 +20,7 @@ from service.api.openai.schemas import (
 )
 from service.api.services import Services, services_of
 from service.errors import NotFoundError
+from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ServedEmbedder, ServedModel
 from service.tasks.backend import Status
 from service.workers.messages import Resident
@@ -106,6 +107,8 @@ def model_body(
     }
     if isinstance(served, ServedModel):
         return translation_body(served, resident, shared)
+    if isinstance(served, ServedRemote):
+        return remote_body(served, shared)
     if isinstance(served, ServedEmbedder):
         return embedding_body(served, resident, shared)
     return OtherBody(task=served.task, **shared)
@@ -122,6 +125,19 @@ def translation_body(
         targets=sorted(served.files.targets),
         attention=attention_of(resident),
         **shared,
+    )
+
+
+def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
+    """Returns the description of a remote model; its endpoint is not asked whether it is ready."""
+    files = served.files
+    return ModelBody(
+        source=files.source,
+        target=files.target,
+        sources=files.sources,
+        targets=files.targets,
+        attention={},
+        **{**shared, "state": "ready", "device": "remote", "dtype": "unknown"},
     )
 
 

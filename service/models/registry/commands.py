@@ -117,6 +117,8 @@ def _list_published(settings: Settings) -> None:
 
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
+    if entry.reference.source is Source.OPENAI:
+        return name, "endpoint", "", "", ""
     if not entry.reference.is_remote:
         return name, "on disk" if _exists(name) else "missing", "", "", name
     record = cache.record(entry.reference)

@@ -20,17 +20,20 @@ from service.models.catalog import NAMES
 from service.models.registry.files import PART, StoredFile, measure
 from service.models.registry.locate import LocatedModel, root_of
 from service.models.registry.references import Source
+from service.models.remote import find_remote
 
 
 def describe(place: str) -> str:
     """Returns what the models at a place do, in a few words.
 
     Args:
-        place: A folder or `package:NAME`.
+        place: A folder, `package:NAME`, or a reference to a remote model.
 
     Raises:
         CheckpointError: The place has no model that can be served.
     """
+    if remote := find_remote(place):
+        return "translates " + ", ".join(files.name for files in remote) + " at its endpoint"
     try:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:

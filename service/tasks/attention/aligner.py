@@ -14,7 +14,7 @@ from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.settings import Settings
 from service.tasks.attention.query import aligner_of
-from service.tasks.backend import Backend
+from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.workers.messages import Resident
 
@@ -48,7 +48,7 @@ class PairAligner:
         settings: Limits.
     """
 
-    def __init__(self, backend: Backend, settings: Settings) -> None:
+    def __init__(self, backend: Admitter, settings: Settings) -> None:
         self.backend = backend
         self.settings = settings
 
@@ -91,7 +91,7 @@ class PairAligner:
         return config
 
 
-async def resident(backend: Backend, name: str) -> Resident:
+async def resident(backend: Admitter, name: str) -> Resident:
     """Returns a model as the workers have loaded it.
 
     Raises:
@@ -104,7 +104,7 @@ async def resident(backend: Backend, name: str) -> Resident:
 
 
 async def capture(
-    items: list[AttentionItem], backend: Backend, settings: Settings, context: RequestContext
+    items: list[AttentionItem], backend: Admitter, settings: Settings, context: RequestContext
 ) -> list[Result]:
     """Captures the attention of items; returns one result each, in order.
 
