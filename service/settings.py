@@ -1,6 +1,5 @@
 """The settings of the server. An environment variable sets each field."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,14 +78,13 @@ class Settings(BaseSettings):
         description="Keys for all routes that compute, separated by commas, or file:PATH of a file "
         "with one key a line. Empty needs no key.",
     )
-    suggestions: str = Field(
-        "",
-        description="SQLite file for the suggestions of POST /suggest. Empty disables the route.",
+    suggestions: bool = Field(
+        False, description="Store the better translations that users send to POST /suggest."
     )
     state: str = Field(
         "~/.local/share/regard",
         min_length=1,
-        description="Folder for glossaries and for the characters that keys have used.",
+        description="Folder for glossaries, suggestions and the characters that keys have used.",
     )
     monthly_characters: int = Field(
         0,
@@ -231,14 +229,6 @@ class Settings(BaseSettings):
         if not all(key.isascii() and key.isprintable() for key in keys):
             raise ValueError("a key may have only ASCII characters, which fit into a header")
         return SecretStr(",".join(keys))
-
-    @field_validator("suggestions")
-    @classmethod
-    def _has_folder(cls, file: str) -> str:
-        folder = Path(file).expanduser().parent
-        if file and not os.access(folder, os.W_OK | os.X_OK):
-            raise ValueError(f"the server cannot write to the folder {folder}")
-        return file
 
     @field_validator("model_aliases")
     @classmethod

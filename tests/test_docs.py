@@ -65,8 +65,6 @@ def spellings(default: object) -> set[str]:
     """Returns the spellings of a default: 60.0 and 60 are the same."""
     if isinstance(default, SecretStr):
         return {'""'} if not default.get_secret_value() else set()
-    if default == "":
-        return {'""'}
     if isinstance(default, tuple):
         return {",".join(default)}
     if isinstance(default, bool):

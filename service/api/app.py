@@ -34,10 +34,11 @@ from service.settings import Settings
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
-from service.tasks.documents import DocumentTranslator
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 from service.text.detection import LanguageDetector
@@ -102,6 +103,7 @@ def build_services(
         documents,
         quota,
         GlossaryStore(database),
+        SuggestionStore(database) if settings.suggestions else None,
         served,
         started,
     )

@@ -41,7 +41,7 @@ FILES_DISABLED = ErrorText(
 FILE_FORMAT = "Invalid request: file format not supported"
 EMPTY_FILE = "Invalid request: empty file"
 SUGGESTIONS_DISABLED = ErrorText(
-    "Suggestions are disabled on this server.", "the setting REGARD_SUGGESTIONS enables them"
+    "Suggestions are disabled on this server.", "REGARD_SUGGESTIONS=true enables them"
 )
 
 

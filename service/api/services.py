@@ -10,11 +10,12 @@ from service.models.catalog import Catalog
 from service.settings import Settings
 from service.state.glossaries import GlossaryStore
 from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentTranslator
+from service.tasks.documents.translator import DocumentTranslator
 from service.tasks.embedding import Embedder
 from service.tasks.translation import Translator
 
@@ -34,6 +35,7 @@ class Services:
         documents: Translates documents; None if the setting forbids it.
         quota: Counts the characters that API keys have translated.
         glossaries: Stores glossaries.
+        suggestions: Stores better translations; None if the setting forbids it.
         served_models: Changes the served models of this process.
         started: Start of the server, in Unix seconds.
     """
@@ -48,6 +50,7 @@ class Services:
     documents: DocumentTranslator | None
     quota: Quota
     glossaries: GlossaryStore
+    suggestions: SuggestionStore | None
     served_models: ServedModels
     started: int
 

@@ -1,4 +1,4 @@
-"""The SQLite file of the server's state: glossaries, and the characters that keys have used."""
+"""The SQLite file of the server's state: glossaries, suggestions, and the characters of keys."""
 
 import sqlite3
 import threading
@@ -21,6 +21,14 @@ CREATE TABLE IF NOT EXISTS usage (
     month TEXT NOT NULL,  -- such as 2026-11
     characters INTEGER NOT NULL,
     PRIMARY KEY (account, month)
+);
+CREATE TABLE IF NOT EXISTS suggestions (
+    id INTEGER PRIMARY KEY,
+    created INTEGER NOT NULL,  -- Unix seconds
+    q TEXT NOT NULL,
+    s TEXT NOT NULL,
+    source TEXT NOT NULL,
+    target TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS glossaries (
     id TEXT PRIMARY KEY,

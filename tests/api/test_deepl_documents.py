@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from service.documents.markup.archive import FREE_BYTES
+from service.errors import QuotaExceededError
 from tests.api.conftest import Serve, ServeAny
-from tests.api.servers import AnyServer, Server
+from tests.api.servers import AnyServer, Server, assert_error
 from tests.archives import archive
 from tests.workers import Script, until
 
@@ -135,6 +136,7 @@ def test_name_and_format_may_be_given(files: Server) -> None:
         ("a.txt", b"a", {"target_lang": "zz"}, 400, "Value for 'target_lang' not supported."),
         ("a.txt", b"a", {"source_lang": "zz"}, 400, "Value for 'source_lang' not supported."),
         ("a.txt", b"a", {"output_format": "pdf"}, 400, "Value for 'output_format' not supported."),
+        ("a.txt", b"a", {"glossary_id": "x"}, 404, "Glossary not found"),
         (
             "a.txt",
             b"a",
@@ -200,3 +202,37 @@ def test_documents_are_refused_while_they_are_off(server: Server) -> None:
         response = server.post(f"/v2/document{path}", json={"document_key": "x"})
         words = "Files translation are disabled on this server."
         assert_refused(response, 403, words, "REGARD_FILES")
+
+
+def test_terms_of_a_glossary_are_used(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path))
+    glossary = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "cat\tfelino"}
+    made = server.post("/v2/glossaries", json={**glossary, "entries_format": "tsv"}).json()
+    handle = Handle(server, "a.txt", "The cat.", glossary_id=made["glossary_id"])
+    assert handle.until_over()["status"] == "done"
+    assert handle.result().text == "The felino."
+    refused = upload(server, "a.txt", "A", glossary_id=made["glossary_id"], source_lang=None)
+    assert_refused(
+        refused, 400, "Use of a glossary requires the 'source_lang' parameter to be specified"
+    )
+
+
+def test_documents_spend_the_quota_and_failed_ones_do_not(
+    serve: Serve, script: Script, tmp_path: Path
+) -> None:
+    server = serve(files=True, max_files=1, monthly_characters=20, state=str(tmp_path))
+    script.poison.add(server.token("Bad"))
+    assert Handle(server, "a.txt", "Bad day, all day.").until_over()["status"] == "error"
+    until(lambda: server.get("/v2/usage").json()["character_count"] == 0)
+    assert Handle(server, "a.txt", "Hello there.").until_over()["status"] == "done"
+    documents = server.services.documents
+    until(lambda: documents is not None and documents.num_open == 0)
+    for _ in range(2):  # a refused document frees its place
+        assert_refused(upload(server, "a.txt", TEXT), 456, "Quota exceeded", "12 of 20")
+    form = {"source": "en", "target": "pt"}
+    late = {"file": ("a.txt", "Good day!")}
+    response = server.post("/translate_file", files=late, data=form)
+    assert_error(response, QuotaExceededError, "12 of 20")
+    response = server.post("/translate_file", files={"file": ("a.txt", "Hi you.")}, data=form)
+    assert response.status_code == 200
+    assert server.get("/v2/usage").json()["character_count"] == 19

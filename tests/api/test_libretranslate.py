@@ -1,12 +1,16 @@
 """LibreTranslate's observable behaviour, row by row, from one process and from several."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from service.server import create_app
+from service.state.database import FILE
 from tests.api.conftest import Serve
 from tests.api.servers import AnyServer, ApartServer, Server, make_settings, translation
 from tests.workers import LIMIT_SECONDS, Script, Threads
@@ -23,13 +27,13 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     AnyServer
 ]:  # fmt: skip
     """A server that stores suggestions and translates by echoing."""
-    file = str(tmp_path_factory.mktemp("suggestions") / "suggestions.db")
+    folder = str(tmp_path_factory.mktemp("state"))
     threads = Threads(Script().load)
     if request.param == "one process":
-        with Server(create_app(make_settings(suggestions=file), threads)) as alone:
+        with Server(create_app(make_settings(suggestions=True, state=folder), threads)) as alone:
             yield alone.until_ready()
     else:
-        settings = make_settings(suggestions=file, http_workers=2)
+        settings = make_settings(suggestions=True, state=folder, http_workers=2)
         with ApartServer(settings, threads) as apart:
             yield apart.until_ready().until_listening()
 
@@ -304,7 +308,16 @@ def test_suggestion_is_accepted(server: AnyServer, kind: str) -> None:
     assert (response.status_code, response.json()) == (200, {"success": True})
 
 
-def test_server_without_a_file_refuses_suggestions(serve: Serve) -> None:
+def test_suggestion_is_stored_with_the_served_codes(serve: Serve, tmp_path: Path) -> None:
+    server = serve(suggestions=True, state=str(tmp_path))
+    server.post("/suggest", json={**SUGGESTION, "source": "auto", "target": "PT_br"})
+    server.post("/suggest", data={**SUGGESTION, "source": "EN"})
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        rows = connection.execute("SELECT q, s, source, target FROM suggestions").fetchall()
+    assert rows == [("Hello.", "Olá!", "auto", "pt"), ("Hello.", "Olá!", "en", "pt")]
+
+
+def test_server_without_the_setting_refuses_suggestions(serve: Serve) -> None:
     server = serve()
     response = server.post("/suggest", json=SUGGESTION)
     assert response.status_code == 403
@@ -318,7 +331,7 @@ def test_server_without_files_refuses_them(serve: Serve) -> None:
     assert server.get("/download_file/x").status_code == 400
 
 
-def test_suggestion_needs_a_key_too(serve: Serve, tmp_path: Any) -> None:
-    server = serve(suggestions=str(tmp_path / "s.db"), api_keys="right")
+def test_suggestion_needs_a_key_too(serve: Serve, tmp_path: Path) -> None:
+    server = serve(suggestions=True, state=str(tmp_path), api_keys="right")
     for key, status in ((None, 400), ("wrong", 403), ("right", 200)):
         assert server.post("/suggest", json={**SUGGESTION, "api_key": key}).status_code == status

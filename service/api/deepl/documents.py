@@ -14,10 +14,9 @@ from service.api.deepl.document_schemas import (
     DocumentStatus,
 )
 from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
-from service.api.error_texts import FILES_DISABLED
 from service.api.middleware import ended
 from service.api.request.body import FORM, JSON, MULTIPART, Upload
-from service.api.request.documents import download, open_job, refusal
+from service.api.request.documents import download, enabled, open_job, refusal
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
 from service.api.request.translation import find_languages, find_terms
@@ -29,7 +28,6 @@ from service.documents.formats import extension_of, format_of
 from service.documents.store import DocumentState
 from service.errors import (
     KINDS,
-    ForbiddenError,
     InvalidRequestError,
     NotFoundError,
     ServiceError,
@@ -38,7 +36,8 @@ from service.errors import (
 )
 from service.metrics.definitions import DOCUMENT
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 
 router = APIRouter(tags=["deepl"])
 
@@ -118,17 +117,6 @@ async def result(request: Request, document_id: str) -> Response:
     if content is None:
         raise not_found()
     return download(state, content)
-
-
-def enabled(services: Services) -> DocumentTranslator:
-    """Returns the translator of documents.
-
-    Raises:
-        ForbiddenError: The setting forbids the translation of documents.
-    """
-    if services.documents is None:
-        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
-    return services.documents
 
 
 def check_options(body: DocumentRequest) -> None:

@@ -12,13 +12,13 @@ from service.api.errors import ERRORS, ErrorBody
 from service.api.libretranslate.schemas import TranslateFileRequest, TranslateFileResponse
 from service.api.request.body import MULTIPART
 from service.api.request.disconnect import unless_disconnected
-from service.api.request.documents import download, open_job
+from service.api.request.documents import download, enabled, open_job
 from service.api.request.openapi import request_body
 from service.api.request.translation import find_languages
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
-from service.errors import ForbiddenError, InvalidRequestError, NotFoundError
+from service.errors import InvalidRequestError, NotFoundError
 
 router = APIRouter(tags=["translation"])
 
@@ -38,9 +38,7 @@ MISSING: dict[int | str, dict[str, Any]] = {
 async def translate_file(request: Request) -> Response:
     """Translates a document, and answers with the address of the translation."""
     services, context = services_of(request), context_of(request)
-    documents = services.documents
-    if documents is None:
-        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+    documents = enabled(services)
     with context.stage("validate"):
         body = await read_upload(request, TranslateFileRequest, services.settings)
         is_auto = body.source.strip().lower() == "auto"

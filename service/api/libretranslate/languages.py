@@ -48,7 +48,7 @@ async def frontend_settings(
         frontendTimeout=500,
         apiKeys=needs_key,
         keyRequired=needs_key,
-        suggestions=bool(services.settings.suggestions),
+        suggestions=services.settings.suggestions,
         filesTranslation=services.settings.files,
         supportedFilesFormat=[*FORMATS] if services.settings.files else [],
         language=DefaultLanguages(

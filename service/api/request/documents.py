@@ -5,13 +5,16 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from service.api import error_texts
+from service.api.error_texts import FILES_DISABLED
 from service.api.request.body import Upload
+from service.api.services import Services
 from service.documents.base import DocumentError, DocumentTooLargeError, UnsupportedFormatError
 from service.documents.formats import format_of
 from service.documents.store import DocumentState
-from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
+from service.errors import ForbiddenError, InvalidRequestError, RequestTooLargeError, ServiceError
 from service.tasks.context import RequestContext
-from service.tasks.documents import DocumentJob, DocumentTranslator
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
 
 
 async def open_job(
@@ -24,12 +27,24 @@ async def open_job(
     """Returns the job of an uploaded document.
 
     Raises:
-        ServiceError: The document cannot be read, or the server has no room for it.
+        ServiceError: The document cannot be read, the server has no room for it, or the key has too
+            few characters left this month.
     """
     try:
         return await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:
         raise refusal(error) from None
+
+
+def enabled(services: Services) -> DocumentTranslator:
+    """Returns the translator of documents.
+
+    Raises:
+        ForbiddenError: The setting forbids the translation of documents.
+    """
+    if services.documents is None:
+        raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
+    return services.documents
 
 
 def refusal(error: DocumentError) -> ServiceError:

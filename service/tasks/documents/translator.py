@@ -8,22 +8,18 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from model.sequence import DecodingOptions
-from service.documents.base import Document
 from service.documents.formats import format_of, read_document
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
 from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
+from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.threads import run_sized
 from service.tasks.translation import TranslationRequest, Translator
-from service.text.glossary.terms import Terms
 
 logger = logging.getLogger("regard.documents")
 
@@ -42,30 +38,6 @@ KEPT_DOCUMENTS = 16
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
-MAX_NAME_CHARS = 100
-
-
-@dataclass(slots=True)
-class DocumentJob:
-    """A document that is being translated.
-
-    Attributes:
-        document: The document.
-        texts: Its texts.
-        source: Served language, or None to detect it.
-        target: Served language.
-        context: Context of the job, whose start decides the deadline.
-        state: State that clients see.
-        terms: Terms of a glossary; needs a source.
-    """
-
-    document: Document
-    texts: list[str]
-    source: str | None
-    target: str
-    context: RequestContext
-    state: DocumentState
-    terms: Terms | None = None
 
 
 class DocumentTranslator:
@@ -231,7 +203,7 @@ class DocumentTranslator:
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
         request = TranslationRequest(
-            texts, job.source, job.target, GREEDY, terms=job.terms, is_bulk=True
+            texts, job.source, job.target, GREEDY, is_bulk=True, terms=job.terms
         )
         deadline = job.context.started + self.settings.file_timeout_seconds
         while True:
@@ -259,23 +231,3 @@ class DocumentTranslator:
                 return [result.text for result in results]
             finally:
                 context.release()
-
-
-def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
-    """Groups texts into batches, in order; a batch over the limit has only one text."""
-    batches: list[list[str]] = []
-    num_chars = 0
-    for text in texts:
-        if not batches or num_chars + len(text) > max_chars:
-            batches.append([])
-            num_chars = 0
-        batches[-1].append(text)
-        num_chars += len(text)
-    return batches
-
-
-def translated_name(name: str, language: str) -> str:
-    """Returns the file name of a translation: `book.pt.docx` for `book.docx`."""
-    plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
-    path = PurePosixPath(PurePosixPath(plain).name)
-    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"

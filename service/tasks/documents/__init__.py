@@ -1,0 +1,1 @@
+"""The document task: whole files, from an upload to the kept translation."""
