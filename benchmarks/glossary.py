@@ -1,7 +1,8 @@
 """Measures glossaries: how often a translation uses the term, and the BLEU that it costs.
 
 The terms are nouns of the source texts, and the words of the references that occur with them most
-consistently (Dice's coefficient). So they are words that a translator chose.
+consistently (Dice's coefficient). So they are words that a translator chose. The nouns are found by
+English determiners, so the source must be English.
 
 Example:
     .venv/bin/python -m service serve --port 8451 &
@@ -11,6 +12,7 @@ Example:
 
 import argparse
 import re
+import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -78,6 +80,18 @@ def count(term: str, text: str) -> int:
     return len(re.findall(rf"(?<![\w-]){re.escape(term)}(?![\w-])", text, re.IGNORECASE))
 
 
+def wait_until_ready(client: httpx.Client) -> None:
+    """Waits until the server has loaded its models, at most two minutes."""
+    for _ in range(120):
+        try:
+            if client.get("/health/ready").is_success:
+                return
+        except httpx.ConnectError:
+            pass
+        time.sleep(1)
+    raise SystemExit("the server is not ready after 120 s")
+
+
 def translate(client: httpx.Client, texts: list[str], **fields: str) -> list[str]:
     """Returns the translations of texts."""
     translations: list[str] = []
@@ -106,7 +120,7 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
-    parser.add_argument("--pair", default="en-pt")
+    parser.add_argument("--target", default="pt", help="language of the references")
     parser.add_argument("--terms", type=int, default=200)
     parser.add_argument("--least", type=int, default=3, help="fewest texts that have a term")
     parser.add_argument("--key", default="", help="API key, if the server has keys")
@@ -119,12 +133,12 @@ def main() -> None:
         options.terms,
         options.least,
     )
-    source, target = options.pair.split("-")
-    fields = {"source": source, "target": target, "api_key": options.key}
+    fields = {"source": "en", "target": options.target, "api_key": options.key}
     headers = {"Authorization": f"DeepL-Auth-Key {options.key}"} if options.key else {}
     with httpx.Client(base_url=options.url, headers=headers, timeout=600) as client:
         entries = "\n".join(f"{noun}\t{term}" for noun, term in terms.items())
-        body = {"name": "benchmark", "source_lang": source, "target_lang": target}
+        wait_until_ready(client)
+        body = {"name": "benchmark", "source_lang": "en", "target_lang": options.target}
         reply = client.post("/v2/glossaries", json={**body, "entries": entries}).raise_for_status()
         glossary = reply.json()["glossary_id"]
         try:
