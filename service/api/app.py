@@ -41,8 +41,8 @@ from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.documents.translator import DocumentTranslator
-from service.tasks.embedding import Embedder
-from service.tasks.translation import Translator
+from service.tasks.embedding.embedder import Embedder
+from service.tasks.translation.translator import Translator
 from service.text.detection import LanguageDetector
 
 DIALECTS = (

@@ -5,7 +5,7 @@ import asyncio
 from service.metrics.definitions import NO_MODEL
 from service.models.catalog import Catalog
 from service.tasks.context import RequestContext
-from service.tasks.embedding import Embedder
+from service.tasks.embedding.embedder import Embedder
 from service.text.detection import LanguageDetector
 from service.workers.model_set import ModelSet
 

@@ -15,7 +15,7 @@ from service.models.served_reranker import ServedReranker
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.embedding_limits import check_num_inputs, check_num_tokens, find_long
+from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Scores = NDArray[np.float32]

@@ -10,7 +10,7 @@ from service.models.catalog import Catalog
 from service.models.served import ServedEmbedder
 from service.models.served_reranker import ServedReranker
 from service.settings import Settings
-from service.tasks.embedding_limits import (
+from service.tasks.embedding.limits import (
     check_ids,
     check_num_inputs,
     check_num_tokens,

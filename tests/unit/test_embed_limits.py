@@ -5,7 +5,7 @@ import re
 import pytest
 
 from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
-from service.tasks.embedding_limits import (
+from service.tasks.embedding.limits import (
     check_dimensions,
     check_ids,
     check_num_inputs,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from service.api.openai.schemas import EmbeddingsRequest
 from service.api.request.parameters import describe
 from service.api.tei.schemas import EmbedAllRequest, EmbedRequest, SimilarityRequest
-from service.tasks.embedding_query import EmbedQuery, ReadingOptions
+from service.tasks.embedding.query import EmbedQuery, ReadingOptions
 
 
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:

@@ -12,9 +12,9 @@ from model.tokenization.tokenizer import Tokenizer
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import Direction
-from service.tasks.fidelity import complete
-from service.tasks.pivoting import PivotPipeline, Sentence
-from service.tasks.prepared import Prepared
+from service.tasks.translation.fidelity import complete
+from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.prepared import Prepared
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.protection import protect

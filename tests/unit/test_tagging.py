@@ -10,10 +10,10 @@ from model.sequence import DecodingOptions, Hypothesis
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import Direction
-from service.tasks.attention.aligner import CrossAttention, Pair, PairAligner
+from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
 from service.tasks.context import RequestContext
-from service.tasks.prepared import Prepared
-from service.tasks.tagging import insert_tags
+from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.tagging import insert_tags
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
 from service.text.html_text import protect_html

@@ -26,7 +26,7 @@ from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
 from service.models.catalog import Catalog
-from service.tasks.translation import TranslatedText, TranslationRequest
+from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.xml_text import XmlRules
 
 router = APIRouter(tags=["deepl"])

@@ -25,10 +25,10 @@ from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
-from service.tasks.attention.alignment import Alignment
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
-from service.tasks.translation import TranslatedText, TranslationRequest
+from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.detection import Detection
 
 router = APIRouter(tags=["translation"])

@@ -13,7 +13,7 @@ from service.api.request.parameters import Positive
 from service.errors import InvalidRequestError
 from service.models.state import ModelState
 from service.models.text_reader import Input
-from service.tasks.embedding_query import EmbedQuery
+from service.tasks.embedding.query import EmbedQuery
 
 EncodingFormat = Literal["float", "base64"]
 

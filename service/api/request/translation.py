@@ -12,7 +12,7 @@ from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
-from service.tasks.translation import TranslatedText, TranslationRequest
+from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.glossary.terms import Terms
 from service.text.language_codes import base_language
 

@@ -24,7 +24,7 @@ from service.api.tei.schemas import (
 from service.items.embedding import EMBED
 from service.items.rerank import RERANK
 from service.models.served_reranker import ServedReranker
-from service.tasks.embedding_query import EmbedQuery
+from service.tasks.embedding.query import EmbedQuery
 
 router = APIRouter(tags=["embeddings"])
 

@@ -8,7 +8,7 @@ from service.models.remote import ServedRemote
 from service.models.served import Direction, ServedModel
 from service.tasks.attention.requests import ModelChoice
 from service.tasks.threads import run_sized
-from service.tasks.translation import no_attention
+from service.tasks.translation.translator import no_attention
 from service.text.detection import LanguageDetector
 
 

@@ -18,7 +18,7 @@ from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.settings import Settings
-from service.tasks.attention.aligner import capture
+from service.tasks.alignment.aligner import capture
 from service.tasks.attention.query import check_size, trace_query
 from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
 from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
 from service.items.result import Result
-from service.tasks.attention.aligner import CrossAttention, Pair
-from service.tasks.attention.alignment import Alignment, align, in_text
+from service.tasks.alignment.aligner import CrossAttention, Pair
+from service.tasks.alignment.alignment import Alignment, align, in_text
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
 from service.tasks.attention.results import Attention, PairAttention, pair_attention
-from service.tasks.translation import TranslatedText
+from service.tasks.translation.translator import TranslatedText
 
 HEADS = {
     Reduction.MEAN_HEADS: "mean",

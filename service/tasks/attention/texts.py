@@ -10,7 +10,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError
 from service.items.result import Result
 from service.models.served import ServedEmbedder, ServedModel
-from service.tasks.attention.aligner import resident
+from service.tasks.alignment.aligner import resident
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import attentions
 from service.tasks.attention.query import attention_query
@@ -18,7 +18,7 @@ from service.tasks.attention.requests import InspectionRequest, ModelChoice, Vie
 from service.tasks.attention.results import TextAttention, text_attention
 from service.tasks.attention.tokenization import count_long, item_name, nothing_to_read
 from service.tasks.context import RequestContext
-from service.tasks.embedding_limits import find_language, find_prompt
+from service.tasks.embedding.limits import find_language, find_prompt
 
 
 @dataclass(frozen=True, slots=True)

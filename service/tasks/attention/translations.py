@@ -15,8 +15,8 @@ from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.served import Direction
 from service.settings import Settings
-from service.tasks.attention.aligner import Pair, PairAligner, resident
-from service.tasks.attention.alignment import Alignment
+from service.tasks.alignment.aligner import Pair, PairAligner, resident
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.attention.directions import choose_direction
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import PairQueries, align_text, pairs_of
@@ -26,7 +26,7 @@ from service.tasks.attention.tokenization import item_name, nothing_to_read, tok
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
-from service.tasks.translation import TranslatedText
+from service.tasks.translation.translator import TranslatedText
 from service.text.chunking import chunk_sentences
 from service.text.detection import LanguageDetector
 from service.text.segmentation import split_sentences

@@ -19,7 +19,7 @@ from service.state.quota import Quota
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob, batches_of, translated_name
 from service.tasks.threads import run_sized
-from service.tasks.translation import TranslationRequest, Translator
+from service.tasks.translation.translator import TranslationRequest, Translator
 
 logger = logging.getLogger("regard.documents")
 

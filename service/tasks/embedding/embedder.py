@@ -16,7 +16,7 @@ from service.models.text_reader import ReadText, TextReader
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.embedding_limits import (
+from service.tasks.embedding.limits import (
     check_dimensions,
     check_ids,
     check_num_inputs,
@@ -26,7 +26,7 @@ from service.tasks.embedding_limits import (
     find_long,
     find_prompt,
 )
-from service.tasks.embedding_query import EmbedQuery
+from service.tasks.embedding.query import EmbedQuery
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Vectors = NDArray[np.float32]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.models.served import Direction
-from service.tasks.pivoting import Sentence
+from service.tasks.translation.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
 from service.text.formatting.formatting import Formatting

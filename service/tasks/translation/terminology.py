@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
-from service.tasks.fidelity import Place
-from service.tasks.pivoting import PivotPipeline
-from service.tasks.prepared import Prepared
+from service.tasks.translation.fidelity import Place
+from service.tasks.translation.pivoting import PivotPipeline
+from service.tasks.translation.prepared import Prepared
 from service.text.glossary.terms import Match, Terms, capitalized, lacking
 from service.text.protection import FIRST_MARKER, MAX_SPANS
 from service.text.segmentation import has_words

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from model.sequence import DecodingOptions
 from service.items.result import Result
-from service.tasks.pivoting import PivotPipeline, Sentence
-from service.tasks.prepared import Prepared
+from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.prepared import Prepared
 from service.text.chunking import ChunkedText, chunk_sentences
 from service.text.segmentation import one_sentence
 from service.text.stand_ins import VARIANTS, carry, split_at_markers

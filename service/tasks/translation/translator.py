@@ -13,15 +13,15 @@ from service.metrics.definitions import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
-from service.tasks.attention.aligner import PairAligner
+from service.tasks.alignment.aligner import PairAligner
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
-from service.tasks.fidelity import complete
-from service.tasks.pivoting import PivotPipeline
-from service.tasks.prepared import Prepared
-from service.tasks.tagging import insert_tags
-from service.tasks.terminology import use_terms
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.translation.fidelity import complete
+from service.tasks.translation.pivoting import PivotPipeline
+from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.tagging import insert_tags
+from service.tasks.translation.terminology import use_terms
 from service.text import html_text, xml_text
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences

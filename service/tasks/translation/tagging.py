@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Span, TokenizedText
 from service.items.result import Result
-from service.tasks.attention.aligner import CrossAttention, Pair, PairAligner
-from service.tasks.attention.alignment import between_words
-from service.tasks.attention.words import text_span
+from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
+from service.tasks.alignment.alignment import between_words
+from service.tasks.alignment.words import text_span
 from service.tasks.context import RequestContext
-from service.tasks.prepared import Prepared
 from service.tasks.threads import run_sized
+from service.tasks.translation.prepared import Prepared
 from service.text.tag_placement import WordAttention, place_tags
 from service.text.tags import Tag, insert
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Span, TokenizedText
-from service.tasks.attention.words import merge, text_span, word_spans
+from service.tasks.alignment.words import merge, text_span, word_spans
 
 
 @dataclass(frozen=True, slots=True)
