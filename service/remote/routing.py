@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from typing import cast
 
 from model.sequence import Hypothesis
 from service.errors import InternalError, ServiceError, fault, too_late
@@ -102,8 +103,9 @@ class RoutingLease:
                 if local:
                     group.create_task(self._compute_local(items, local, deadline, stream))
                 for place, item in enumerate(items):
-                    if isinstance(item, TranslationItem) and item.model in self.remote:
-                        group.create_task(self._call(place, item, deadline, stream))
+                    if item.model in self.remote:
+                        sentence = cast("TranslationItem", item)  # remote models only translate
+                        group.create_task(self._call(place, sentence, deadline, stream))
         except TimeoutError:
             stream.fail(too_late(stream.total - stream.left, stream.total))
         except ExceptionGroup as errors:

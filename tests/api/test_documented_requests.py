@@ -32,6 +32,7 @@ def server(
         model_cache=str(tmp_path_factory.mktemp("cache")),
         admin_key=ADMIN_KEY,
         files=True,
+        state=str(tmp_path_factory.mktemp("state")),
         device="cpu",
         dtype="float32",
         max_rows=8,
@@ -41,9 +42,21 @@ def server(
         yield server.until_ready()
 
 
-def request_of(command: Command) -> tuple[str, str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def glossary_id(server: Server) -> str:
+    """The id of a glossary with the entry of the page."""
+    fields = {"name": "Estate", "source_lang": "en", "target_lang": "pt", "entries_format": "csv"}
+    response = server.post("/v2/glossaries", data={**fields, "entries": "house,mansão"})
+    found: str = response.json()["glossary_id"]
+    return found
+
+
+def request_of(command: Command, glossary_id: str) -> tuple[str, str, dict[str, Any]]:
     """Returns the method, path and remaining arguments of the request that curl would send."""
-    words = [word.replace("$REGARD_ADMIN_KEY", ADMIN_KEY) for word in command.words[1:]]
+    values = {"$REGARD_ADMIN_KEY": ADMIN_KEY, "GLOSSARY_ID": glossary_id}
+    words = list(command.words[1:])
+    for name, value in values.items():
+        words = [word.replace(name, value) for word in words]
     method, path, data = "", "", []
     headers: dict[str, str] = {}
     form: dict[str, Any] = {}
@@ -94,15 +107,17 @@ def assert_agrees(shown: Any, real: Any) -> None:
 
 
 @pytest.mark.parametrize("command", REQUESTS, ids=str)
-def test_request_gets_the_documented_reply(server: Server, command: Command) -> None:
-    method, path, arguments = request_of(command)
+def test_request_gets_the_documented_reply(
+    server: Server, glossary_id: str, command: Command
+) -> None:
+    method, path, arguments = request_of(command, glossary_id)
     response = server.begin(method, path, **arguments).result()
     if path.startswith("/v1/models/"):  # the model of the page has not been pulled
         expected = {"POST": "regard models pull firefox:en-de", "DELETE": "en-de"}
         assert 400 <= response.status_code < 500
         assert expected[method] in response.text
     else:
-        assert response.status_code == 200, response.text
+        assert response.status_code == (201 if path == "/v2/glossaries" else 200), response.text
         assert_agrees(documented(command.reply or '"…"'), response.json())
 
 

@@ -1,6 +1,7 @@
 """Every way in which a request ends without a result: status, body, headers, and nothing told."""
 
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from service.errors import (
     MissingKeyError,
     NotFoundError,
     OverloadedError,
+    QuotaExceededError,
     RequestTooLargeError,
     ServiceError,
     UnauthorizedError,
@@ -59,6 +61,11 @@ def break_the_engine(serve: Serve, script: Script) -> httpx.Response:
     return server.translate("Hi")
 
 
+def exceed_the_quota(serve: Serve, _: Script) -> httpx.Response:
+    with TemporaryDirectory() as folder:
+        return serve(monthly_characters=5, state=folder).translate("Hello.")
+
+
 SCENES: dict[type[ServiceError], Callable[[Serve, Script], httpx.Response]] = {
     InvalidRequestError: lambda serve, _: serve().post("/translate", json={}),
     UnsupportedLanguageError: lambda serve, _: serve().translate("Hello.", target="zz"),
@@ -70,6 +77,7 @@ SCENES: dict[type[ServiceError], Callable[[Serve, Script], httpx.Response]] = {
     DeadlineExceededError: wait_too_long,
     InternalError: break_the_engine,
     MissingKeyError: lambda serve, _: serve(api_keys="k").translate("Hello."),
+    QuotaExceededError: exceed_the_quota,
     InvalidKeyError: lambda serve, _: serve(api_keys="k").translate("Hello.", api_key="x"),
 }
 

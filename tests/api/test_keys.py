@@ -23,7 +23,7 @@ OPEN = ("/languages", "/frontend/settings", "/health", "/metrics", "/v1/models",
 
 @pytest.fixture
 def keyed(serve: Serve) -> Server:
-    return serve(api_keys=KEYS, admin_key="admin-key")
+    return serve(api_keys=KEYS, admin_key="admin-key", files=True)
 
 
 def status_of(server: Server, **request: Any) -> int:
