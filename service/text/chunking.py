@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""A window has this number of characters, times the token limit.
+"""Length of the window in characters, as a multiple of the token limit.
 
 The end of a piece is searched in a window of the text. In nearly every language, the window is long
 enough to contain a piece. It is limited, because the whole window is tokenised for each piece.
