@@ -1,7 +1,7 @@
 """HTML (.html) and the XHTML of e-books: text is translated, and every other byte is kept.
 
-The tokenizer of the standard library reads HTML, because it accepts every page. lxml and html5lib
-would build a tree and write it with other quotes, other entities and added elements.
+The tokenizer of the standard library reads HTML, because it accepts every page. A tree of `lxml` or
+`html5lib` would be written with other quotes, other entities and added elements.
 """
 
 import html

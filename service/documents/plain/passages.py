@@ -87,7 +87,8 @@ def lines_of(text: str) -> list[Line]:
 def joined(lines: Sequence[Line]) -> Passage:
     """Returns one passage for the lines of one wrapped text.
 
-    The translation is wrapped into the same number of lines, with the same relative lengths.
+    The translation is wrapped into the same number of lines, with the same relative lengths. A
+    translation of few words gets fewer lines.
     """
     contents = [line.content for line in lines]
 
