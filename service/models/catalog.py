@@ -31,7 +31,7 @@ If no model translates a pair, one model translates into this language, a second
 """
 
 MAX_ROUTES = 1024
-"""Most language pairs whose routes are cached; a model of 200 languages has 40,000 pairs."""
+"""Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 

@@ -59,7 +59,7 @@ _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u2212", '\'\'\'"""""---'
 )
-"""Plain characters that replace typographic quotes and dashes if a vocabulary lacks them."""
+"""Plain characters that replace typographic quotes and dashes that are not in a vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)

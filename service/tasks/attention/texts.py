@@ -41,7 +41,7 @@ class Encoder:
 
     @property
     def start(self) -> str:
-        """Empty: there is no decoder."""
+        """An empty text, because there is no decoder."""
         return ""
 
 
@@ -53,7 +53,7 @@ class EmbeddedText:
 
     @property
     def target(self) -> None:
-        """None: a text that is embedded has no translation."""
+        """None, because a text that is embedded has no translation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class TextQueries:
         Args:
             texts: Tokenised texts.
             results: Result of each text.
-            start: Empty: there is no decoder.
+            start: An empty text, because there is no decoder.
             view: Requested form.
         """
         return [
