@@ -203,7 +203,7 @@ class Catalog:
         """Returns the reader of each model: first embedding models, then translation models.
 
         Args:
-            max_source_tokens: Most tokens of a text for a translation model.
+            max_source_tokens: Largest number of tokens of a text for a translation model.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {
