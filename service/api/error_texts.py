@@ -26,7 +26,7 @@ class ErrorText(NamedTuple):
 
     @property
     def joined(self) -> str:
-        """Text and details in one line, for dialects with one field for both."""
+        """Text and details in one line, for dialects that have only one field for them."""
         return f"{self.text}; {self.details}" if self.details else self.text
 
 

@@ -236,7 +236,7 @@ class Placement:
         return self.words.target_words[first][0]
 
     def _space(self, element: Element, span: Span) -> str:
-        """Returns a space if a tag without content has white space on both sides in the source."""
+        """Returns a space if the source has white space before and after a tag without content."""
         source, place = self.words.source, element.start
         around = source[max(place - 1, 0) : place + 1]
         is_apart = not element.tags[1] and len(around) == 2 and around.isspace()

@@ -167,7 +167,8 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
     Args:
         model: Translation model.
-        name: `prompt_name` of the request: a language of a multilingual model, otherwise None.
+        name: `prompt_name` of the request: a language if the model is multilingual, and None for
+            any other model.
 
     Raises:
         InvalidRequestError: The model has no prompts, or needs the name of a language.

@@ -30,7 +30,7 @@ SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
     "THAI": str.maketrans("", "", "."),
     "LAO": str.maketrans("", "", "."),
 }
-"""For some scripts, the marks that they have in place of plain ones. Some have no full stop."""
+"""For scripts with marks of their own, the mark in place of each plain mark, if there is any."""
 
 _MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
 _SPACE = " \t\u00a0\u202f\u3000"
