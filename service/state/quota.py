@@ -12,8 +12,8 @@ from service.state.database import Database
 class Quota:
     """Counts the characters of each account in the current month (UTC).
 
-    An account is one API key. All processes of the server share the counts. Without a limit nothing
-    is counted.
+    Each API key has an account. On a server without API keys, all clients share one account. All
+    processes of the server share the counts. Without a limit nothing is counted.
 
     Args:
         database: Holds the counts.

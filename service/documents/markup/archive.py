@@ -15,7 +15,7 @@ MAX_RATIO = 200
 """Largest size of an unpacked archive, as a multiple of the packed size."""
 
 FREE_BYTES = 16 * 1024 * 1024
-"""Unpacked size up to which the ratio is not checked, because small XML can have a high ratio."""
+"""Unpacked size up to which the ratio is not checked, because repetitive XML has a high ratio."""
 
 CHUNK_BYTES = 256 * 1024
 

@@ -38,7 +38,7 @@ def is_wrapped(lines: Sequence[Line]) -> bool:
     """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
 
     The longest line gives the width. The first word of each line must not fit into the line before
-    it. Two lines are not a wrapped paragraph if the first line ends a sentence.
+    it. Two lines are not a wrapped paragraph if the first line ends with a punctuation mark.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))
