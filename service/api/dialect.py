@@ -24,9 +24,10 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
         direct: Endpoints that are called without the framework, by method and path.
-        prefix: Prefix of more paths whose errors have the shape of this dialect; "" for none.
+        prefix: Prefix of paths. Errors at unknown paths with it have the shape of this dialect. ""
+            for no prefix.
         error_shape: Returns the status and body of an error.
-        id_header: Header that also has the id of the request; "" for none.
+        id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
     """
 
     routers: tuple[APIRouter, ...]
@@ -49,14 +50,14 @@ class Dialect:
 
 
 OWN = Dialect(())
-"""The dialect of all other paths, for its shape of errors."""
+"""The dialect of paths that no dialect has. It gives their errors the default shape."""
 
 
 class DialectOf:
     """Finds the dialect of a request, for its shape of errors and its task label.
 
     Args:
-        dialects: A dialect serves its routes, and errors below its prefix have its shape.
+        dialects: All dialects. Each has its routes, and the unknown paths below its prefix.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:

@@ -1,7 +1,7 @@
 """The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
 
 Clients may compare these texts with known texts. A text is exactly LibreTranslate's text for the
-same error, if LibreTranslate has one. The value, the limit and the way out are in its details. All
+same error, if LibreTranslate has one. The value, the limit and the remedy are in its details. All
 other errors have their text where they are raised. Each dialect puts the texts into its own error
 format.
 """
@@ -18,7 +18,7 @@ class ErrorText(NamedTuple):
 
     Attributes:
         text: The fault, in words that clients may compare.
-        details: The value, the limit and the way out; "" if the text has them already.
+        details: The value, the limit and the remedy; "" if the text has them already.
     """
 
     text: str
@@ -26,7 +26,7 @@ class ErrorText(NamedTuple):
 
     @property
     def joined(self) -> str:
-        """Text and details in one line, for dialects with one field for both."""
+        """Text and details in one line, for dialects that have only one field for them."""
         return f"{self.text}; {self.details}" if self.details else self.text
 
 

@@ -33,14 +33,14 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ErrorBody(BaseModel):
-    """The body of every error outside /v1/; clients of LibreTranslate and TEI can read it."""
+    """The body of every error, except in dialects with an error body of their own."""
 
-    error: str = Field(description="The fault, in LibreTranslate's words where it has them.")
+    error: str = Field(description="The fault, in LibreTranslate's words if it has this error.")
     error_type: str = Field(description="The kind of error, for programs.")
     request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
     details: str | None = Field(
         None,
-        description="The value, the limit and the way out. Absent if `error` has them already.",
+        description="The value, the limit and the remedy. Absent if `error` has them already.",
     )
 
     model_config = ConfigDict(

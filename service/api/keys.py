@@ -1,4 +1,4 @@
-"""The check of API keys, which every route that computes makes.
+"""The check of API keys on all routes that compute.
 
 A request carries its key in the header `Authorization`, or in a field of a body, form or query.
 """
@@ -15,18 +15,18 @@ from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings
 
 SCHEMES = ("bearer", "deepl-auth-key")
-"""Schemes of the header `Authorization`: of OpenAI's and TEI's clients, and of DeepL's."""
+"""Schemes of the header `Authorization`. Only DeepL's clients use the second one."""
 
 FIELDS = ("api_key", "auth_key")
-"""Names of the field with the key: of LibreTranslate's clients, and of old clients of DeepL."""
+"""Names of the field with the key. Only old clients of DeepL use the second one."""
 
 
 def given_key(request: Request, fields: Mapping[str, Any]) -> str:
     """Returns the key of a request; "" if it has none.
 
     Args:
-        request: The key in its header is preferred to the key in a field.
-        fields: Fields of its body, form or query.
+        request: The request. A key in its header is preferred to a key in a field.
+        fields: Fields of the request's body, form or query.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
@@ -38,7 +38,7 @@ def given_key(request: Request, fields: Mapping[str, Any]) -> str:
 def check_key(request: Request, given: str) -> None:
     """Refuses a key that is neither an API key of the server nor its admin key.
 
-    The context of the request gets the hash of the key, by which its use is counted. A server
+    The hash of the key is stored in the context of the request, where the quota finds it. A server
     without API keys accepts every request.
 
     Raises:

@@ -78,7 +78,8 @@ class RequestMiddleware:
             return
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        tasks = self.tasks if dialect is OWN else dialect.tasks  # OWN has a wrong method
+        # A known path in OWN has the wrong method. It is still counted with its task.
+        tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path))
         state = scope.setdefault("state", {})
         state["context"], state["error_shape"] = context, dialect.error_shape

@@ -140,7 +140,7 @@ def load(
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
     tokens: Annotated[
-        int, typer.Option(min=2, help="fewest source tokens of the text for attention")
+        int, typer.Option(min=2, help="smallest number of source tokens of the text for attention")
     ] = 100,
     rounds: Annotated[
         int,

@@ -11,7 +11,7 @@ from service.bench.load import TRANSLATED, failure_of
 from service.bench.translation import split_pair, translate_request
 
 SHORT_TOKENS = (8, 30)
-"""Fewest and most tokens of a short text, special tokens included."""
+"""Smallest and largest number of tokens of a short text, special tokens included."""
 
 LONG_PARTS = 4
 """Number of different lengths of long texts: 1/4, 2/4, 3/4 and 4/4 of the longest."""

@@ -1,4 +1,4 @@
-"""Reads documents into texts to translate, and writes them back with the translations.
+"""Reads the texts of documents, and writes the documents with the translations of the texts.
 
-A document keeps every byte that is not text, such as timings, tags, keys and styles.
+Everything that is not text stays as it is, such as timings, tags, keys and styles.
 """

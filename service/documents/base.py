@@ -1,6 +1,6 @@
 """The interface of every document, and its errors.
 
-* DocumentError: the document cannot be read
+* DocumentError: the document cannot be read or is refused
   * UnsupportedFormatError: no format has the extension of the file
   * DocumentTooLargeError: the document is over a limit
 """
@@ -13,7 +13,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class DocumentError(Exception):
-    """The document cannot be read; the message names the fault and the way out."""
+    """The document cannot be read or is refused. The message names the fault."""
 
 
 class UnsupportedFormatError(DocumentError):
@@ -35,12 +35,13 @@ class Document(Protocol):
 
         Args:
             translations: As many as `texts` returns.
-            language: Code of the target language, for formats that name it; "" keeps the code.
+            language: Code of the target language. Some formats state the language of the text; with
+                "" the document keeps the code that it states.
         """
 
 
 def has_words(text: str) -> bool:
-    """Reports whether a text has a letter; numbers and signs alone are not translated."""
+    """Reports whether a text has a letter. Only such a text is translated."""
     return _LETTER.search(text) is not None
 
 

@@ -30,10 +30,10 @@ class DocumentState:
 
     Attributes:
         name: File name of the translation.
-        characters: Code points of the texts.
+        characters: Number of code points in the texts.
         expires: Unix time at which the document is deleted.
-        id: A name that cannot be guessed.
-        key: A second secret, for dialects whose clients send one.
+        id: Random id, which cannot be guessed.
+        key: Random key, which DeepL's clients send together with the id.
         status: Progress of the document.
         remaining_seconds: Estimated time until the translation is done; None if unknown.
         error: Reason why the document could not be translated.
@@ -50,7 +50,7 @@ class DocumentState:
 
 
 class TemporaryFolder(TemporaryDirectory[str]):
-    """A new folder for kept documents, which is removed with everything in it at the end."""
+    """A new folder for kept documents. At its end it is removed with all its files."""
 
     def __init__(self) -> None:
         super().__init__(prefix="regard-", ignore_cleanup_errors=True)
@@ -60,7 +60,7 @@ class DocumentStore:
     """The kept documents of a server.
 
     Args:
-        folder: Folder of the documents, which only the server may read.
+        folder: Folder of the documents. Only the server may have access to it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -76,7 +76,7 @@ class DocumentStore:
         self.save(state)
 
     def load(self, id_: str) -> DocumentState | None:
-        """Returns the state of a document; None if there is none, or its time is over."""
+        """Returns the state of a document; None if the document is unknown or has expired."""
         if not _ID.fullmatch(id_):
             return None
         try:
@@ -86,19 +86,22 @@ class DocumentStore:
         return state if state.expires > time.time() else None
 
     def content(self, id_: str) -> bytes | None:
-        """Returns the translation of a document; None if it was removed meanwhile."""
+        """Returns the translation of a document; None if the document has been removed."""
         try:
             return (self.folder / (id_ + _CONTENT)).read_bytes()
         except FileNotFoundError:
             return None
 
     def take(self, id_: str) -> bytes | None:
-        """Removes a document and returns its translation; only one of several callers gets it."""
+        """Removes a document and returns its translation.
+
+        If several callers take the same document, only one of them gets it. The others get None.
+        """
         content = self.content(id_)
         return content if self.remove(id_) else None
 
     def remove(self, id_: str) -> bool:
-        """Removes a document; returns False if it is removed already."""
+        """Removes a document; returns False if it has already been removed."""
         with suppress(FileNotFoundError):
             (self.folder / (id_ + _CONTENT)).unlink()
         try:
@@ -108,13 +111,13 @@ class DocumentStore:
         return True
 
     def remove_expired(self) -> None:
-        """Removes every document whose time is over."""
+        """Removes every document that has expired."""
         for path in self.folder.glob(f"*{_STATE}"):
             if self.load(path.stem) is None:
                 self.remove(path.stem)
 
     def num_bytes(self) -> int:
-        """Returns the size of all kept translations."""
+        """Returns the total size of all kept translations."""
         sizes = 0
         for path in self.folder.glob(f"*{_CONTENT}"):
             with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A client of `POST /translate` that sends several requests at a time and tries again."""
+"""A client of `POST /translate`: sends several requests at a time, and repeats failed requests."""
 
 import http.client
 import json
@@ -10,33 +10,33 @@ from urllib.parse import urlsplit
 
 MAX_TEXTS = 64
 MAX_CHARS = 8000
-"""A request has at most this number of texts and characters, or one longer text."""
+"""A request has at most MAX_TEXTS texts and MAX_CHARS characters. A longer text is sent alone."""
 
 TIMEOUT_SECONDS = 120.0
 ATTEMPTS = 8
 MAX_PAUSE_SECONDS = 30.0
 BUSY = (429, 502, 503)
-"""Statuses of a server that may answer a later attempt."""
+"""Statuses after which a request is sent again, because the server may answer it later."""
 
 SHOWN_CHARS = 300
 
 
 class ServerError(Exception):
-    """The server refused a request, or could not be reached; the message says why."""
+    """The server refused a request or could not be reached. The message gives the reason."""
 
 
 class TranslationClient:
     """Sends texts to a server.
 
     Args:
-        url: Address of the server, with an optional prefix of the paths.
+        url: Address of the server. It may end with a prefix for all paths.
         source: Language code, or `auto`.
         target: Language code.
         api_key: Key that is sent with every request; "" for none.
-        num_requests: Requests at a time.
+        num_requests: Number of requests at a time.
 
     Raises:
-        ServerError: The address is wrong.
+        ServerError: The address is malformed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TranslationClient:
 
         Args:
             texts: Texts to translate.
-            advance: Called with the number of texts in each finished request.
+            advance: Called after each request with the number of texts that it has translated.
 
         Raises:
             ServerError: The server refused a request, or could not be reached.
@@ -100,7 +100,7 @@ class TranslationClient:
         return [str(translation) for translation in translations]
 
     def _send(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a request, and again after a pause while the server is busy or starts."""
+        """Sends a request. Repeats it after a pause if the server is busy or cannot be reached."""
         pause = 0.5
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -162,7 +162,7 @@ def parse_object(data: bytes, url: str) -> dict[str, Any]:
     """Returns the JSON object of a reply.
 
     Raises:
-        ServerError: The reply is no JSON object.
+        ServerError: The reply is not a JSON object.
     """
     try:
         value = json.loads(data)

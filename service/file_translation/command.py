@@ -19,7 +19,7 @@ from service.file_translation.files import Job, default_target, jobs_of, write_c
 STANDARD_INPUT = "-"
 INTERRUPTED = 130
 WINDOW_LINES = 2000
-"""Lines of the standard input that are translated before they are written."""
+"""Number of lines of the standard input that are translated, and then written, at a time."""
 
 
 app = typer.Typer()
@@ -27,25 +27,25 @@ app = typer.Typer()
 
 @app.command()
 def translate(
-    source: Annotated[str, typer.Argument(help="a file, a folder, or - for lines on stdin")],
+    source: Annotated[str, typer.Argument(help="a file, a folder, or - for lines from stdin")],
     target_language: Annotated[str, typer.Option("--to", help="target language")],
     source_language: Annotated[str, typer.Option("--from", help="source language")] = "auto",
     target: Annotated[
         Path | None, typer.Option("--output", "-o", help="file or folder for the translation")
     ] = None,
     url: Annotated[
-        str, typer.Option(envvar="REGARD_URL", help="a running server")
+        str, typer.Option(envvar="REGARD_URL", help="address of a running server")
     ] = "http://127.0.0.1:8000",
     api_key: Annotated[str, typer.Option(help="key of the server, if it needs one")] = "",
-    requests: Annotated[int, typer.Option(min=1, max=64, help="requests at a time")] = 4,
+    requests: Annotated[int, typer.Option(min=1, max=64, help="number of requests at a time")] = 4,
     is_forced: Annotated[
-        bool, typer.Option("--force", help="translate again what is already translated")
+        bool, typer.Option("--force", help="replace translations that exist")
     ] = False,
 ) -> None:
-    """Translate a file, all documents of a folder, or lines, with a running server.
+    """Translate a file, all documents of a folder, or lines of text with a running server.
 
-    A translation that exists and is newer than its source is skipped, so the same command continues
-    after an interruption. Exits with 1 if a file could not be translated.
+    A file is skipped if its translation exists and is not older than the file. After an
+    interruption, the same command therefore continues. Exits with 1 if a file fails.
     """
     with _errors_shown():
         client = TranslationClient(url, source_language, target_language, api_key, requests)
@@ -66,12 +66,12 @@ def _errors_shown() -> Iterator[None]:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
         raise stop(
-            "interrupted; the same command continues; complete files are kept", INTERRUPTED
+            "interrupted; complete files are kept, and the same command continues", INTERRUPTED
         ) from error
 
 
 def _translate_lines(client: TranslationClient, target: Path | None) -> None:
-    """Translates the standard input; each line of the output belongs to the same input line."""
+    """Translates the standard input line by line; the output has the same number of lines."""
     opened = nullcontext(sys.stdout.buffer) if target is None else target.open("wb")
     with opened as output:
         lines = _read_lines(sys.stdin.buffer)
@@ -109,7 +109,7 @@ def _translate_files(
     with _progress() as progress:
         for job in jobs:
             if job.is_done and not is_forced:
-                _say(f"{job.target} exists already; --force translates it again")
+                _say(f"{job.target} exists already; --force replaces it")
                 continue
             try:
                 _translate_file(client, job, progress)

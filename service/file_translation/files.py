@@ -1,4 +1,4 @@
-"""The files of a translation: each source with its target, and complete targets on disk."""
+"""Pairs each file to translate with the file for its translation, and writes complete files."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,9 @@ class Job:
 
 
 def default_target(source: Path, language: str) -> Path:
-    """Returns the place of a translation: `book.pt.docx` for `book.docx`, `texts.pt` for a folder.
+    """Returns the path of a translation.
+
+    It is `book.pt.docx` for the file `book.docx`, and `texts.pt` for the folder `texts`.
 
     Args:
         source: File or folder.
@@ -33,9 +35,10 @@ def default_target(source: Path, language: str) -> Path:
 
 
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
-    """Yields a job for a file, or for each file of a known format below a folder, sorted.
+    """Yields a job for a file, or for each file of a known format in a folder and its subfolders.
 
-    Hidden files and the folder of the translations are left out.
+    Files of a folder are sorted by path. Hidden files and the folder of the translations are left
+    out.
     """
     if not source.is_dir():
         yield Job(source, target / source.name if target.is_dir() else target)
@@ -50,7 +53,7 @@ def jobs_of(source: Path, target: Path) -> Iterator[Job]:
 
 
 def write_complete(path: Path, data: bytes) -> None:
-    """Writes a file that has its name only once it is complete."""
+    """Writes a file under a temporary name, and renames it when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
@@ -64,7 +67,7 @@ def write_complete(path: Path, data: bytes) -> None:
 
 
 def _umask() -> int:
-    """Returns the umask of the process, which can only be read by a change."""
+    """Returns the umask of the process. It can be read only by setting another one."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -17,7 +17,7 @@ from typing import Any
 
 LENGTH = struct.Struct("<Q")
 LINGER_SECONDS = 0.005
-"""Longest time that a message without urgency waits; it is then sent with other messages."""
+"""Longest time that a message without urgency waits for other messages to be sent with it."""
 
 
 def pack(message: object) -> bytes:

@@ -32,7 +32,7 @@ If no model translates a pair, one model translates into this language, a second
 """
 
 MAX_ROUTES = 1024
-"""Most language pairs whose routes are cached; a model of 200 languages has 40,000 pairs."""
+"""Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
@@ -206,7 +206,7 @@ class Catalog:
         """Returns the reader of each model: first embedding models, then translation models.
 
         Args:
-            max_source_tokens: Most tokens of a text for a translation model.
+            max_source_tokens: Largest number of tokens of a text for a translation model.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {

@@ -55,7 +55,7 @@ class Lane:
         return True
 
     def take(self, rows: int) -> list[Job]:
-        """Removes and returns the oldest job, and jobs of similar length, as far as rows suffice.
+        """Removes and returns the oldest job, and jobs of similar length that fit into the rows.
 
         The jobs take at most `rows` rows together. If the oldest job alone takes more, no job is
         returned, because no other job may overtake it.
@@ -95,7 +95,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the oldest job of each lane takes; the larger of the two numbers."""
+        """Larger number of rows that the oldest job of one of the lanes takes."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:

@@ -14,8 +14,8 @@ from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
 KEPT_SHARE = 1 / 8
-"""Share of the rows that stays free of bulk work. Otherwise an interactive sentence would wait
-until a bulk sentence has ended."""
+"""Share of the rows that stays free of bulk work. Without free rows, an interactive sentence would
+wait until a bulk sentence has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
 """Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
@@ -91,7 +91,7 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # Each share has room for the oldest job. If not, the job would wait beside free rows.
+            # Each share has room for the oldest job. Without it, the job waits while rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)

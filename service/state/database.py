@@ -1,4 +1,4 @@
-"""The SQLite file of the server's state: glossaries, suggestions, and the characters of keys."""
+"""The SQLite file of the server's state: glossaries, suggestions, and the usage of API keys."""
 
 import sqlite3
 import threading
@@ -13,7 +13,7 @@ FILE = "regard.sqlite3"
 """Name of the file in the folder of the setting REGARD_STATE."""
 
 LOCK_SECONDS = 10.0
-"""Time that a transaction waits for another process that writes to the file."""
+"""Longest time that a transaction waits while another process writes to the file."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS usage (
@@ -64,7 +64,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Runs a transaction, which ends with the `with` block. It blocks, so use a thread.
+        """Runs a transaction, which ends with the `with` block.
+
+        It blocks its thread, so do not call it in the thread of the event loop.
 
         Raises:
             InternalError: The file cannot be read or written.
@@ -83,12 +85,14 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Transactions begin explicitly, and `_lock` orders the threads.
+        # With isolation level None, only `transaction` begins transactions. The threads may share
+        # the connection because `_lock` admits one of them at a time.
         connection = sqlite3.connect(
             self.folder / FILE, LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            # A log that is not synchronised survives the end of the process, and costs no wait.
+            # With NORMAL, no commit waits for the disk. Every commit survives the end of the
+            # process, but the last commits may be lost if the power fails.
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")

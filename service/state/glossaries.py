@@ -12,10 +12,10 @@ from service.state.database import Database
 from service.text.glossary.terms import Terms
 
 MAX_GLOSSARIES = 1_000
-"""Most glossaries of a server, as at DeepL."""
+"""Largest number of glossaries of a server. DeepL has the same limit."""
 
 KEPT_TERMS = 16
-"""Number of dictionaries that a process keeps ready for translations."""
+"""Number of `Terms` that a process keeps for later requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Dictionary:
     Attributes:
         source: Code of the source language, without a region.
         target: Code of the target language, without a region.
-        entries: Target terms by source term.
+        entries: Target term of each source term.
     """
 
     source: str
@@ -49,8 +49,8 @@ class Glossary:
     Attributes:
         id: Its identifier, a UUID.
         name: Its name, which need not be unique.
-        created: Time of its creation, as in ISO 8601.
-        dictionaries: Its dictionaries, in the order of their languages.
+        created: Time of its creation in ISO 8601.
+        dictionaries: Its dictionaries, sorted by their languages.
     """
 
     id: str
@@ -60,7 +60,9 @@ class Glossary:
 
 
 class GlossaryStore:
-    """Stores glossaries, which all keys share. Its methods block, so call them in a thread.
+    """Stores glossaries, which all API keys share.
+
+    Its methods block their thread, so do not call them in the thread of the event loop.
 
     Args:
         database: Holds the glossaries.
@@ -74,7 +76,7 @@ class GlossaryStore:
         """Stores a new glossary.
 
         Raises:
-            InvalidRequestError: There are too many glossaries.
+            InvalidRequestError: The server already has MAX_GLOSSARIES glossaries.
         """
         with self.database.transaction() as connection:
             (number,) = connection.execute("SELECT COUNT(*) FROM glossaries").fetchone()
@@ -94,7 +96,7 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def all(self) -> list[Glossary]:
-        """Returns the glossaries, the oldest first."""
+        """Returns all glossaries, from the oldest to the newest."""
         with self.database.transaction() as connection:
             ids = connection.execute("SELECT id FROM glossaries ORDER BY created, rowid").fetchall()
             return [_read(connection, glossary) for (glossary,) in ids]
@@ -103,7 +105,7 @@ class GlossaryStore:
         """Returns a glossary.
 
         Raises:
-            NotFoundError: There is none with this id.
+            NotFoundError: No glossary has this id.
         """
         with self.database.transaction() as connection:
             return _read(connection, glossary)
@@ -123,8 +125,8 @@ class GlossaryStore:
     ) -> Glossary:
         """Renames a glossary if a name is given, and adds entries to its dictionaries.
 
-        A dictionary that the glossary does not have is created. An entry replaces the one with the
-        same source term.
+        A dictionary that the glossary does not have is created. A new entry replaces an old entry
+        with the same source term.
 
         Raises:
             NotFoundError: There is no such glossary.
@@ -142,7 +144,7 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
-        """Stores a dictionary in place of the one with the same languages, if there is one.
+        """Stores a dictionary. It replaces a dictionary with the same languages.
 
         Raises:
             NotFoundError: There is no such glossary.
@@ -156,7 +158,7 @@ class GlossaryStore:
         """Deletes a glossary.
 
         Raises:
-            NotFoundError: There is none with this id.
+            NotFoundError: No glossary has this id.
         """
         with self.database.transaction() as connection:
             _read(connection, glossary)
@@ -178,10 +180,13 @@ class GlossaryStore:
                 raise _no_dictionary(source, target)
 
     def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
-        """Returns the terms of glossaries; of two entries for a term, the first one counts.
+        """Returns the terms of one or more glossaries.
+
+        If several glossaries have the same source term, the first of them decides.
 
         Raises:
-            NotFoundError: A glossary does not exist, or none has the languages.
+            NotFoundError: A glossary does not exist, or no glossary has a dictionary for the
+                languages.
         """
         with self.database.transaction() as connection:
             versions = []
@@ -203,7 +208,7 @@ class GlossaryStore:
             return self._terms[key]
 
     def _keep(self, versions: tuple[str, ...], terms: Terms) -> None:
-        """Keeps terms for later requests in place of the oldest terms."""
+        """Keeps terms for later requests, and drops the oldest terms if there are too many."""
         if len(self._terms) >= KEPT_TERMS:
             del self._terms[next(iter(self._terms))]
         self._terms[versions] = terms

@@ -10,13 +10,14 @@ from service.state.database import Database
 
 
 class Quota:
-    """Counts the characters of each account in the current month, by UTC.
+    """Counts the characters of each account in the current month (UTC).
 
-    All processes of the server share the counts. Without a limit nothing is counted.
+    Each API key has an account. On a server without API keys, all clients share one account. All
+    processes of the server share the counts. Without a limit nothing is counted.
 
     Args:
         database: Holds the counts.
-        limit: Most characters of an account in a month; 0 for no limit.
+        limit: Largest number of characters of an account in a month; 0 for no limit.
     """
 
     def __init__(self, database: Database, limit: int) -> None:
@@ -25,7 +26,7 @@ class Quota:
 
     @asynccontextmanager
     async def spent(self, account: str, number: int) -> AsyncIterator[None]:
-        """Counts characters before the `with` block, and takes them back if it fails.
+        """Counts characters before the `with` block, and subtracts them again if the block fails.
 
         Raises:
             QuotaExceededError: The account would exceed the limit.
@@ -42,7 +43,7 @@ class Quota:
             raise
 
     async def check(self, account: str, number: int) -> None:
-        """Refuses characters that an account does not have left; counts nothing.
+        """Checks that an account may still use a number of characters, without counting them.
 
         Raises:
             QuotaExceededError: The account would exceed the limit.
@@ -65,7 +66,7 @@ class Quota:
             )
 
     def _add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
-        """Adds characters unless they exceed the limit, and returns the number before."""
+        """Adds characters unless the sum would exceed the limit; returns the sum before that."""
         with self.database.transaction() as connection:
             found = connection.execute(
                 "SELECT characters FROM usage WHERE (account, month) = (?, ?)", (account, month)
@@ -80,5 +81,5 @@ class Quota:
 
 
 def this_month() -> str:
-    """Returns the current month by UTC, such as 2026-11."""
+    """Returns the current month in UTC, such as 2026-11."""
     return datetime.now(UTC).strftime("%Y-%m")

@@ -1,4 +1,4 @@
-"""The better translations that users suggest."""
+"""Better translations that users suggest."""
 
 import asyncio
 import time

@@ -54,13 +54,13 @@ async function refusal(response) {
 /** Joins the text of an error and its details, as the shape under v1/ does. */
 const withDetails = ({ error, details }) => (details ? `${error}; ${details}` : error);
 
-/** Runs one operation at a time: a new one aborts the requests of the one before. */
+/** Runs one operation at a time: a new operation aborts the requests of the previous operation. */
 export class Latest {
   #controller = null;
 
   /**
    * @param {function(AbortSignal): Promise<T>} work
-   * @returns {Promise<T|undefined>} Its result; undefined if a newer operation replaced it.
+   * @returns {Promise<T|undefined>} The result of `work`; undefined if a newer operation began.
    */
   async run(work) {
     this.cancel();

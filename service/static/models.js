@@ -39,7 +39,7 @@ export class Models {
   }
 }
 
-/** Replaces the choices of a view that a model does not have by ones that it has. */
+/** Replaces each choice of a view that a model does not have by a choice that the model has. */
 export function settled(view, shape, numSentences) {
   const kind = view.kind in shape ? view.kind : Object.keys(shape)[0];
   const { layers, heads } = shape[kind];

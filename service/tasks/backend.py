@@ -27,7 +27,7 @@ class Status:
         models: Resident models by served name; empty while they load.
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why loading failed, by model; only administrators may see them.
-        billed_characters: Characters that DeepL's dialect has translated since the start.
+        billed_characters: Characters that DeepL's routes have translated since the start.
     """
 
     failure: str | None

@@ -21,11 +21,11 @@ class RequestContext:
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Seconds spent in each stage, by the stage's name.
-        num_cut: Number of sentences or texts longer than the model takes, by model.
+        num_cut: Number of sentences or texts that were too long for a model, by model.
         lease: Admission of the request; None before it is admitted.
         account: Hash of the API key; "" on a server without API keys.
-        billed_characters: Characters that the request adds to the usage of DeepL's dialect.
-        timeout_seconds: Time limit of a request with a limit of its own; None for any other.
+        billed_characters: Characters that the request adds to the usage that /v2/usage reports.
+        timeout_seconds: Time limit of this request, such as a document's; None for the server's.
     """
 
     request_id: str
@@ -45,7 +45,7 @@ class RequestContext:
         """Returns the time by time.perf_counter at which the request fails.
 
         Args:
-            timeout_seconds: Time limit of requests without a limit of their own.
+            timeout_seconds: Time limit of the server, for a request without a limit of its own.
         """
         return self.started + (self.timeout_seconds or timeout_seconds)
 

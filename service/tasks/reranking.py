@@ -35,8 +35,8 @@ class ScoreQuery:
     Attributes:
         inputs: Texts or pairs.
         param: Name of the inputs in the client's request, for error messages.
-        is_raw: Whether scores are logits; otherwise they are sigmoids of the logits.
-        truncate: Whether inputs that are too long are truncated; otherwise they are refused.
+        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
+        truncate: Whether inputs that are too long are truncated. If false, they are refused.
         direction: End at which a text is truncated.
         model: Served name; None for the first cross-encoder.
     """
@@ -56,8 +56,8 @@ class RerankQuery:
     Attributes:
         query: The query that the texts are compared with.
         texts: Texts to rank.
-        is_raw: Whether scores are logits; otherwise they are sigmoids of the logits.
-        truncate: Whether pairs that are too long are truncated; otherwise they are refused.
+        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
+        truncate: Whether pairs that are too long are truncated. If false, they are refused.
         direction: End at which the query or a text is truncated.
         model: Served name; None for the first cross-encoder.
     """

@@ -1,4 +1,4 @@
-"""The tokens of texts, and the texts of ids, by the vocabulary of a model that reads texts."""
+"""Splits texts into tokens, and decodes token ids, with the vocabulary of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from service.tasks.embedding.limits import (
 from service.tasks.threads import run_sized
 
 ServedReader = ServedEmbedder | ServedReranker
-"""A model with the vocabulary of a text encoder."""
+"""A model that has a text encoder with a vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Vocabulary:
     Attributes:
         tokenizer: Tokenizer of single texts.
         prompts: Prompts by name.
-        default_prompt: Name of the prompt of requests that name none; None for no prompt.
+        default_prompt: Name of the prompt for requests without `prompt_name`; None for no prompt.
     """
 
     tokenizer: TextTokenizer
@@ -81,7 +81,7 @@ class Vocabulary:
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
-    """Returns the embedding model or cross-encoder of a name; by default the first one.
+    """Returns the embedding model or cross-encoder with a name; without a name, the first model.
 
     Raises:
         NotFoundError: There is no such model.

@@ -20,8 +20,8 @@ class Carriage:
         carriers: Carrier of each sentence that has markers, by the sentence's index; None for a
             sentence that is translated in parts.
         parts: Translation of each sentence that was translated in parts, with its markers.
-        capitals: Markers of spans with a capital, by the marker in whose place they stand at the
-            start of a translated sentence.
+        capitals: For some markers, the marker of the same span with a capital letter. It replaces
+            the marker at the start of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
@@ -42,7 +42,7 @@ class Carriage:
         return self._with_capital(restored)
 
     def _with_capital(self, sentence: str) -> str:
-        """Returns a sentence with the capital marker, if it starts with a marker that has one."""
+        """Returns a sentence with a capital marker in place of a marker before the first word."""
         for found in MARKER.finditer(sentence) if self.capitals else ():
             before, marker = sentence[: found.start()], found[0]
             if has_words(before):
@@ -55,9 +55,9 @@ class Carriage:
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
-    """Moves spans from the ends of the sentences to the separators, where no model sees them.
+    """Moves tags and symbols from the ends of the sentences to the separators.
 
-    A sentence without words becomes a part of the separators.
+    The model does not read them there. A sentence that consists only of them becomes empty.
     """
     if not protected.spans:
         return segments
@@ -86,10 +86,10 @@ def _ends(sentence: str, protected: ProtectedText) -> tuple[int, int]:
 def load(
     chunked: ChunkedText, protected: ProtectedText, tokenizer: Tokenizer, limit: int
 ) -> Carriage:
-    """Puts stand-ins into the sentences that have markers, and replaces their token ids.
+    """Puts stand-ins into the sentences that have markers, and replaces the sentences' token ids.
 
     Args:
-        chunked: Sentences with markers; the ids are replaced in place.
+        chunked: Sentences with markers. Their token ids are changed.
         protected: The text and its spans.
         tokenizer: Tokenizer of the source.
         limit: Largest number of tokens of a sentence.

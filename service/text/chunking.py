@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""A window has this number of characters, times the token limit.
+"""Length of the window in characters, as a multiple of the token limit.
 
 The end of a piece is searched in a window of the text. In nearly every language, the window is long
 enough to contain a piece. It is limited, because the whole window is tokenised for each piece.
@@ -70,7 +70,7 @@ def cut_sentence(
 
     A single character that has more tokens remains one piece. The next piece begins with a word
     that has more than limit/2 and at most `limit` tokens before it. If there are several such
-    words, it is the last of them. If there is none, a piece ends after `limit` tokens.
+    words, it is the last of them. Without such a word, a piece ends after `limit` tokens.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,

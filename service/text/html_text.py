@@ -1,8 +1,8 @@
 """Reads HTML as a text to translate, with its tags as protected spans.
 
 lxml parses the HTML and repairs it, so malformed HTML is translated too. The text of each block,
-such as a paragraph or a list item, is translated as a whole; inline tags are markers in it. Some
-elements stay as they are: `code`, `script` and the like, and elements with `translate="no"`.
+such as a paragraph or a list item, is translated as a whole, with markers for its inline tags.
+Opaque elements stay as they are: `code`, `script` and the like, and those with `translate="no"`.
 """
 
 import re
@@ -19,7 +19,7 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
     "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
-"""Elements inside a sentence. All other elements end a sentence."""
+"""Elements inside a sentence. All other elements end a sentence, except most of OPAQUE."""
 
 OPAQUE = frozenset(
     "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
@@ -40,10 +40,10 @@ def read_html(text: str) -> list[Token]:
     one opaque token.
 
     Raises:
-        InvalidRequestError: The tags are nested too deeply; the parser would lose text.
+        InvalidRequestError: The tags are nested so deeply that the parser would lose text.
     """
     text = _CONTROLS.sub("", text)
-    parser = html.HTMLParser(huge_tree=True)  # otherwise text below 256 levels would be lost
+    parser = html.HTMLParser(huge_tree=True)  # By default, text below level 256 would be lost.
     try:
         if _DOCUMENT.match(text):
             root = html.document_fromstring(text, parser=parser)

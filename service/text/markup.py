@@ -1,4 +1,4 @@
-"""Protects a text with markup: its tags become markers, as do the spans of its words.
+"""Protects a text with markup: markers replace its tags, and the protected spans of its words.
 
 The readers of formats, such as `html_text`, cut a text into tokens. The text of each block, such as
 a paragraph or a list item, is translated as a whole; the tags inside it are inline tags.
@@ -15,7 +15,7 @@ from service.errors import InvalidRequestError
 from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
 
 BREAK = "\x1e"
-"""Line break around the tags of blocks; neither HTML nor XML has such a character."""
+"""Line break that is put before and after the tag of a block. HTML and XML do not allow it."""
 
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
 
@@ -58,14 +58,14 @@ class MarkupText(ProtectedText):
     tags: dict[str, Kind] = field(default_factory=dict)
 
     def restore(self, text: str) -> str:
-        """Returns the text with its tags; characters of its words are written as entities."""
+        """Returns the text with its tags. In its words, `&`, `<` and `>` become entities."""
         parts = re.split(f"({MARKER.pattern})", text.replace(BREAK, ""))
         return "".join(
             self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, which are plain text."""
+        """Returns the same text with more spans, which are given as plain text."""
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
@@ -73,7 +73,7 @@ class MarkupText(ProtectedText):
         return marker in self.tags or ProtectedText.may_move(self, marker)
 
     def keeps_order(self, text: str) -> bool:
-        """Returns whether the inline tags of a translated sentence are in the order of the text."""
+        """Returns whether a translated sentence has its inline tags in the order of the source."""
         found = [marker for marker in MARKER.findall(text) if marker in self.tags]
         return found == sorted(found)
 
@@ -99,7 +99,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
     for index, token in enumerate(tokens):
         if token.kind is Kind.TEXT:
             first = len(marking.spans)
-            marking.limit = MAX_SPANS - left  # so that there is a marker for each tag
+            marking.limit = MAX_SPANS - left  # This leaves a marker for each tag that follows.
             parts.append(marking.protect(_in_one_line(token.source, tokens, index)))
             marking.spans[first:] = [escape(span, quote=False) for span in marking.spans[first:]]
             continue
@@ -113,7 +113,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
 
 
 def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
-    """Returns a text with a space for its line breaks, which end no sentence in markup.
+    """Returns a text with spaces in place of line breaks, which end no sentence in markup.
 
     White space next to the tag of a block stays as it is.
     """

@@ -59,7 +59,7 @@ _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u2212", '\'\'\'"""""---'
 )
-"""Typographic quotes and dashes, and the characters in their place if a vocabulary has none."""
+"""Plain characters that replace typographic quotes and dashes that are not in a vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Marking:
 
     Attributes:
         spans: The spans so far, in order.
-        limit: Largest number of spans that `protect` makes.
+        limit: `protect` adds no span once there are this many spans.
     """
 
     def __init__(self, unknown: Collection[str]) -> None:
@@ -119,7 +119,7 @@ class Marking:
         self.rare = _rare(set(unknown) - folded)
 
     def mark(self, span: str) -> str:
-        """Returns the marker of one more span; there must be fewer than MAX_SPANS."""
+        """Adds a span and returns its marker. There must be fewer than MAX_SPANS spans before."""
         self.spans.append(span)
         return chr(FIRST_MARKER + len(self.spans) - 1)
 
@@ -152,10 +152,10 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
 
 
 def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
-    """Returns the pattern of spans that hold unknown characters or pictograms.
+    """Returns the pattern of spans that hold unknown characters; None if there are none.
 
-    An unknown letter protects its whole word, and an unknown symbol the letters and digits that
-    touch it: `Erdoğan`, `€50`, `<3`. A pictogram is a span by itself.
+    An unknown letter protects its whole word: `Erdoğan`. An unknown symbol protects the letters and
+    digits that touch it: `€50`, `<3`.
     """
     letters = "".join(re.escape(char) for char in unknown if not char.isspace())
     if not letters:
@@ -164,7 +164,7 @@ def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns the spans in order; rare characters count only outside of the other spans."""
+    """Returns the spans in order. Rare characters are searched only between the other spans."""
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     known = list(_merged(sorted(found)))

@@ -92,7 +92,8 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
         text: Any text. Lone surrogates are kept.
         language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
             splits an unknown language by its rules for English.
-        at_line_breaks: Whether every line break ends a sentence; otherwise it is white space.
+        at_line_breaks: Whether every line break ends a sentence. If false, a line break is white
+            space.
 
     Raises:
         UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.

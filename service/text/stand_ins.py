@@ -1,8 +1,8 @@
 """Carries protected spans through a translation model as stand-ins: short words that models copy.
 
-A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `restore` finds the others: each
-stand-in must occur exactly once. Such a sentence is translated again with other stand-ins, and at
-last in parts, without its spans.
+A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `restore` finds the other cases: each
+stand-in must occur exactly once. Such a sentence is then translated again with other stand-ins, and
+finally in parts, without its spans.
 """
 
 import re
@@ -17,7 +17,7 @@ VARIANTS: tuple[Callable[[int], str], ...] = (
     lambda number: f"A{number}B",
     lambda number: f"({number})",
 )
-"""Spellings of the stand-in of a number, in the order in which they are tried."""
+"""Functions that spell the stand-in with a given number, in the order in which they are tried."""
 
 OPENING = "([{\"'"
 """Characters after which a stand-in needs no space."""
@@ -30,10 +30,10 @@ class StandIn:
     Attributes:
         spelling: Word in place of the span.
         marker: Marker of the span.
-        before: Character that touches the span on the left; a space or nothing if none does.
-        after: Character that touches the span on the right; a space or nothing if none does.
+        before: Character to the left of the span; "" at the start of the sentence.
+        after: Character to the right of the span; "" at the end of the sentence.
         start: Place of the marker in the sentence.
-        end: Place after the stand-in, and after the space that follows it, in the carrier's text.
+        end: Place in the carrier's text after the stand-in, and after the space that was added.
     """
 
     spelling: str
@@ -57,7 +57,7 @@ class Carrier:
     stand_ins: tuple[StandIn, ...]
 
     def place(self, place: int) -> int:
-        """Returns the place in the carrier's text of a place in the sentence."""
+        """Converts a place in the sentence to the same place in the carrier's text."""
         shift = 0
         for each in self.stand_ins:
             if each.start < place:
@@ -86,7 +86,7 @@ def carry(sentence: str, variant: int) -> Carrier | None:
         variant: Index in VARIANTS.
 
     Returns:
-        The carrier; None if the sentence has such a word already.
+        The carrier; None if the sentence already contains one of the stand-ins.
     """
     spell = VARIANTS[variant]
     stand_ins: list[StandIn] = []
@@ -120,7 +120,7 @@ def _pattern(spelling: str) -> re.Pattern[str]:
 
 
 def _joined(each: StandIn, match: re.Match[str]) -> str:
-    """Returns the marker; drops the spaces around it where the source has none."""
+    """Returns the marker for a match, without a space where the source has none."""
     text, (first, last) = match.string, match.span()
     before = "" if _is_alike(each.before, text[first - 1 : first]) else match[1]
     after = "" if _is_alike(each.after, text[last : last + 1]) else match[2]
@@ -128,7 +128,10 @@ def _joined(each: StandIn, match: re.Match[str]) -> str:
 
 
 def _is_alike(source: str, target: str) -> bool:
-    """Returns whether a span touches the same character, or a letter or digit, on both sides."""
+    """Returns whether a span touches similar characters in source and target.
+
+    They are the same character, or each of them is a letter or a digit.
+    """
     if not source or source.isspace():
         return False
     return source == target or (source.isalnum() and target.isalnum())

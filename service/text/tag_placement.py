@@ -1,8 +1,8 @@
 """Finds the places of tags in a translation by the cross-attention between words.
 
-An element surrounds the target words that attend to its source words. Each element stays whole,
-and inside the element that surrounds it in the source. Elements next to each other change their
-order if their words do.
+An element surrounds the target words that attend to its source words. Each element stays in one
+piece, and inside the element that surrounds it in the source. Elements next to each other change
+their order if their words do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,8 +41,8 @@ class Element:
     """An element of a sentence, or a tag without content.
 
     Attributes:
-        tags: Markers of the start tag and the end tag; an empty one for a tag outside of the
-            sentence. A tag without content has its marker first.
+        tags: Markers of the start tag and the end tag. The marker of a tag outside of the sentence
+            is "". A tag without content has its marker first, and then "".
         start: Place in the source sentence at which the element starts.
         end: Place at which it ends.
         children: Elements inside, in order.
@@ -118,10 +118,10 @@ class Placement:
         self.shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)  # (T, S)
 
     def emit(self, elements: Sequence[Element], within: Span) -> Iterator[tuple[int, str]]:
-        """Yields the places and markers of elements next to each other, and of those inside.
+        """Yields the places and markers of sibling elements, and of the elements inside them.
 
         Args:
-            elements: Elements in the order of the source.
+            elements: Sibling elements, in the order of the source.
             within: Target words among which the elements lie.
         """
         chosen: list[tuple[Span, int]] = []
@@ -147,15 +147,19 @@ class Placement:
         ]
 
     def _rank(self, element: Element) -> tuple[bool, int]:
-        """Returns the key by which elements choose their places in turn.
+        """Returns the sort key of an element. The element with the smallest key is placed first.
 
-        Elements around anchors are sure of their place. Of the others, the longest is first.
+        Elements with an anchored span come first, because their place is certain. Then longer
+        elements come before shorter ones.
         """
         covered = self._covered(element)
         return self._anchored_span(covered) is None, -len(covered)
 
     def _anchored_span(self, covered: Sequence[int]) -> Span | None:
-        """Returns the target words of source words that are all anchored next to each other."""
+        """Returns the span of the anchors of source words.
+
+        It is None unless every source word has an anchor, and the anchors are next to each other.
+        """
         sources = set(covered)
         found = [target for target, source in self.anchors.items() if source in sources]
         if not found or len(found) < len(sources) or max(found) - min(found) >= len(found):
@@ -203,10 +207,14 @@ class Placement:
         return first, last
 
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
-        """Returns the empty span that best parts the source words before and after an element."""
+        """Returns the empty span at which an element without words is placed best.
+
+        Before it are the target words of the source words before the element, and after it are the
+        target words of the other source words.
+        """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is for a place before word t: words on the wrong side of it are costs.
+        # costs[t] is the cost of the place before word t: the attention on its wrong side.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )
@@ -228,7 +236,7 @@ class Placement:
         return self.words.target_words[first][0]
 
     def _space(self, element: Element, span: Span) -> str:
-        """Returns a space if a tag without content has white space on both sides in the source."""
+        """Returns a space if the source has white space before and after a tag without content."""
         source, place = self.words.source, element.start
         around = source[max(place - 1, 0) : place + 1]
         is_apart = not element.tags[1] and len(around) == 2 and around.isspace()
@@ -241,7 +249,7 @@ class Placement:
 
 
 def _gaps(within: Span, taken: Sequence[Span]) -> list[Span]:
-    """Returns the parts of a span that are free, in order; parts may be empty."""
+    """Returns the parts of a span that are not taken, in order. A part may be empty."""
     gaps, start = [], within[0]
     for first, last in sorted(taken):
         gaps.append((start, first))
@@ -250,12 +258,12 @@ def _gaps(within: Span, taken: Sequence[Span]) -> list[Span]:
 
 
 def _best_length(gains: NDArray[np.float64]) -> int:
-    """Returns the length of the prefix of the largest sum; the shortest of equal ones."""
+    """Returns the length of the prefix with the largest sum, or of the shortest such prefix."""
     return int(np.concatenate([[0.0], np.cumsum(gains)]).argmax())
 
 
 def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
-    """Returns the span of the largest sum inside a gap that is not empty; at least one word."""
+    """Returns the span with the largest sum inside a gap. Gap and span have at least one word."""
     first, last = gap
     best = (float("-inf"), first, last)
     total, start = 0.0, first
@@ -271,7 +279,7 @@ def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
 def _anchors(words: WordAttention) -> dict[int, int]:
     """Returns the source word of each target word that is the same numeral or name.
 
-    Such a word has a digit or a capital letter, and it occurs once on each side.
+    Such a word has a digit or a capital letter, and it occurs exactly once in each sentence.
     """
     source = [words.source[first:last] for first, last in words.source_words]
     target = [words.target[first:last] for first, last in words.target_words]

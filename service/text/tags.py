@@ -65,17 +65,18 @@ def _paired(found: Sequence[tuple[Kind, str, int]]) -> list[Tag]:
 def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[int, list[Tag]]]:
     """Gives each tag to a sentence or to a separator.
 
-    An element that covers whole sentences has its tags in the separators. So the model's
-    translation has no influence on them.
+    The tags of an element that covers whole sentences go to separators, so the translation has no
+    influence on them.
 
     Args:
         segments: Sentences of the text that `lift` returned.
         tags: Its tags.
 
     Returns:
-        The segments, whose separators now have the markers of tags between sentences, and the tags
-        of each sentence that has some, by the sentence's index. Their places are those in the
-        sentence. A `partner` outside of the sentence is below 0 or above its length.
+        The segments, whose separators now have the markers of the tags between sentences. The tags
+        of each sentence that has tags, by the sentence's index. Their `place` and `partner` count
+        from the start of the sentence. A `partner` outside of the sentence is below 0 or above the
+        sentence's length.
     """
     if not tags:
         return segments, {}
@@ -109,7 +110,7 @@ def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
 
 
 def _head(held: Sequence[Tag], first: int, last: int) -> int:
-    """Returns the index of the first tag that belongs into the sentence.
+    """Returns the index of the first tag that belongs to the sentence.
 
     At the start of a sentence this is a start tag whose element ends inside the sentence.
     """
@@ -122,7 +123,7 @@ def _head(held: Sequence[Tag], first: int, last: int) -> int:
 
 
 def _tail(held: Sequence[Tag], first: int, last: int) -> int:
-    """Returns the index after the last tag that belongs into the sentence.
+    """Returns the index after the last tag that belongs to the sentence.
 
     At the end of a sentence this is an end tag whose element starts inside the sentence.
     """

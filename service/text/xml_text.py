@@ -16,7 +16,7 @@ from service.text.markup import Kind, MarkupText, Token, protect_markup
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
-"""Tags that make a document of a fragment. The line break keeps the columns in errors right."""
+"""Tags that turn a fragment into a document. The line break does not shift its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class XmlRules:
         ignored: Elements that stay as they are.
         splitting: Elements whose tags end a sentence.
         non_splitting: Elements whose tags do not end a sentence.
-        detects_outline: Whether the tags of other elements end a sentence if no words are beside
-            them; otherwise they never do.
+        detects_outline: Whether the tags of all other elements end a sentence if there are no words
+            beside them. If false, these tags never end a sentence.
     """
 
     ignored: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class _Element:
 
     Attributes:
         name: Its name, with its prefix.
-        has_words: Whether it has words that are in no element inside it.
+        has_words: Whether it has words of its own, outside of the elements inside it.
         last: Index of the part that is its end tag.
     """
 
@@ -63,7 +63,8 @@ class _Part:
     """A part of a text: a tag, characters, a comment, or an entity.
 
     Attributes:
-        kind: Kind of its token; None for the bounds of a CDATA section, which have no token.
+        kind: Kind of its token. None for the bounds of a CDATA section and for the end of the text,
+            which have no token.
         start: Index of its first byte.
         words: Its characters without entities, if it is text.
         element: The element, if it is a start tag.
@@ -96,7 +97,7 @@ class _Reader:
         """Reads a document.
 
         Raises:
-            expat.ExpatError: It is not well-formed.
+            expat.ExpatError: The document is not well-formed.
         """
         self._parser.Parse(source, True)
         end = source.index(b">", self.parts[-1].start) + 1
@@ -140,7 +141,7 @@ def read_xml(text: str, rules: XmlRules) -> list[Token]:
         ) from None
     tokens = list(_tokens(source, reader.parts, rules))
     if not is_document:
-        return _joined(tokens[2:-1])  # without the tags around it, and their line break
+        return _joined(tokens[2:-1])  # without the added tags and line break
     before = Token(Kind.BLOCK, source[: reader.parts[0].start].decode())
     after = Token(Kind.BLOCK, source[reader.parts[-1].start :].decode())
     return _joined([before, *tokens, after])
@@ -177,7 +178,7 @@ def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Toke
 
 
 def _joined(tokens: Iterable[Token]) -> list[Token]:
-    """Returns tokens without empty ones; neighbouring texts, which expat cuts, become one."""
+    """Returns tokens without empty ones, and joins neighbouring texts, because expat cuts texts."""
     joined: list[Token] = []
     for kind, group in groupby(tokens, lambda token: token.kind):
         sources = [token.source for token in group if token.source]

@@ -32,7 +32,7 @@ logger = logging.getLogger("regard.supervisor")
 WATCHES = 10
 """Number of checks on a worker within `timeout_seconds` of the Supervisor.
 
-A worker with work hangs if none of so many checks finds a new message from it.
+A worker that has work is restarted if more checks than this find no new message from it.
 """
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
@@ -151,7 +151,7 @@ class Supervisor:
     Args:
         config: Models and settings of each worker.
         count: Number of workers.
-        scheduler: Gives them work.
+        scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at the start.
@@ -321,10 +321,10 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        There are three cases. A Load of the model is in progress. Or the worker had the model
-        before the worker was restarted. Or the model is one that the server has had since its
-        start. If the model has been unloaded in the meantime, nothing is done: the worker starts
-        again without it.
+        There are three cases. In the first, a Load of the model is in progress. In the second, the
+        worker had the model before the worker was restarted. In the third, the server has had the
+        model since its start. If the model has been unloaded in the meantime, nothing is done, and
+        the worker starts again without it.
         """
         names = self.config.models.names
         if failed.name in link.answers:

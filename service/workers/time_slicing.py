@@ -1,11 +1,12 @@
-"""Divides a worker's time between translation, the foreground kind, and kinds computed in slices.
+"""Divides a worker's time between translation (the foreground kind) and all other task kinds.
 
 The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
 `service/settings.py` (`attention_share`). The task table (`service/tasks/table.py`) gives each kind
-its share. It also has the share of embedding and reranking, EMBEDDING_SHARE, which is no setting.
+its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a setting.
 
-While a worker computes one kind, the credit of each sliced kind that comes later in the task table
-grows. The credit is the time for which slices of a kind may be computed during other work.
+All kinds except the foreground kind are computed in slices. Each of them has a credit: the time for
+which its slices may be computed during other work. While a worker computes one kind, the credit of
+each later kind in the task table grows.
 """
 
 import time
@@ -53,7 +54,7 @@ class TimeShare:
             self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
-        """Computes one step of each model; during other work, a sliced kind needs credit.
+        """Computes one step of each model that has work.
 
         If there is other work, a sliced kind computes slices of its models in turn, as long as it
         has credit. The foreground kind needs no credit.

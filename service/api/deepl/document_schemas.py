@@ -23,7 +23,7 @@ class DocumentRequest(Parameters):
         None, description="Name of the document, in place of the name of the uploaded file."
     )
     output_format: str | None = Field(
-        None, description="Extension of the translation; only that of the document is available."
+        None, description="Extension of the translation. It must be that of the document."
     )
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
         "default",
@@ -33,7 +33,7 @@ class DocumentRequest(Parameters):
         None, description="Glossary whose terms the translation uses; needs `source_lang`."
     )
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
 
@@ -49,7 +49,7 @@ class DocumentKeyRequest(Parameters):
 
     document_key: str = Field(description="The key that the upload returned.")
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
 
@@ -58,7 +58,11 @@ class DocumentStatus(BaseModel):
 
     document_id: str
     status: Literal["queued", "translating", "done", "error"]
-    seconds_remaining: int | None = Field(None, description="Estimate, while it is translated.")
-    billed_characters: int | None = Field(None, description="Code points of its texts, once done.")
-    error_message: str | None = Field(None, description="Reason of an error.")
+    seconds_remaining: int | None = Field(
+        None, description="Estimated time, while `status` is `translating`."
+    )
+    billed_characters: int | None = Field(
+        None, description="Code points of the texts, if `status` is `done`."
+    )
+    error_message: str | None = Field(None, description="Reason, if `status` is `error`.")
     message: str | None = Field(None, description="The same as `error_message`.")

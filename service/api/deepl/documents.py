@@ -135,7 +135,7 @@ def check_options(body: DocumentRequest) -> None:
 
 
 def check_format(body: DocumentRequest, name: str) -> None:
-    """Refuses an unknown format, and a translation in another format than the document's.
+    """Refuses an unknown format, and an output format that is not the document's.
 
     Raises:
         InvalidRequestError: The format is not available.
@@ -157,7 +157,7 @@ async def find(request: Request, document_id: str) -> DocumentState:
     """Returns the state of the document that a request names by its id and its key.
 
     Raises:
-        NotFoundError: The id or the key is wrong, or the time of the document is over.
+        NotFoundError: The id or the key is wrong, or the document has expired.
     """
     services = services_of(request)
     documents = enabled(services)
@@ -178,7 +178,7 @@ def not_found() -> NotFoundError:
 
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
-    """Translates a document after its upload was answered, and counts it like a request."""
+    """Translates a document after the reply to its upload, and counts it like a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)

@@ -1,6 +1,6 @@
-"""Errors in DeepL's shape, for the routes under /v2/.
+"""Errors in DeepL's shape, for the routes under /v2/ and /v3/.
 
-DeepL's clients read the status and `message`, and `detail` where it is present. They repeat a
+DeepL's clients read the status and `message`, and `detail` if it is present. They repeat a
 request by themselves after 429 and after every status from 500 on.
 
 Source: https://developers.deepl.com/docs/best-practices/error-handling.
@@ -29,7 +29,7 @@ TRACE_HEADER = "X-Trace-ID"
 
 
 class DeepLErrorBody(BaseModel):
-    """The body of every error under /v2/. The id of the request is in X-Trace-ID."""
+    """The body of every error under /v2/ and /v3/. The id of the request is in X-Trace-ID."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -42,7 +42,7 @@ class DeepLErrorBody(BaseModel):
 
     message: str = Field(description="The fault, in DeepL's words if DeepL has a text for it.")
     detail: str | None = Field(
-        None, description="The value, the limit and the way out, if `message` does not name them."
+        None, description="The value, the limit and the remedy, if `message` does not name them."
     )
 
 
@@ -53,7 +53,7 @@ DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 WRONG_KEY = "Authorization failure, check auth_key"
-"""Text for a missing and for a wrong key."""
+"""Text for a missing key and for a wrong key."""
 
 GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
 """Text for a glossary without a source language."""
@@ -62,7 +62,7 @@ KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 
 
 STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededError: 456}
-"""Statuses that DeepL's clients expect in place of those in KINDS."""
+"""Statuses that DeepL's clients expect in place of the statuses in KINDS."""
 
 
 def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""DeepL's glossaries of version 2: one dictionary each, without changes after their creation."""
+"""DeepL's glossaries of version 2. Each has one dictionary, and none can be changed."""
 
 import asyncio
 from typing import Any
@@ -96,7 +96,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 @router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
 async def language_pairs(request: Request) -> Response:
-    """Lists the pairs of languages that are translated; a dictionary may have each of them."""
+    """Lists the pairs of languages that the server translates and that a dictionary may have."""
     services = await checked(request)
     return JSONResponse(
         {
@@ -109,7 +109,7 @@ async def language_pairs(request: Request) -> Response:
 
 
 async def checked(request: Request) -> Services:
-    """Returns the services for a request without a body, after the check of its key."""
+    """Checks the key of a request without a body, and returns the services."""
     services = services_of(request)
     await read_parameters(request, KeyOnly, services.settings.max_body_bytes)
     return services
@@ -163,7 +163,7 @@ async def _single(services: Services, glossary_id: str) -> Glossary:
     """Returns a glossary with one dictionary.
 
     Raises:
-        NotFoundError: It does not exist, or it has several dictionaries.
+        NotFoundError: The glossary does not exist, or it does not have exactly one dictionary.
     """
     glossary = await asyncio.to_thread(services.glossaries.get, glossary_id)
     if not _is_single(glossary):

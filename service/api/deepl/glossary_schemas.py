@@ -11,24 +11,28 @@ from service.api.request.parameters import ListOf, Parameters
 
 
 class KeyOnly(Parameters):
-    """A request without other parameters than a key."""
+    """A request whose only parameter is a key."""
 
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
 
 class Languages(KeyOnly):
     """The languages of a dictionary."""
 
-    source_lang: str = Field(description="Language code of the source terms; its region is unused.")
-    target_lang: str = Field(description="Language code of the target terms; its region is unused.")
+    source_lang: str = Field(
+        description="Language code of the source terms. A region in it is ignored."
+    )
+    target_lang: str = Field(
+        description="Language code of the target terms. A region in it is ignored."
+    )
 
 
 class DictionaryRequest(Languages):
     """A dictionary: terms in one language, and their translations in another."""
 
-    entries: str = Field(description="Source term and target term, one pair a line.")
+    entries: str = Field(description="Source term and target term, one pair on each line.")
     entries_format: Literal["tsv", "csv"] = Field(
         "tsv", description="`tsv` separates terms by a tab, `csv` by a comma."
     )
@@ -52,7 +56,9 @@ class GlossaryChange(KeyOnly):
 
     name: str | None = Field(None, description="New name.")
     dictionaries: ListOf[DictionaryRequest] = Field(
-        default_factory=list, description="Their entries are added; a known term is replaced."
+        default_factory=list,
+        description="Dictionaries whose entries are added. A new entry replaces an old entry with "
+        "the same source term.",
     )
 
 
@@ -69,7 +75,7 @@ class GlossaryBody(BaseModel):
 
 
 class GlossaryList(BaseModel):
-    """Glossaries with one dictionary, the oldest first."""
+    """Glossaries with one dictionary, from the oldest to the newest."""
 
     glossaries: list[GlossaryBody]
 
@@ -92,7 +98,7 @@ class MultilingualGlossary(BaseModel):
 
 
 class MultilingualGlossaryList(BaseModel):
-    """All glossaries, the oldest first."""
+    """All glossaries, from the oldest to the newest."""
 
     glossaries: list[MultilingualGlossary]
 
@@ -102,7 +108,7 @@ class DictionaryEntries(BaseModel):
 
     source_lang: str
     target_lang: str
-    entries: str = Field(description="Source term, tab, target term, one pair a line.")
+    entries: str = Field(description="Source term, tab and target term, one pair on each line.")
     entries_format: str = Field(description="Always `tsv`.")
 
 

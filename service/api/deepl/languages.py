@@ -18,9 +18,10 @@ from service.text.language_codes import display_name, match_language
 router = APIRouter(tags=["deepl"])
 
 REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
-"""Target languages that DeepL lists in place of a language; its clients refuse the language alone.
+"""Codes with a region that DeepL lists in place of a target language without a region.
 
-A model without a region serves them all.
+DeepL's clients refuse these target languages without a region. A model for the language without a
+region serves all of its regions.
 """
 
 
@@ -31,7 +32,7 @@ class LanguagesRequest(Parameters):
         "source", description="`source` or `target` languages."
     )
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
 
@@ -71,7 +72,7 @@ class DeepLLanguage(BaseModel):
     openapi_extra=request_body(LanguagesRequest, JSON, FORM),
 )
 async def languages(request: Request) -> Response:
-    """Lists the source or the target languages. DeepL's clients send a form also with GET."""
+    """Lists the source or the target languages. DeepL's clients send a form even with GET."""
     services = services_of(request)
     body = await read_parameters(request, LanguagesRequest, services.settings.max_body_bytes)
     if body.type == "source":
@@ -90,12 +91,12 @@ def language_body(code: str) -> dict[str, Any]:
 
 
 def source_codes(catalog: Catalog) -> list[str]:
-    """Returns DeepL's codes of the languages that are translated to another language."""
+    """Returns DeepL's codes of the languages from which the server translates."""
     return sorted({source_code(language, catalog) for language in catalog.offers()})
 
 
 def target_codes(catalog: Catalog) -> list[str]:
-    """Returns DeepL's codes of the languages that another language is translated to."""
+    """Returns DeepL's codes of the languages into which the server translates."""
     targets = [each for each in catalog.languages if len(catalog.sources(each)) > 1]
     return sorted({code.upper() for each in targets for code in REGIONS.get(each, (each,))})
 
@@ -103,7 +104,7 @@ def target_codes(catalog: Catalog) -> list[str]:
 def source_code(language: str, catalog: Catalog) -> str:
     """Returns DeepL's code of a served source language.
 
-    DeepL names a source language without its region or script. The full code is returned where the
+    DeepL names a source language without its region or script. The full code is returned if the
     short code would mean another served language.
     """
     short = language.partition("-")[0]

@@ -1,4 +1,4 @@
-"""DeepL's glossaries of version 3: several dictionaries each, which may be changed."""
+"""DeepL's glossaries of version 3. Each may have several dictionaries, which can be changed."""
 
 import asyncio
 from typing import Any
@@ -108,7 +108,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
     openapi_extra=request_body(DictionaryRequest, JSON),
 )
 async def replace_dictionary(request: Request, glossary_id: str) -> Response:
-    """Stores a dictionary in place of the one with the same languages, if there is one."""
+    """Stores a dictionary. It replaces a dictionary with the same languages."""
     services = services_of(request)
     body = await read_parameters(request, DictionaryRequest, services.settings.max_body_bytes)
     dictionary = read_dictionary(body, services)

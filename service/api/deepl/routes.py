@@ -32,10 +32,10 @@ from service.text.xml_text import XmlRules
 router = APIRouter(tags=["deepl"])
 
 MAX_TEXTS = 50
-"""Most texts in one request, as at DeepL."""
+"""Largest number of texts in one request. DeepL has the same limit."""
 
 MAX_GLOSSARY_IDS = 5
-"""Most glossaries in one request, as at DeepL."""
+"""Largest number of glossaries in one request. DeepL has the same limit."""
 
 
 @router.post(
@@ -111,7 +111,8 @@ def glossaries_of(body: DeepLRequest) -> list[str]:
     """Returns the ids of the glossaries of a request.
 
     Raises:
-        InvalidRequestError: There are too many, or the request has no source language.
+        InvalidRequestError: There are too many glossaries, both parameters for them are given, or
+            the source language is missing.
     """
     ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
     if body.glossary_id and body.glossary_ids:

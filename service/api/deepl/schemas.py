@@ -24,7 +24,7 @@ def _none_if_empty(value: Any) -> Any:
 
 
 def _as_names(value: Any) -> Any:
-    """Returns the names of elements as a list; a form has them in one text, with commas."""
+    """Returns the names of elements as a list; a form has them in one text, separated by commas."""
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(each, str) for each in listed):
         return value
@@ -38,7 +38,7 @@ UNAVAILABLE = (
     "translation_memory_id",
     "custom_instructions",
 )
-"""Parameters that would change a translation, and that the server does not have."""
+"""Parameters that would change a translation, and that the server refuses."""
 
 
 class DeepLRequest(Parameters):
@@ -72,22 +72,26 @@ class DeepLRequest(Parameters):
         Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
     ) = Field(
         None,
-        description="Accepted, and repeated in the response: each pair of languages has one model.",
+        description="Accepted and repeated in the response, but without effect: each pair of "
+        "languages has one model.",
     )
     context: str | None = Field(None, description="Accepted; the models do not read it.")
     preserve_formatting: bool = Field(
         False, description="Accepted; formatting is preserved in any case."
     )
     tag_handling: Annotated[Literal["xml", "html"] | None, BeforeValidator(_none_if_empty)] = Field(
-        None, description="Format of the texts. Tags come back, the text between is translated."
+        None,
+        description="Format of the texts. Tags come back, and the text between them is translated.",
     )
     tag_handling_version: Literal["v1", "v2"] | None = Field(
-        None, description="Accepted, and repeated in the response: there is one algorithm."
+        None,
+        description="Accepted and repeated in the response, but without effect: there is one "
+        "algorithm.",
     )
     outline_detection: bool = Field(
         True,
-        description="XML: tags with no words beside them end a sentence. Otherwise only "
-        "`splitting_tags` do.",
+        description="XML: tags with no words beside them end a sentence. If false, only the tags "
+        "of `splitting_tags` end a sentence.",
     )
     splitting_tags: Names = Field(
         default_factory=list, description="XML: elements that end a sentence."
@@ -103,20 +107,22 @@ class DeepLRequest(Parameters):
     )
     glossary_ids: ListOf[str] = Field(
         default_factory=list,
-        description="Up to 5 glossaries; of two entries for a term, that of the first one counts.",
+        description="Up to 5 glossaries. If several have the same term, the first of them decides.",
     )
     style_id: Any = Field(None, description="Refused: there are no style rules.")
     translation_memory_id: Any = Field(
         None, description="Refused: there are no translation memories."
     )
-    custom_instructions: Any = Field(None, description="Refused: the models follow none.")
+    custom_instructions: Any = Field(
+        None, description="Refused: the models do not follow instructions."
+    )
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
     @property
     def unavailable(self) -> str | None:
-        """Name of a given parameter that the server does not have; None without one."""
+        """Name of a given parameter that the server refuses; None if there is none."""
         given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
         return given[0] if given else None
 

@@ -19,19 +19,20 @@ class UsageRequest(Parameters):
     """`GET` or `POST /v2/usage`."""
 
     auth_key: Any = Field(
-        None, description="Key, if the server has keys and the request has no header with it."
+        None, description="Key, if the server has keys and the header `Authorization` has none."
     )
 
 
 class DeepLUsage(BaseModel):
     """The characters that were translated, and their limit.
 
-    With a limit they are those of the key in this month, by `/v2/translate` and `/translate`.
-    Without one they are those of all keys by `/v2/translate` since the server started.
+    With a limit, `character_count` counts what the key had translated this month, on all routes.
+    Without a limit, it counts for all keys what `/v2/translate` and `/v2/document` have translated
+    since the server started.
     """
 
     character_count: int = Field(description="Code points of the translated texts.")
-    character_limit: int = Field(description=f"{NO_LIMIT:,} stands for no limit.")
+    character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
 
 
 @router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")

@@ -56,7 +56,7 @@ async def translate_file(request: Request) -> Response:
 
 @router.get("/download_file/{name}", response_class=Response, responses=MISSING)
 async def download_file(request: Request, name: str) -> Response:
-    """Returns a translated document. Its name cannot be guessed, and is valid for a while."""
+    """Returns a translated document. Its address cannot be guessed, and expires."""
     documents = services_of(request).documents
     if documents is None:
         raise InvalidRequestError(FILES_DISABLED.text, details=FILES_DISABLED.details)
@@ -65,7 +65,5 @@ async def download_file(request: Request, name: str) -> Response:
     if state is not None and state.status == "done":
         content = await asyncio.to_thread(documents.store.content, state.id)
     if state is None or content is None:
-        raise NotFoundError(
-            "the file does not exist, or its time is over; translate the document again"
-        )
+        raise NotFoundError("the file does not exist or has expired; translate the document again")
     return download(state, content)

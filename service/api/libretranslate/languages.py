@@ -39,7 +39,7 @@ async def languages(request: Request, accept_language: AcceptLanguage = None) ->
 async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
-    """Returns the settings of a form; -1 means no limit, as in LibreTranslate."""
+    """Returns the settings of a form. The value -1 means no limit, as in LibreTranslate."""
     services = services_of(request)
     target = default_target(services.catalog)
     needs_key = bool(services.settings.keys)

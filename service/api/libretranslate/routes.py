@@ -101,9 +101,13 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
             way_out = f"{details}; ask for less, or raise REGARD_MAX_BEAM_SIZE"
             raise InvalidRequestError(text, details=way_out)
     if body.format == "html" and body.return_alignment:
-        raise InvalidRequestError("Invalid request: return_alignment is for text; leave format out")
+        raise InvalidRequestError(
+            "Invalid request: return_alignment is not available for HTML; leave format out"
+        )
     if body.glossary and body.return_alignment:
-        raise InvalidRequestError("Invalid request: return_alignment is without glossary; send one")
+        raise InvalidRequestError(
+            "Invalid request: return_alignment and glossary cannot be used together; send only one"
+        )
     source, target = languages.find(services.catalog, body.source, body.target)
     if body.glossary and source is None:
         raise InvalidRequestError(

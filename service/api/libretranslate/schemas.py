@@ -29,12 +29,15 @@ class TranslateRequest(Parameters):
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
-        "text", description="`text`, or `html`: tags come back, and the text between is translated."
+        "text",
+        description="`text`, or `html`. In HTML, tags come back, and the text between them is "
+        "translated.",
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
     api_key: Any = Field(None, description="Key, if the server has keys.")
     beam_size: Positive | None = Field(
-        None, description="Number of hypotheses kept while decoding; 1, the default, is greedy."
+        None,
+        description="Number of hypotheses kept while decoding. The default is 1, greedy decoding.",
     )
     split_sentences: bool = Field(
         True, description="Translate sentence by sentence; false takes each text as one sentence."
@@ -43,7 +46,9 @@ class TranslateRequest(Parameters):
         False, description="Return the log-probability of every sentence and token."
     )
     glossary: str | None = Field(
-        None, description="Id of a glossary whose terms the translation uses; needs `source`."
+        None,
+        description="Id of a glossary whose terms the translation uses. `source` must not be "
+        "`auto`.",
     )
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."

@@ -1,4 +1,4 @@
-"""POST /suggest: stores a better translation, if the server has the setting."""
+"""POST /suggest: stores a better translation, if REGARD_SUGGESTIONS is true."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape, for the routes under /v1/.
+"""Errors in OpenAI's shape, for the routes under /v1/ and for /embeddings.
 
 OpenAI's clients read no other shape. They repeat a request by themselves after 409, 429 and 5xx.
 They first wait for the time that Retry-After gives.
@@ -58,7 +58,7 @@ OPENAI_KINDS: dict[int, OpenAIKind] = {
 class OpenAIError(BaseModel):
     """The content of an error body."""
 
-    message: str = Field(description="The fault, with the value, the limit and the way out.")
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
         description="The kind of error, or with 429 the limit: `requests` or `tokens`."
     )
@@ -67,7 +67,7 @@ class OpenAIError(BaseModel):
 
 
 class OpenAIErrorBody(BaseModel):
-    """The body of every error under /v1/. The id of the request is in X-Request-Id."""
+    """The body of every error under /v1/ and at /embeddings. X-Request-Id has the request's id."""
 
     model_config = ConfigDict(
         json_schema_extra={

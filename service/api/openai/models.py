@@ -33,7 +33,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models with device and precision; with the admin key also why loading failed."""
+    """Lists the models with device and precision. The admin key also shows why loads failed."""
     return ModelList(data=await shown_models(request))
 
 

@@ -40,8 +40,8 @@ and left its connection open.
 async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     """Returns the fields of a request: those of a JSON body, or those of a form and the query.
 
-    A field of the query overrides a field of the form. A field that occurs several times in either
-    becomes a list. The line ends of a form, CRLF, become LF.
+    A field of the query overrides a field of the form. A field that occurs several times in the
+    form, or several times in the query, becomes a list. The line ends of a form, CRLF, become LF.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -205,7 +205,7 @@ async def parse_multipart(
     async def stream() -> AsyncGenerator[bytes, None]:
         for begin in range(0, len(body), CHUNK_BYTES):
             yield body[begin : begin + CHUNK_BYTES]
-            await asyncio.sleep(0)  # for other requests
+            await asyncio.sleep(0)  # lets other requests run
         yield b""
 
     try:

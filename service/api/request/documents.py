@@ -1,4 +1,4 @@
-"""Opens uploaded documents, and answers with translated ones, for several dialects."""
+"""Opens uploaded documents, and returns translated documents, for several dialects."""
 
 from urllib.parse import quote
 
@@ -40,7 +40,7 @@ def enabled(services: Services) -> DocumentTranslator:
     """Returns the translator of documents.
 
     Raises:
-        ForbiddenError: The setting forbids the translation of documents.
+        ForbiddenError: REGARD_FILES is false, so the server does not translate documents.
     """
     if services.documents is None:
         raise ForbiddenError(FILES_DISABLED.text, details=FILES_DISABLED.details)
@@ -58,7 +58,7 @@ def refusal(error: DocumentError) -> ServiceError:
 
 
 def download(state: DocumentState, content: bytes) -> Response:
-    """Returns a translated document, which a browser saves and does not show."""
+    """Returns the response with a translated document. A browser saves it and does not show it."""
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(state.name)}",
         "X-Content-Type-Options": "nosniff",

@@ -57,7 +57,8 @@ def find_languages(
 
     Raises:
         InvalidRequestError: A value is empty.
-        UnsupportedLanguageError: The server has no such language or pair; `param` names it.
+        UnsupportedLanguageError: The server has no such language or pair. `param` of the error is
+            the name of the parameter.
     """
     check_given(**{name: code for name, code in (source, target) if code is not None})
     found = None if source[1] is None else _find_language(catalog, source[0], source[1])
@@ -93,10 +94,12 @@ def decoding_options(
 async def add_terms(
     services: Services, wanted: TranslationRequest, glossaries: Sequence[str]
 ) -> None:
-    """Gives a request, whose source is known, the terms of glossaries; the first one has priority.
+    """Adds the terms of glossaries to a request whose source language is known.
+
+    If several glossaries have the same term, the first of them decides.
 
     Raises:
-        NotFoundError: A glossary does not exist, or none has a dictionary for the languages.
+        NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.
     """
     if glossaries and wanted.source is not None:
         wanted.terms = await find_terms(services, glossaries, wanted.source, wanted.target)
@@ -105,10 +108,12 @@ async def add_terms(
 async def find_terms(
     services: Services, glossaries: Sequence[str], source: str, target: str
 ) -> Terms:
-    """Returns the terms of glossaries between two languages; the first one has priority.
+    """Returns the terms of glossaries between two languages.
+
+    If several glossaries have the same term, the first of them decides.
 
     Raises:
-        NotFoundError: A glossary does not exist, or none has a dictionary for the languages.
+        NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.
     """
     languages = base_language(source), base_language(target)
     return await asyncio.to_thread(services.glossaries.terms, glossaries, *languages)

@@ -23,7 +23,7 @@ FORM_BYTES = 64 * 1024
 """Largest size of a form without its file."""
 
 BODY_SECONDS = 600.0
-"""Time limit for the arrival of a document; a slow connection takes minutes."""
+"""Time limit for the arrival of a document, which takes minutes over a slow connection."""
 
 
 def _as_upload(value: Any) -> Upload:

@@ -29,7 +29,7 @@ ErrorType = Literal["Unhealthy", "Backend", "Overloaded", "Validation", "Tokeniz
 TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     InvalidRequestError: (422, "Validation"),
     UnsupportedLanguageError: (422, "Validation"),
-    NotFoundError: (424, "Backend"),  # no such model, or none for the route
+    NotFoundError: (424, "Backend"),  # no such model, or no model for the route
     MissingKeyError: (401, "Validation"),
     InvalidKeyError: (401, "Validation"),
     RequestTooLargeError: (422, "Validation"),  # a body over the limit gets 413
@@ -38,7 +38,7 @@ TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     DeadlineExceededError: (504, "Backend"),
     InternalError: (424, "Backend"),
 }
-"""HTTP status and `error_type` of the errors that TEI's routes answer."""
+"""HTTP status and `error_type` of the errors with which TEI's routes answer."""
 
 
 class TeiErrorBody(BaseModel):
@@ -54,7 +54,7 @@ class TeiErrorBody(BaseModel):
         }
     )
 
-    error: str = Field(description="The fault, with the value, the limit and the way out.")
+    error: str = Field(description="The fault, with the value, the limit and the remedy.")
     error_type: ErrorType = Field(description="The kind of error, for programs.")
     request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
 

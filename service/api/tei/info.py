@@ -21,7 +21,7 @@ from service.tasks.vocabulary import ServedReader, find_reader
 router = APIRouter(tags=["operation"])
 
 POOLING = {Pooling.LAST_TOKEN: "last_token"}
-"""TEI's names of ways of pooling that have another name here."""
+"""TEI's name of each pooling that has another name in Regard."""
 
 UNAVAILABLE: dict[int | str, dict[str, type[BaseModel]]] = {503: {"model": TeiErrorBody}}
 NO_MODEL: dict[int | str, dict[str, type[BaseModel]]] = {424: {"model": TeiErrorBody}}
@@ -30,7 +30,7 @@ NO_MODEL: dict[int | str, dict[str, type[BaseModel]]] = {424: {"model": TeiError
 class EmbeddingType(BaseModel):
     """The type of an embedding model."""
 
-    pooling: str = Field(description="Ways in which vectors of tokens are joined into one.")
+    pooling: str = Field(description="How the vectors of tokens are joined into one vector.")
 
 
 class RerankerType(BaseModel):
@@ -41,7 +41,7 @@ class RerankerType(BaseModel):
 
 
 class ModelType(BaseModel):
-    """The type of a model: one of the two fields is there."""
+    """The type of a model. Exactly one of the two fields is present."""
 
     embedding: EmbeddingType | None = None
     reranker: RerankerType | None = None
@@ -68,7 +68,7 @@ class Info(BaseModel):
 
 @router.get("/info", response_model_exclude_unset=True, responses={**NO_MODEL, **UNAVAILABLE})
 async def info(request: Request) -> Info:
-    """Returns the first embedding model, else the first cross-encoder, and the limits."""
+    """Returns the first embedding model, or else the first cross-encoder, with the limits."""
     services = services_of(request)
     served, settings = find_reader(services.catalog, None), services.settings
     resident = (await services.backend.status()).models.get(served.name)

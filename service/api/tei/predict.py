@@ -105,7 +105,7 @@ class Prediction(BaseModel):
     openapi_extra=request_body(PredictRequest),
 )
 async def predict(request: Request) -> Response:
-    """Returns the score of a text or a pair, or of each one of a list."""
+    """Returns the score of a text or a pair, or of each text or pair in a list."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, PredictRequest, services.settings.max_body_bytes)

@@ -103,8 +103,9 @@ async def similarities(request: Request, query: EmbedQuery) -> Response:
 async def default(request: Request) -> Response:
     """Returns the reply of /embed, /similarity or /rerank.
 
-    It is /similarity if `inputs` is an object, and /rerank on a server with only cross-encoders.
-    Clients that only know the base address of a model send all their requests here.
+    A server with cross-encoders and without embedding models answers as /rerank. Any other server
+    answers as /similarity if `inputs` is an object, and else as /embed. Clients that know only the
+    base address of a model send all their requests here.
     """
     services = services_of(request)
     with context_of(request).stage("validate"):

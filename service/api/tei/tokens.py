@@ -36,7 +36,7 @@ class TokenizeRequest(Parameters):
     inputs: Annotated[str | ListOf[str], BeforeValidator(check_text)] = Field(
         description="A text, or a list of texts.", json_schema_extra=not_empty
     )
-    add_special_tokens: bool = Field(True, description="Return special tokens too.")
+    add_special_tokens: bool = Field(True, description="Add the model's special tokens.")
     prompt_name: str | None = Field(
         None, description="Name of the model's prompt that is put before each text."
     )

@@ -1,4 +1,4 @@
-"""Documents that are ZIP archives of XML files, read within limits of size and ratio."""
+"""Documents that are ZIP archives of XML files. Their size and compression ratio are limited."""
 
 import io
 import zlib
@@ -15,7 +15,7 @@ MAX_RATIO = 200
 """Largest size of an unpacked archive, as a multiple of the packed size."""
 
 FREE_BYTES = 16 * 1024 * 1024
-"""Size up to which the ratio is not checked; repeated XML packs very well."""
+"""Unpacked size up to which the ratio is not checked, because repetitive XML has a high ratio."""
 
 CHUNK_BYTES = 256 * 1024
 
@@ -31,11 +31,11 @@ class Member:
 def read_archive(data: bytes) -> dict[str, Member]:
     """Returns the files of an archive by name, in the order of the archive.
 
-    The limits are checked before the archive is unpacked, and meanwhile, because its headers may
-    be wrong.
+    The limits are checked before the archive is unpacked. They are checked again during the
+    unpacking, because the headers of an archive may state wrong sizes.
 
     Raises:
-        DocumentError: The archive is damaged or encrypted.
+        DocumentError: The archive is damaged or encrypted, or has a file twice.
         DocumentTooLargeError: The archive is over a limit.
     """
     try:
@@ -73,13 +73,13 @@ def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
     limit = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * packed_bytes))
     if unpacked_bytes > limit:
         raise DocumentTooLargeError(
-            f"the archive unpacks from {packed_bytes} bytes to more than {limit}, which is the "
-            "limit; split the document"
+            f"the archive has {packed_bytes} bytes, but more than {limit} after unpacking, which "
+            "is the limit; split the document"
         )
 
 
 def write_archive(members: Mapping[str, Member], changed: Mapping[str, bytes]) -> bytes:
-    """Returns an archive with the same files, in the same order.
+    """Returns an archive with the same files as another archive, in the same order.
 
     Args:
         members: Files of the archive that was read.
@@ -101,7 +101,7 @@ class ArchiveDocument:
 
     Args:
         members: All files of the archive.
-        parts: Files to translate, by name, in the order in which they are read.
+        parts: Files to translate, by name, in the order of their texts.
     """
 
     def __init__(self, members: Mapping[str, Member], parts: Mapping[str, XmlDocument]) -> None:
@@ -125,12 +125,12 @@ class ArchiveDocument:
 def read_parts(
     members: Mapping[str, Member], names: Sequence[str], read: Callable[[bytes, str], XmlDocument]
 ) -> ArchiveDocument:
-    """Returns a document of an archive.
+    """Reads the files of an archive that are to be translated.
 
     Args:
         members: All files of the archive.
-        names: Files to translate; names that do not exist are left out.
-        read: Reads one file; its arguments are the content and the name.
+        names: Names of the files to translate. Names that are not in the archive are left out.
+        read: Reads one file. Its arguments are the content and the name of the file.
     """
     parts = {name: read(members[name].data, name) for name in names if name in members}
     return ArchiveDocument(members, parts)

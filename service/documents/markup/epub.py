@@ -19,7 +19,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
     """Reads an e-book without copy protection.
 
     Raises:
-        DocumentError: The file is damaged or protected, or is no e-book.
+        DocumentError: The file is damaged, has copy protection, or is no e-book.
     """
     members = read_archive(data)
     if CONTAINER not in members:
@@ -38,7 +38,10 @@ def read_epub(data: bytes) -> ArchiveDocument:
 
 
 def _chapters(package: Element, name: str) -> list[str]:
-    """Returns the files to translate: in reading order, then files outside the reading order."""
+    """Returns the names of the chapters and of the table of contents.
+
+    The files of the reading order come first, in that order. All other files follow them.
+    """
     items = {
         each.get("id"): each
         for each in package.iter()

@@ -1,4 +1,7 @@
-"""Texts of XML: blocks such as paragraphs, and spans of one formatting inside a block."""
+"""The texts of an XML file: blocks, such as paragraphs, which consist of spans.
+
+All strings of a span have the same formatting.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ class Place:
 
 
 class Span:
-    """Neighbouring strings with one formatting; the first of them gets the translation.
+    """Neighbouring strings with the same formatting. The first string gets the translation.
 
     Args:
         places: Strings of the span, in order.
@@ -38,7 +41,7 @@ class Span:
         self.before, self.text, self.after = split_margins("".join(p.get() for p in places))
 
     def set(self, translation: str) -> None:
-        """Writes the translation; an unchanged text keeps its strings."""
+        """Writes the translation. If it equals the text, all strings stay as they are."""
         if translation == self.text:
             return
         first, *others = self.places
@@ -52,16 +55,16 @@ Block = Sequence[Span]
 
 
 def texts_of(block: Block) -> list[str]:
-    """Returns the texts of a block: one for each span with words.
+    """Returns the texts of a block: one text for each span with words.
 
-    `texts_of` and `fill` alone decide that a span is one text. Formatting is then kept exactly, but
-    a sentence with a formatted word is translated in parts.
+    Formatting is therefore kept exactly, but a sentence with a formatted word is translated in
+    parts. Only `texts_of` and `fill` depend on this rule.
     """
     return [span.text for span in block if has_words(span.text)]
 
 
 def fill(block: Block, translations: Iterator[str]) -> None:
-    """Writes the translations of the texts of a block, in the order of `texts_of`."""
+    """Writes translations into a block, in the order of `texts_of`."""
     for span in block:
         if has_words(span.text):
             span.set(next(translations))

@@ -1,7 +1,7 @@
 """Microsoft Office: Word (.docx) and PowerPoint (.pptx).
 
-A paragraph has runs with formattings. Neighbouring runs whose formatting is equal form one text. So
-do runs that differ only in proofing marks, which editors add while a person types.
+A paragraph consists of runs, and each run has a formatting. Neighbouring runs with equal formatting
+form one text. Proofing marks, which editors add while a person types, do not count as formatting.
 """
 
 import re
@@ -27,7 +27,7 @@ def read_docx(data: bytes) -> ArchiveDocument:
     """Reads a Word document: body, headers, footers, notes, text boxes and comments.
 
     Raises:
-        DocumentError: The file is damaged, or is no Word document.
+        DocumentError: The file is damaged, or it is not a Word document.
     """
     members = read_archive(data)
     if "word/document.xml" not in members:
@@ -40,7 +40,7 @@ def read_pptx(data: bytes) -> ArchiveDocument:
     """Reads a presentation: slides and their notes.
 
     Raises:
-        DocumentError: The file is damaged, or is no presentation.
+        DocumentError: The file is damaged, or it is not a presentation.
     """
     members = read_archive(data)
     if "ppt/presentation.xml" not in members:
@@ -62,7 +62,10 @@ class OfficePart(XmlDocument):
     """One XML file of an Office document."""
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
-        """Returns the file; white space at the ends of a text is marked as part of the text."""
+        """Returns the file with the translations.
+
+        In Word, `xml:space="preserve"` marks the white space at the ends of a text as its part.
+        """
         for place in (p for block in self.blocks for span in block for p in span.places):
             if etree.QName(place.element).namespace.endswith("wordprocessingml/main"):
                 place.element.set(_PRESERVE, "preserve")
@@ -83,9 +86,10 @@ def _block(paragraph: Element) -> Block:
 
 
 def _strings(paragraph: Element) -> Iterator[tuple[Element | None, bytes]]:
-    """Yields each string of a paragraph with its formatting, and None for a break between them.
+    """Yields each text element of a paragraph with its formatting, and None for each break.
 
-    The paragraphs of a text box stand inside a run of another paragraph; they are left out here.
+    A paragraph may contain a text box, which has paragraphs of its own. These are left out here,
+    because `_read_part` reads them as separate blocks.
     """
     waiting = [(child, True) for child in reversed(paragraph)]
     while waiting:
@@ -94,7 +98,7 @@ def _strings(paragraph: Element) -> Iterator[tuple[Element | None, bytes]]:
         if name == "t" and local_name(element.getparent()) == "r":
             yield element, _formatting(element.getparent())
         elif name in _BREAKS or name == "fld" or (name != "r" and len(element)):
-            yield None, b""  # at both ends of a link, so that its words stay inside it
+            yield None, b""  # A break at both ends of a link keeps the link's words inside it.
             if is_start and name not in _LEFT_OUT:
                 waiting.append((element, False))
                 waiting += [(child, True) for child in reversed(element)]
@@ -103,7 +107,7 @@ def _strings(paragraph: Element) -> Iterator[tuple[Element | None, bytes]]:
 
 
 def _formatting(run: Element) -> bytes:
-    """Returns the formatting of a run as text: equal for runs that look the same."""
+    """Returns the formatting of a run as bytes, which are equal for runs that look the same."""
     properties = next((child for child in run if local_name(child) == "rPr"), None)
     if properties is None:
         return b""
@@ -113,7 +117,10 @@ def _formatting(run: Element) -> bytes:
 
 
 def _described(element: Element) -> bytes:
-    """Returns an element without trivial attributes, as text; properties have no text."""
+    """Returns the name, attributes and children of an element as bytes.
+
+    Trivial attributes are left out. The children of `rPr` are left out too.
+    """
     attributes = sorted(
         f"{name}={value}"
         for name, value in element.attrib.items()

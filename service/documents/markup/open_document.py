@@ -18,10 +18,10 @@ _TRIVIAL = frozenset(("rsid", "paragraph-rsid", "language", "country"))
 
 
 def read_odt(data: bytes) -> ArchiveDocument:
-    """Reads a text document of LibreOffice and others.
+    """Reads an OpenDocument text, the format of LibreOffice Writer.
 
     Raises:
-        DocumentError: The file is damaged, or is no OpenDocument text.
+        DocumentError: The file is damaged, or it is not an OpenDocument text.
     """
     members = read_archive(data)
     kind = members["mimetype"].data.strip() if "mimetype" in members else b""
@@ -52,7 +52,7 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _is_text(element: Element) -> bool:
-    """Reports whether an element is or stands in a paragraph or a heading."""
+    """Reports whether an element is a paragraph or a heading, or is inside one of them."""
     return any(local_name(each) in BLOCKS for each in (element, *element.iterancestors()))
 
 

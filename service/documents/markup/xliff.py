@@ -1,7 +1,7 @@
-"""XLIFF 1.2 and 2 (.xlf, .xliff): a unit without a translation gets a target.
+"""XLIFF 1 and 2 (.xlf, .xliff): each unit without a translation gets a target with one.
 
-Inline elements are copied from the source. Units that are translated or marked `translate="no"`
-stay as they are.
+The inline elements of the source are copied into the target. A unit stays as it is if it already
+has a translation, or if it is marked `translate="no"`.
 """
 
 from copy import deepcopy
@@ -14,7 +14,7 @@ NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
 """Inline elements that hold code and no text."""
 
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
-"""States of a target that is still to be translated, even if it has a text."""
+"""States in which a target is translated even if it already has a text."""
 
 
 def read_xliff(data: bytes) -> XmlDocument:
@@ -40,7 +40,11 @@ def read_xliff(data: bytes) -> XmlDocument:
 
 
 def _is_translatable(unit: Element) -> bool:
-    """Reports whether the nearest `translate` of a unit or its parents is not `no`."""
+    """Reports whether a unit may be translated.
+
+    The attribute `translate` of the unit decides or, if the unit has none, that of its nearest
+    ancestor. Without the attribute a unit may be translated.
+    """
     nearest = unit
     while nearest is not None and nearest.get("translate") is None:
         nearest = nearest.getparent()
@@ -48,7 +52,7 @@ def _is_translatable(unit: Element) -> bool:
 
 
 def _new_target(unit: Element) -> Element | None:
-    """Returns a new target with the content of the source; None for a translated unit."""
+    """Returns a target with the content of the source; None if the unit needs no translation."""
     found = {local_name(child): child for child in unit if local_name(child)}
     source, target = found.get("source"), found.get("target")
     if source is None:

@@ -1,4 +1,4 @@
-"""Parts of documents in XML, which are parsed without entities, DTDs and network."""
+"""XML files of documents. The parser does not expand entities, load DTDs or use the network."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from service.documents.base import DocumentError, DocumentTooLargeError
 from service.documents.markup.inline import Block, Element, Place, Span, fill, texts_of
 
 MAX_XML_BYTES = 32 * 1024 * 1024
-"""Largest XML file that is parsed; its tree takes several times as much memory."""
+"""Largest XML file that is parsed. Its tree takes several times as much memory as the file."""
 
 
 def parse_xml(data: bytes, name: str) -> Element:
@@ -16,7 +16,7 @@ def parse_xml(data: bytes, name: str) -> Element:
 
     Args:
         data: Content of the file.
-        name: Name of the file, for the message of an error.
+        name: Name of the file, for error messages.
 
     Raises:
         DocumentError: The file is not well-formed, or declares entities.
@@ -40,7 +40,7 @@ def parse_xml(data: bytes, name: str) -> Element:
 
 
 def serialize_xml(root: Element) -> bytes:
-    """Returns an XML file with the declaration that it had."""
+    """Returns an XML file in its original encoding, with an XML declaration."""
     tree = root.getroottree()
     info = tree.docinfo
     written: bytes = etree.tostring(
@@ -63,7 +63,8 @@ class XmlDocument:
     Args:
         root: Root of the file.
         blocks: Blocks, in the order of the file.
-        set_language: Writes the code of the target language into the tree.
+        set_language: Writes the code of the target language into the tree; None if the format does
+            not state a language.
     """
 
     def __init__(
@@ -91,12 +92,12 @@ class XmlDocument:
 
 
 class BlockReader:
-    """Finds the blocks of a tree whose text stands in the tree itself, as in XHTML.
+    """Finds the blocks of a tree in which any element may contain text, as in XHTML.
 
     Args:
-        is_block: Whether an element begins and ends a block.
+        is_block: Whether a block begins at the start of an element and ends at the element's end.
         is_kept: Whether an element and all elements inside it stay as they are.
-        is_plain: Whether an element only groups text, without a formatting of its own.
+        is_plain: Whether an element groups text without changing its formatting.
     """
 
     def __init__(

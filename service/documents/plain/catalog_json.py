@@ -1,4 +1,4 @@
-"""JSON of user interfaces (i18n): the string values are translated, and the keys are kept."""
+"""JSON files of user interfaces (.json): string values are translated, and keys are kept."""
 
 import json
 import re
@@ -26,13 +26,16 @@ def read_json(data: bytes) -> PassageDocument:
             f"the file is not JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
-        raise DocumentError("the file is not read: its lists and objects are too deep") from None
+        raise DocumentError("the lists and objects of the file are nested too deep") from None
     mark = "\ufeff" if data.startswith(b"\xef\xbb\xbf") else ""
     return PassageDocument([mark, *_parts(text)])
 
 
 def _parts(text: str) -> Iterator[str | Passage]:
-    """Yields the strings of valid JSON, in which no quote stands outside of a string."""
+    """Yields the kept parts and the passages of valid JSON.
+
+    In valid JSON, every quotation mark belongs to a string.
+    """
     begin = 0
     for match in _STRING.finditer(text):
         if _KEY.match(text, match.end()):

@@ -1,8 +1,8 @@
 """Message catalogues of gettext (.po): an empty msgstr gets the translation of its msgid.
 
-Entries that are translated already, comments and the header are kept byte for byte. Babel reads and
-writes catalogues too, but it wraps lines anew and drops previous messages (`#|`). A version control
-system would then show a change in every entry.
+Comments and translated entries are kept byte for byte, and so is the header except its language.
+Babel could write catalogues, but it wraps lines anew and drops previous messages (`#|`). A version
+control system would then show a change in every entry.
 """
 
 import re
@@ -38,7 +38,7 @@ def read_po(data: bytes) -> PassageDocument:
     """Reads a message catalogue.
 
     Raises:
-        DocumentError: The file is not UTF-8 or not a catalogue.
+        DocumentError: The file is not UTF-8, or it is not a catalogue.
     """
     entry: list[_Field] = []
     parts: list[str | Passage] = []
@@ -69,7 +69,7 @@ def read_po(data: bytes) -> PassageDocument:
 
 
 def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry, with passages for its empty translations."""
+    """Yields the lines of an entry. A passage takes the place of each empty translation."""
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
         is_open = not any(each.value for each in entry if each.keyword == "msgstr")
@@ -101,6 +101,6 @@ def _passage(target: _Field, source: str) -> Passage:
 
 
 def _set_language(written: str, language: str) -> str:
-    """Returns a catalogue whose header names the language."""
+    """Returns a catalogue with the language in the header, if the header has a language line."""
     code = language.replace("-", "_")
     return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

@@ -1,7 +1,7 @@
 """HTML (.html) and the XHTML of e-books: text is translated, and every other byte is kept.
 
-HTML is read by the tokenizer of the standard library, which accepts every page. A tree of lxml or
-html5lib would be written back with other quotes, entities and added elements.
+The tokenizer of the standard library reads HTML, because it accepts every page. A tree of `lxml` or
+`html5lib` would be written with other quotes, other entities and added elements.
 """
 
 import html
@@ -64,13 +64,13 @@ class _Tokenizer(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.page = page
         self.line_starts = [0, *(match.end() for match in _LINE_START.finditer(page))]
-        self.open: list[tuple[str, bool]] = []  # the flag says whether the content is kept
+        self.open: list[tuple[str, bool]] = []  # tag, and whether its content is kept
         self.num_open: Counter[str] = Counter()
         self.pieces: list[tuple[int, bool]] = []
 
     def parts(self) -> list[str | Passage]:
         """Returns the kept strings and the passages of the page."""
-        end = self.page.rfind(">") + 1  # without this, unclosed tags take quadratic time
+        end = self.page.rfind(">") + 1  # An unclosed tag after it would take quadratic time.
         self.feed(self.page[:end])
         self.close()
         if end < len(self.page):
@@ -99,7 +99,7 @@ class _Tokenizer(HTMLParser):
         return tag
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Follows the open elements."""
+        """Begins a kept piece, and adds the element to the open elements."""
         self._begin(is_text=False)
         if tag in VOID:
             return
@@ -113,7 +113,7 @@ class _Tokenizer(HTMLParser):
         self._begin(is_text=False)
 
     def handle_endtag(self, tag: str) -> None:
-        """Closes an element and the elements that are still open inside it."""
+        """Begins a kept piece, and closes the element and all open elements inside it."""
         self._begin(is_text=False)
         while self.num_open[tag] and self._pop() != tag:
             pass
@@ -148,7 +148,7 @@ class _Tokenizer(HTMLParser):
 
 
 def _parts(source: str, is_text: bool) -> Sequence[str | Passage]:
-    """Returns a text as a passage between its white space, and any other source as it is."""
+    """Returns the parts of a piece: a passage and the white space around it, or a kept string."""
     value = html.unescape(source)
     if not is_text or not has_words(value):
         return [source]
@@ -162,7 +162,7 @@ def _parts(source: str, is_text: bool) -> Sequence[str | Passage]:
 
 
 def _set_language(written: str, language: str) -> str:
-    """Returns a page whose root element names the language, if it named one before."""
+    """Returns a page with the language in its root element, if the element has the attribute."""
     return _ROOT_LANGUAGE.sub(
         lambda match: f"{match[1]}{match[2]}{language}{match[2]}", written, count=1
     )

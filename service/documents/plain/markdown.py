@@ -1,7 +1,7 @@
 """Markdown (.md): paragraphs, headings, list items, quotes and cells of tables are translated.
 
-Front matter, code, HTML blocks, rules and link definitions are kept. Marks inside a paragraph, such
-as emphasis and links, belong to its text.
+Front matter, code, HTML blocks, horizontal rules and link definitions are kept. The Markdown marks
+inside a paragraph, such as emphasis and links, belong to its text.
 """
 
 import re
@@ -15,7 +15,7 @@ _MARKER = re.compile(
     r"(?:\s*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s)|\[[ xX]\](?=\s)|\#{1,6}(?=\s)|\[\^[^\]]+\]:))*\s*"
 )
 _KEPT = re.compile(
-    r"(?:[-*_=]\s*){3,}$"  # rules and underlines of headings
+    r"(?:[-*_=]\s*){3,}$"  # horizontal rules and underlines of headings
     r"|=+\s*$|-+\s*$"
     r"|\[[^\]^][^\]]*\]:"  # link definitions
 )
@@ -39,7 +39,7 @@ def read_markdown(data: bytes) -> PassageDocument:
 
 
 def _end_of_front_matter(lines: Sequence[Line]) -> int:
-    """Returns the number of lines of the metadata at the start."""
+    """Returns the number of lines of the front matter; 0 if there is none."""
     ends = _FRONT_MATTER.get(str(lines[0]).rstrip(), ()) if lines else ()
     for number, line in enumerate(lines[1:], 1):
         if str(line).rstrip() in ends:
@@ -48,7 +48,7 @@ def _end_of_front_matter(lines: Sequence[Line]) -> int:
 
 
 class _Reader:
-    """Collects the lines of paragraphs."""
+    """Groups lines into paragraphs."""
 
     def __init__(self) -> None:
         self.paragraph: list[Line] = []
@@ -83,7 +83,7 @@ class _Reader:
         return self.is_after_blank and not self.is_list
 
     def _is_code(self, line: Line) -> bool:
-        """Reports whether a line belongs to a fenced block, and follows the fences."""
+        """Reports whether a line belongs to fenced code, and notes where it starts and ends."""
         match = _FENCE.match(line.prefix + line.content)
         if self.fence:
             closing = line.content.lstrip("> ").rstrip()
@@ -129,7 +129,7 @@ class _Reader:
 
 
 def _cells(line: Line) -> Iterator[str | Passage]:
-    """Yields the cells of one row of a table."""
+    """Yields the cells of a table row, and the kept strings between them."""
     yield line.prefix
     for part in _CELL_BORDER.split(line.content):
         for cell in lines_of(part):

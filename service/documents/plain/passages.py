@@ -1,4 +1,4 @@
-"""Documents of plain text: kept characters, with passages to translate between them."""
+"""Documents that consist of kept strings, and of passages to translate between them."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ class Passage:
 
     Attributes:
         text: Text for the model.
-        place: Returns the characters that stand in the document for a translation.
+        place: Returns the characters to write into the document for a given translation.
     """
 
     text: str
@@ -26,7 +26,8 @@ class PassageDocument:
 
     Args:
         parts: Kept strings and passages, in the order of the document.
-        set_language: Returns the written document with the code of the target language.
+        set_language: Returns a written document with the code of the target language. None if the
+            format does not state a language.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class Line:
 
     Attributes:
         prefix: Kept characters before the content, such as an indent or a list marker.
-        content: Words of the line.
-        suffix: Kept characters after the content, with the line end.
+        content: Characters between prefix and suffix, without white space at their ends.
+        suffix: Kept characters after the content, including the line end.
     """
 
     prefix: str
@@ -71,7 +72,7 @@ class Line:
 
 
 def lines_of(text: str) -> list[Line]:
-    """Splits a text into lines; white space around the content is kept."""
+    """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
     lines = []
     for match in _LINE.finditer(text):
         content = match[1].strip()
@@ -84,9 +85,10 @@ def lines_of(text: str) -> list[Line]:
 
 
 def joined(lines: Sequence[Line]) -> Passage:
-    """Returns one passage for lines that contain one wrapped text.
+    """Returns one passage for the lines of one wrapped text.
 
-    The translation is wrapped again into as many lines, in the proportions of the source.
+    The translation is wrapped into the same number of lines, with the same relative lengths. A
+    translation of few words gets fewer lines.
     """
     contents = [line.content for line in lines]
 
@@ -103,9 +105,10 @@ def joined(lines: Sequence[Line]) -> Passage:
 
 
 def wrap(translation: str, contents: Sequence[str]) -> list[str]:
-    """Cuts a translation into as many lines as the source has, or fewer for few words.
+    """Cuts a translation into as many lines as the source has; fewer if it has too few words.
 
-    Each cut is at the space that is nearest to the proportional place of the source's line end.
+    The position of each line end in the source is scaled to the length of the translation. The cut
+    is at the space that is nearest to this position.
     """
     translation = translation.strip()
     scale = len(translation) / max(1, len(" ".join(contents)))

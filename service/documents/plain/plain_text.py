@@ -1,4 +1,4 @@
-"""Plain text (.txt): each line is a text, and a wrapped paragraph is one text."""
+"""Plain text (.txt): a wrapped paragraph is one text; every other line is a text of its own."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from service.documents.base import decode, has_words
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
 
 MIN_WRAPPED_WIDTH = 40
-"""Paragraphs whose longest line is shorter are verses or lists, not wrapped text."""
+"""A paragraph whose longest line is shorter than this is a verse or a list, not wrapped text."""
 
 _END = re.compile(r"[.!?:;。！？…][\"'”’)\]]*$")
 
@@ -35,9 +35,10 @@ def _parts(lines: Sequence[Line]) -> Iterator[str | Passage]:
 
 
 def is_wrapped(lines: Sequence[Line]) -> bool:
-    """Reports whether an editor has broken the lines of a paragraph at a fixed width.
+    """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
 
-    This is so if the first word of each line would not have fitted into the line before it.
+    The longest line gives the width. The first word of each line must not fit into the line before
+    it. Two lines are not a wrapped paragraph if the first line ends with a punctuation mark.
     """
     contents = [line.content for line in lines]
     width = max(map(len, contents))

@@ -1,6 +1,7 @@
 """Subtitles: SubRip (.srt) and WebVTT (.vtt). Timings, numbers and settings are kept.
 
-A cue is one text, and a sentence that continues in the next cue is cut at the cue's end.
+A cue is one text, or one text for each speaker. A sentence that continues in the next cue is
+translated in two parts, because each part must stay with its timing.
 """
 
 import re
@@ -27,7 +28,7 @@ def read_vtt(data: bytes) -> PassageDocument:
     """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept.
 
     Raises:
-        DocumentError: The file is not UTF-8, or is not WebVTT.
+        DocumentError: The file is not UTF-8, or it is not WebVTT.
     """
     text = decode(data)
     if not text.removeprefix("\ufeff").startswith("WEBVTT"):
@@ -40,8 +41,8 @@ def _read(text: str, has_orphans: bool) -> PassageDocument:
 
     Args:
         text: Content of the file.
-        has_orphans: Whether lines after a blank line still belong to the cue, as in many SubRip
-            files.
+        has_orphans: Whether a cue may contain blank lines, as in many SubRip files. If false, a
+            blank line ends the cue.
     """
     lines = lines_of(text)
     is_timing = [_TIMING.match(line.content) is not None for line in lines]
@@ -66,7 +67,7 @@ def _read(text: str, has_orphans: bool) -> PassageDocument:
 
 
 def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
-    """Yields the passages of a cue: one, or one for each speaker."""
+    """Yields the passages of a cue: one passage for each speaker, and the lines without words."""
     speech: list[Line] = []
     for line in map(_without_tags, cue):
         if _SPEAKER.search(line.prefix) or not has_words(line.content):

@@ -1,12 +1,12 @@
 """Aligns words: finds the source word of each target word by a decoder's cross-attention.
 
-Tokens are merged into words on both sides. Each target word is aligned with the source word that
-it attends to most.
+The tokens of both sentences are merged into words. Each target word is aligned with the source word
+that it attends to most.
 
 The table shows how many words the built-in en-pt model aligns correctly in 997 sentences
 (FLORES-200 dev). It counts words whose correct alignment is known: numerals, and words spelt alike
-in both languages, that occur once on each side. The words "a", "as", "do" and "no" are left out,
-because they mean different things in the two languages.
+in both languages. Each of them occurs exactly once in each sentence. The words "a", "as", "do" and
+"no" are left out, because they mean different things in the two languages.
 
 | translation | numerals | words spelt alike |
 |---|---|---|
@@ -76,7 +76,7 @@ def align(
 def between_words(
     weights: NDArray[np.float32], source: TokenizedText, target: TokenizedText, shift: int
 ) -> tuple[list[Span], list[Span], NDArray[np.float32]]:
-    """Returns the words of both sides in tokens, and the attention between the words.
+    """Returns the source and target words as spans of tokens, and the attention between them.
 
     The arguments are those of `align`. Special tokens are left out.
 

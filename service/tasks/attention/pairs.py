@@ -99,7 +99,8 @@ def align_text(
     Args:
         translation: Text and its translation.
         pairs: Sentence pairs of the text, from `pairs_of`.
-        captured: Attention of the pairs, followed by that of later texts, which is not taken.
+        captured: Attention of the pairs, followed by the attention of later texts, which is left
+            in the iterator.
     """
     segments = translation.prepared.segments
     starts = zip(

@@ -116,7 +116,7 @@ def aligner_of(
 
 
 def default_shift(config: ModelConfig, layer: int) -> int:
-    """Returns the shift of a layer: 0 if it was trained to align, otherwise 1.
+    """Returns the shift of a layer: 0 for a layer that was trained to align, and 1 for any other.
 
     In a layer that was trained to align, the attention of a row belongs to the predicted token. In
     any other layer it belongs to the decoder's input token, one place earlier.

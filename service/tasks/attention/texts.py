@@ -41,7 +41,7 @@ class Encoder:
 
     @property
     def start(self) -> str:
-        """Empty: there is no decoder."""
+        """An empty text, because there is no decoder."""
         return ""
 
 
@@ -53,7 +53,7 @@ class EmbeddedText:
 
     @property
     def target(self) -> None:
-        """None: a text that is embedded has no translation."""
+        """None, because a text that is embedded has no translation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class TextQueries:
         Args:
             texts: Tokenised texts.
             results: Result of each text.
-            start: Empty: there is no decoder.
+            start: An empty text, because there is no decoder.
             view: Requested form.
         """
         return [
@@ -167,7 +167,8 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
     Args:
         model: Translation model.
-        name: `prompt_name` of the request: a language of a multilingual model, otherwise None.
+        name: `prompt_name` of the request: a language if the model is multilingual, and None for
+            any other model.
 
     Raises:
         InvalidRequestError: The model has no prompts, or needs the name of a language.

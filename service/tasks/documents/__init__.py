@@ -1,1 +1,1 @@
-"""The document task: whole files, from an upload to the kept translation."""
+"""The document task: reads an uploaded file, translates it and keeps the translation."""

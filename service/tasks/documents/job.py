@@ -21,9 +21,9 @@ class DocumentJob:
         texts: Its texts.
         source: Served language, or None to detect it.
         target: Served language.
-        context: Context of the job, whose start decides the deadline.
+        context: Context of the job. The deadline depends on its `started`.
         state: State that clients see.
-        terms: Terms of a glossary; needs a source.
+        terms: Terms of a glossary; only with a `source`.
     """
 
     document: Document
@@ -36,7 +36,7 @@ class DocumentJob:
 
 
 def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
-    """Groups texts into batches, in order; a batch over the limit has only one text."""
+    """Groups texts into batches, in order. A text over the limit is a batch of its own."""
     batches: list[list[str]] = []
     num_chars = 0
     for text in texts:

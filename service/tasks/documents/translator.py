@@ -1,7 +1,7 @@
 """The document task: read a document, translate its texts, write it, keep the translation.
 
-A document is translated in batches of texts, several at a time. Each batch is admitted by itself,
-so a long document takes no more of the queue than a few requests do.
+A document is translated in batches of texts, several batches at a time. Each batch is admitted
+separately. A long document therefore takes no more of the queue than a few requests.
 """
 
 import asyncio
@@ -24,17 +24,20 @@ from service.tasks.translation.translator import TranslationRequest, Translator
 logger = logging.getLogger("regard.documents")
 
 BATCH_CHARS = 16_000
-"""Most characters in a batch, except in a batch of one longer text."""
+"""Largest number of characters in a batch, unless the batch is one longer text."""
 
 BATCHES_AT_ONCE = 4
-"""Batches of one document that are translated at the same time."""
+"""Number of batches of one document that are translated at the same time."""
 
 SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
-"""The language of a document is detected in at most this number of its texts and characters."""
+"""The language of a document is detected in a sample of its texts.
+
+The sample has at most SAMPLE_TEXTS texts and SAMPLE_CHARS characters.
+"""
 
 KEPT_DOCUMENTS = 16
-"""The kept documents have at most the size of this number of the largest documents."""
+"""Limit on the total size of the kept documents, as a multiple of the largest document's size."""
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
@@ -51,8 +54,8 @@ class DocumentTranslator:
 
     Attributes:
         num_open: Number of documents that are being translated.
-        reading: Held while a document is read.
-        background: Jobs without a waiting request; the event loop alone would not keep them.
+        reading: Lock that is held while a document is read.
+        background: Jobs for which no request waits. The event loop holds only weak references.
     """
 
     def __init__(
@@ -69,18 +72,18 @@ class DocumentTranslator:
     async def open(
         self, name: str, data: bytes, source: str | None, target: str, context: RequestContext
     ) -> DocumentJob:
-        """Reads a document, and makes a job, which the caller must run.
+        """Reads a document and returns its job. The caller must run the job.
 
         Raises:
             DocumentError: The document cannot be read.
             OverloadedError: Too many documents are being translated or kept.
             QuotaExceededError: The API key has too few characters left this month.
         """
-        format_of(name)  # an unknown extension is refused even while the server is busy
+        format_of(name)  # First, so that an unknown extension is refused even by a busy server.
         self._check_room()
         self.num_open += 1
         try:
-            async with self.reading:  # the tree of one large document at a time is built
+            async with self.reading:  # One document at a time: the tree of a large one is big.
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
             await self.quota.check(context.account, sum(map(len, texts)))
@@ -140,7 +143,7 @@ class DocumentTranslator:
             )
 
     def _keep(self, state: DocumentState) -> None:
-        """Saves a state, and removes the document once its time is over."""
+        """Saves a state, and removes the document when it has expired."""
         self._save(state)
         self._remove_later(state)
 
@@ -149,7 +152,7 @@ class DocumentTranslator:
         asyncio.get_running_loop().call_later(delay, self.store.remove_expired)
 
     def _save(self, state: DocumentState) -> None:
-        with suppress(FileNotFoundError):  # a stopping server has removed the folder
+        with suppress(FileNotFoundError):  # A server that stops may have removed the folder.
             self.store.save(state)
 
     def _fail(self, state: DocumentState, reason: str) -> None:
@@ -175,11 +178,11 @@ class DocumentTranslator:
 
     @property
     def _batch_chars(self) -> int:
-        # A text has more characters than tokens, so a batch is never over the limit of tokens.
+        # A text usually has more characters than tokens, so a batch rarely exceeds this limit.
         return min(BATCH_CHARS, self.settings.max_pending_tokens)
 
     async def _detect(self, job: DocumentJob) -> str:
-        """Returns the language of a document; the target if its texts have no words."""
+        """Returns the language of a document; the target language if no language is detected."""
         texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
         sample = "\n".join(texts)[:SAMPLE_CHARS]
         sources = self.translator.catalog.sources(job.target)
@@ -189,14 +192,14 @@ class DocumentTranslator:
     async def _translate_batches(
         self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]
     ) -> None:
-        """Translates batches until none waits."""
+        """Takes batches from `waiting` and translates them until it is empty."""
         while waiting:
             texts = waiting.popleft()
             known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
             self._report(job, sum(text is not None for text in known.values()), len(known))
 
     def _report(self, job: DocumentJob, done: int, total: int) -> None:
-        """Estimates the remaining time from the number of texts that are done."""
+        """Saves an estimate of the remaining time, from the share of texts that are done."""
         elapsed = time.perf_counter() - job.context.started
         job.state.remaining_seconds = 1 + int(elapsed * (total - done) / done)
         self._save(job.state)

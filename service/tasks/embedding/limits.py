@@ -48,9 +48,9 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many vectors of tokens.
 
-    By REGARD_MAX_PENDING_TOKENS alone, one response could have 131,072 vectors. With 384 numbers
-    each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the client has
-    read the response.
+    The limit REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With 384
+    numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the
+    client has read the response.
 
     Args:
         num_tokens: Number of tokens of each input, as the model reads it.
@@ -92,7 +92,7 @@ def find_long(
     param: str,
     uncounted: Collection[int] = (),
 ) -> list[int]:
-    """Returns the indices of the inputs that are longer than the model takes and must be cut.
+    """Returns the indices of the inputs that must be cut, because they exceed the model's limit.
 
     Args:
         num_tokens: Number of tokens of each uncut input, special tokens and prompt included.

@@ -15,7 +15,8 @@ class ReadingOptions:
     """Options of how a model reads the inputs of a request.
 
     Attributes:
-        truncate: Whether inputs longer than the model takes are cut; otherwise they are refused.
+        truncate: Whether inputs that are too long for the model are cut. If false, they are
+            refused.
         truncation_direction: End that is cut off.
         prompt_name: Name of the prompt in front of each text; None for the model's default.
     """

@@ -1,8 +1,8 @@
 """Completes translations whose protected spans the model did not copy.
 
-A sentence with spans is translated with stand-ins first. If one of them is missing in the
-translation, the sentence is translated again with other stand-ins, and at last in parts, without
-its spans. So every span comes back once, unchanged.
+A sentence with spans is first translated with stand-ins. If a stand-in is missing in the
+translation, the sentence is translated again with other stand-ins, and finally in parts, without
+its spans. Every span therefore comes back exactly once, unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class Place:
 
     @property
     def sentence(self) -> str:
-        """The sentence with markers; it may be replaced by a sentence with more markers."""
+        """The sentence with the markers of its spans. Terms of a glossary may add markers."""
         return self.text.segments.sentences[self.index]
 
     @sentence.setter
@@ -43,7 +43,7 @@ class Place:
 
     @property
     def tagged_sentence(self) -> str:
-        """The sentence with markers, those of its inline tags too."""
+        """The sentence with the markers of its spans and of its inline tags."""
         return self.text.tagged_sentence(self.index)
 
     def is_complete(self, result: Result) -> bool:
@@ -53,7 +53,7 @@ class Place:
         return self.text.carriage.restore(self.index, decoded) is not None
 
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Puts stand-ins of a variant into the sentence; None if it cannot have them."""
+        """Returns the sentence with stand-ins of a variant; None if it cannot have them."""
         tokenizer, _ = self.text.tokenizers
         if self.index in self.text.tags:
             options = replace(options, return_attention=True)
@@ -74,7 +74,7 @@ async def complete(
     """Translates sentences again until every protected span is in its translation once.
 
     Args:
-        prepared: The texts; their carriers are replaced.
+        prepared: The texts. Their carriers may be replaced.
         results: Results of the sentences of all texts, in order; some are replaced.
         options: Options of the search.
         pipeline: Translates sentences.
@@ -135,5 +135,5 @@ async def _translate_parts(
 
 
 def _chunk(part: str, text: Prepared) -> ChunkedText:
-    """Returns a part of a sentence within the limit of tokens."""
+    """Cuts a part of a sentence into pieces within the limit of tokens."""
     return chunk_sentences(one_sentence(part), text.tokenizers[0], text.max_tokens)

@@ -23,11 +23,11 @@ class Prepared:
         segments: Sentences of the text, and the separators between them.
         sources: Source token ids of each sentence, EOS included.
         detected: Detected source language; None if the request names it.
-        num_cut: Number of sentences that were longer than the model takes.
+        num_cut: Number of sentences that were cut because they were too long for the model.
         carriage: The protected spans of the text.
         max_tokens: Largest number of tokens of a sentence, without EOS.
-        tags: Inline tags of each sentence that has some, by the sentence's index.
-        tagged: Translation with tags, by the sentence's index and the translation's rank.
+        tags: Inline tags of each sentence that has tags, by the sentence's index.
+        tagged: Translations with tags, by the sentence's index and the translation's rank.
         formatting: The formatting of the sentences.
     """
 
@@ -44,7 +44,10 @@ class Prepared:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Tokenizers of the first model's source and the last model's target; needs a route."""
+        """Source tokenizer of the first model, and target tokenizer of the last model.
+
+        The route must not be empty.
+        """
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
 
     def sentences(self, options: DecodingOptions) -> list[Sentence]:
@@ -61,7 +64,7 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns a translation of a sentence; the last one if there is none of the rank.
+        """Returns the translation of a sentence with a rank, or the last one if there are fewer.
 
         Args:
             index: Index of the sentence.
@@ -76,7 +79,7 @@ class Prepared:
     def joined(self, decoded: Sequence[str]) -> str | None:
         """Returns the translated text from the decoded sentences.
 
-        None if a protected span did not come through; this happens in alternatives only.
+        It is None if a protected span is missing, which can happen only in alternatives.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]

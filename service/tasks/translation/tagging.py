@@ -75,7 +75,7 @@ class TaggedPair:
 
 
 def _parts(side: TokenizedText, words: Sequence[Span]) -> tuple[list[Span], list[int]]:
-    """Cuts words into runs of letters and digits, and marks: "2009." into "2009" and ".".
+    """Cuts words into runs of letters and digits, and single marks: "2009." into "2009" and ".".
 
     Returns:
         The span of each part in the text, and the index of its word.
@@ -95,7 +95,7 @@ async def insert_tags(
     aligner: PairAligner,
     context: RequestContext,
 ) -> None:
-    """Puts tags into the translations of sentences, and keeps the translations in `prepared`.
+    """Puts tags into the translations of sentences, and stores these translations in `prepared`.
 
     Args:
         prepared: The texts.
@@ -122,7 +122,7 @@ async def insert_tags(
 async def _captured(
     pairs: Sequence[TaggedPair], aligner: PairAligner, context: RequestContext
 ) -> list[CrossAttention]:
-    """Returns the attention of each pair: that of the decode steps, or else of a second pass."""
+    """Returns the attention of each pair: recorded by the decode steps, or from a second pass."""
     names = {tagged.model for tagged in pairs}
     shifts = {name: await aligner.shift(name) for name in names}
     missing = [(tagged.model, tagged.pair) for tagged in pairs if tagged.recorded is None]

@@ -1,9 +1,9 @@
 """Makes translations use the terms of a glossary.
 
-A sentence is translated as it is first. If target terms are missing, they take the place of the
-source terms, and the sentence is translated again: models mostly copy such words. At last stand-ins
-replace the terms that are still missing, and then all terms of the sentence. Stand-ins always come
-back, but take context from the model.
+A sentence is first translated unchanged. If target terms are missing in the translation, they
+replace their source terms and the sentence is translated again, because models mostly copy such
+words. If terms are still missing, stand-ins replace them, and finally all terms of the sentence.
+Models copy stand-ins more reliably, but a stand-in hides the meaning of the term from the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,10 @@ async def use_terms(
 ) -> None:
     """Translates sentences again until their translations have the target terms.
 
-    A stand-in that does not come through is left to `fidelity.complete`.
+    If a stand-in is missing in a translation, `fidelity.complete` must complete the translation.
 
     Args:
-        prepared: The texts; they get more protected spans.
+        prepared: The texts. They get more protected spans.
         results: Results of the sentences of all texts, in order; some are replaced.
         terms: Terms of the glossary.
         options: Options of the search.
@@ -64,8 +64,8 @@ class _Termed:
 
     Attributes:
         place: Place of the sentence.
-        sentence: The sentence as it was at first.
-        tags: Its inline tags as they were at first.
+        sentence: The sentence before any term is replaced.
+        tags: Its inline tags before any term is replaced.
         matches: Its source terms.
     """
 
@@ -94,12 +94,12 @@ class _Termed:
 
 
 def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
-    """Returns a place after changes: the place after each of them, and the added length."""
+    """Returns the place in a changed text. A change is a place and the length added before it."""
     return place + sum(added for end, added in changes if end <= place)
 
 
 def _termed(prepared: list[Prepared], terms: Terms) -> Iterator[_Termed]:
-    """Yields the sentences with source terms. A tag inside a term hides the term."""
+    """Yields the sentences with source terms. A term with a tag inside it is left out."""
     position = 0
     for text in prepared:
         for index in range(len(text.sources)):
@@ -116,7 +116,7 @@ def _termed(prepared: list[Prepared], terms: Terms) -> Iterator[_Termed]:
 
 
 def _decoded(place: Place, results: Sequence[Result]) -> str:
-    """Returns the best translation of a sentence, with spans in place of its stand-ins."""
+    """Returns the best translation of a sentence, with spans in place of stand-ins."""
     tokenizer = place.text.tokenizers[1]
     decoded = tokenizer.decode(results[place.position].value[0].tokens)
     restored = place.text.carriage.restore(place.index, decoded)
@@ -124,7 +124,7 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
 
 
 def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns the target terms; one at the start of the sentence gets the capital of its source."""
+    """Returns the target terms. At the start of the sentence, a term takes over a capital."""
     return [
         capitalized(match.target)
         if one.sentence[match.start].isupper() and not has_words(one.sentence[: match.start])
@@ -134,7 +134,7 @@ def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
 
 
 def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns markers for target terms; terms beyond the largest number of spans get none."""
+    """Returns markers for target terms, or the terms themselves if there are too many spans."""
     carriage = one.place.text.carriage
     starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()
     first = FIRST_MARKER + len(carriage.protected.spans)

@@ -46,16 +46,19 @@ class TranslationRequest:
         source: Served language, or None to detect the language of each text.
         target: Served language.
         options: Options of the search.
-        split_sentences: Whether texts are split into sentences; otherwise each is one sentence.
-        is_aligned: Whether words are aligned afterwards. Such a request is refused if no single
-            model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged, and
-            case and final punctuation are those of the text.
-        is_html: Whether the texts are HTML; then they are protected too.
-        xml: Meaning of the tags, if the texts are XML; then they are protected too.
-        split_lines: Whether a line break also ends a sentence, if texts are split.
-        is_bulk: Whether few sentences wait in the bulk lane too.
-        terms: Terms of a glossary from the source to the target; needs a source.
+        split_sentences: Whether texts are split into sentences. If false, each text is one
+            sentence, or each block of a text with markup.
+        is_aligned: Whether words will be aligned after the translation. Such a request is refused
+            if no single model has the pair.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. The
+            translations then also get the case and the final punctuation of the texts.
+        is_html: Whether the texts are HTML. Their spans come back unchanged even without
+            `protects`.
+        xml: Meaning of the tags if the texts are XML, else None. Their spans come back unchanged
+            even without `protects`.
+        split_lines: Whether every line break ends a sentence. Only with `split_sentences`.
+        is_bulk: Whether the sentences wait in the bulk lane even if they are few.
+        terms: Terms of a glossary from the source to the target. Only with a `source`.
     """
 
     texts: Sequence[str]
@@ -239,10 +242,10 @@ class Translator:
     def _protect(
         self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
     ) -> tuple[ProtectedText, list[Tag]]:
-        """Returns a text with markers, and the inline tags that are not in it.
+        """Returns a text with markers, and the inline tags that were taken out of it.
 
-        Two models in a row give no attention between source and target words, and a remote model
-        gives none at all. There the tags stay in the text as markers.
+        On a route of two models, there is no attention between source and target words, and a
+        remote model gives no attention. The tags then stay in the text as markers.
         """
         if request.has_markup:
             unknown = unknown_to(route, unescape(text))

@@ -1,8 +1,8 @@
 """Gives a translation the case of its source: ALL CAPS, Title Case, or the first letter.
 
-A model has seen few sentences in ALL CAPS and leaves their words as they are. So it gets them in
-sentence case, and the translation becomes ALL CAPS again. Private-use characters, the markers of
-protected spans, have no case.
+A model has seen few sentences in ALL CAPS and leaves their words as they are. It therefore gets
+such a sentence in sentence case, and the translation becomes ALL CAPS again. The markers of
+protected spans are private-use characters, which have no case.
 """
 
 import re
@@ -44,9 +44,9 @@ def is_all_caps(text: str) -> bool:
 
 
 def sentence_case(text: str, is_known: Callable[[str], bool]) -> str:
-    """Returns a sentence in ALL CAPS in lower case, with a capital first letter.
+    """Converts a sentence in ALL CAPS to lower case with a capital first letter.
 
-    A sentence of two letters, such as `OK`, stays as it is.
+    A sentence of one or two letters, such as `OK`, stays as it is.
 
     Args:
         text: A sentence in ALL CAPS.
@@ -79,9 +79,10 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
 
 
 def is_title_case(text: str) -> bool:
-    """Returns whether a text has two words or more, all with a capital letter or small words.
+    """Returns whether a text is in Title Case.
 
-    A text that ends with a full stop is a sentence with names.
+    At least two of its words have a capital letter, and the others are small words. A text that
+    ends with a full stop is taken for a sentence that contains names.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:
@@ -109,7 +110,7 @@ def _like(given: str, found: str, language: str) -> str:
 
 
 def _is_common(word: str, language: str) -> bool:
-    """Returns whether the capital letter of a first word may be due to its place alone."""
+    """Returns whether a word may have its capital letter only because it is the first word."""
     if language in NOUN_CAPITALS or (language == "en" and word.partition("'")[0] == "I"):
         return False
     return word not in _names(language)
@@ -117,7 +118,7 @@ def _is_common(word: str, language: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _names(language: str) -> frozenset[str]:
-    """Returns the words with a capital letter in names of days, months, languages and countries."""
+    """Returns the capitalised words in the names of days, months, languages and countries."""
     try:
         locale = Locale(language)
     except (UnknownLocaleError, ValueError):

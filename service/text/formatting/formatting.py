@@ -11,7 +11,7 @@ from service.text.protection import MARKER
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The formatting of a text, for its translation.
+    """The case and the final punctuation of a text's sentences, for their translations.
 
     Attributes:
         sentences: Sentences as the client wrote them; empty if translations stay as they are.
@@ -24,8 +24,8 @@ class Formatting:
     def apply(self, index: int, translation: str) -> str:
         """Returns the translation of a sentence with the formatting of the sentence.
 
-        The tags at the ends of the translation, which are markers, stay there. A missing final mark
-        is added after them.
+        The markers of tags at the ends of the translation stay there. A missing final mark is added
+        after them.
         """
         if not self.sentences:
             return translation
@@ -39,7 +39,10 @@ class Formatting:
 
 
 def _without_tags(source: str, translation: str) -> tuple[int, int]:
-    """Returns the bounds of a translation without the tags at its ends; sources have no tags."""
+    """Returns the bounds of a translation without the tags at its ends.
+
+    A marker that is not in the source stands for a tag.
+    """
 
     def is_tag(char: str) -> bool:
         return MARKER.match(char) is not None and char not in source
@@ -55,11 +58,11 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> None:
     """Puts sentences in ALL CAPS into sentence case, which the model knows.
 
-    A word stays as it is if the vocabulary has it in capital letters only, such as `USB`. The
-    length of a sentence does not change, so that the places of its tags stay right.
+    A word stays in capitals if this takes fewer tokens than in lower case, such as `USB`. Only
+    sentences whose length does not change are replaced, so the places of their tags stay valid.
 
     Args:
-        chunked: Sentences; their texts and token ids are replaced in place.
+        chunked: Sentences. Their texts and token ids are changed.
         tokenizer: Tokenizer of the source.
         limit: Largest number of tokens of a sentence.
     """

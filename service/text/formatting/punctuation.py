@@ -14,7 +14,7 @@ FORMS = {
     "…": "…",
     "-": "-–—",
 }
-"""Final marks, and their forms in all scripts."""
+"""Final marks in plain form, and the forms of each mark in all scripts."""
 
 CLOSING = "\"'”’»›)]}）」』】"
 """Characters that may follow the final mark of a sentence."""
@@ -30,7 +30,7 @@ SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
     "THAI": str.maketrans("", "", "."),
     "LAO": str.maketrans("", "", "."),
 }
-"""The marks of scripts in which they differ; Thai and Lao have no full stop."""
+"""For scripts with marks of their own, the mark in place of each plain mark, if there is any."""
 
 _MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
 _SPACE = " \t\u00a0\u202f\u3000"
@@ -39,14 +39,15 @@ _TAIL = _ENDING + CLOSING
 _ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
 
 _GENDER = re.compile(r"\s\(\w{1,3}\)$")
-"""An ending of the other gender, such as ` (a)`, which models add to short texts."""
+"""The ending of another gender, such as ` (a)`, which models add to short texts."""
 
 
 def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
     A translation with the same marks stays as it is, and so does an abbreviation. A mark before a
-    closing quote or bracket counts, but is not changed: languages differ in their order.
+    closing quote or bracket is compared, but not changed: languages order mark and quote
+    differently.
 
     Args:
         source: The sentence as the client wrote it.
@@ -87,7 +88,7 @@ def _with_ellipsis(source: str, translation: str) -> str:
 
 
 def _in_script(marks: str, body: str) -> str:
-    """Returns marks as the script of a text has them."""
+    """Returns plain marks in the form that the script of a text uses."""
     return marks.translate(SCRIPTS.get(_script(body), {}))
 
 

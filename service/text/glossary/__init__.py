@@ -1,1 +1,1 @@
-"""Glossaries: their entries as text, and the terms that a sentence has."""
+"""Glossaries: reads and writes their entries, and finds their terms in sentences."""

@@ -12,13 +12,13 @@ from service.text.segmentation import has_words
 EntriesFormat = Literal["tsv", "csv"]
 
 MAX_TERM_BYTES = 1024
-"""Largest size of a term in UTF-8, as at DeepL."""
+"""Largest size of a term in UTF-8. DeepL has the same limit."""
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\U000f0000-\U0010ffff]")
 
 
 def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
-    """Returns target terms by source term. White space around a term does not count.
+    """Returns the target term of each source term. White space around a term is removed.
 
     Args:
         text: One entry a line; empty lines are skipped.

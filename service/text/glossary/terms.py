@@ -1,8 +1,9 @@
 """Finds the source terms of a glossary in a sentence, and their target terms in a translation.
 
-A term matches whole words only, and the longest term wins. Neither half of a compound such as
-`e-mail` is a whole word. A term without capitals also matches words with capitals, as at the start
-of a sentence. A term with capitals matches only as it is written, or where all is in capitals.
+A term matches whole words only. If several terms match, the longest one is taken. A part of a
+compound, such as `mail` in `e-mail`, is not a whole word. A term without capitals also matches
+words with capitals, as at the start of a sentence. A term with capitals matches only words that are
+spelled the same, or that are all in capitals.
 """
 
 import re
@@ -26,7 +27,7 @@ class Match:
     Attributes:
         start: Index of its first character.
         end: Index after its last character.
-        target: The target term, in capitals where the source term is.
+        target: The target term. It has capitals if the sentence has the source term in capitals.
     """
 
     start: int
@@ -56,7 +57,7 @@ class Terms:
     """Pairs of source terms and target terms.
 
     Args:
-        entries: Target terms by source term.
+        entries: Target term of each source term.
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
@@ -119,9 +120,9 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term in the case of the given words; None if these are another term.
+    """Returns the target term in the case of the given words; None if they are not the term.
 
-    The capital of the first word of a sentence stands for the sentence, not for the term.
+    A capital letter at the start of a sentence does not change the case of the target term.
     """
     source = list(term.source)
     if [*given] == source:
@@ -139,11 +140,14 @@ def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
 
 
 def _is_whole(sentence: str, start: int, end: int) -> bool:
-    """Returns whether no hyphen or underscore joins a part of a sentence to a word beside it."""
+    """Returns whether a part of a sentence is whole words.
+
+    It is not if a hyphen or an underscore joins it to the word before or after it.
+    """
     before = sentence[max(0, start - 2) : start][::-1]
     return not _joins(before) and not _joins(sentence[end : end + 2])
 
 
 def _joins(pair: str) -> bool:
-    """Returns whether the two characters beside a word, the nearest first, lengthen the word."""
+    """Returns whether two characters beside a word, the nearest first, make the word longer."""
     return len(pair) == 2 and pair[0] in _JOINERS and pair[1].isalnum()

@@ -83,8 +83,8 @@ class Backlog(Generic[Item]):
         """Ends a batch that failed, and queues its halves.
 
         Returns:
-            If the batch had only one item, this item; it caused the failure. No item if the batch
-            had several.
+            The item of a batch of one item, because it caused the failure. An empty list for a
+            batch of several items.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -168,8 +168,8 @@ class Executor(ABC, Generic[Item]):
         """Ends a batch that failed; it is computed again in parts.
 
         Returns:
-            If the batch had only one item, this item; it caused the failure. No item if the batch
-            had several.
+            The item of a batch of one item, because it caused the failure. An empty list for a
+            batch of several items.
         """
 
     def drain_stats(self) -> list[BatchStats]:

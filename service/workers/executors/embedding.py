@@ -146,7 +146,10 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return done
 
     def _next_bucket(self) -> Bucket:
-        """Returns the bucket of the shortest texts; for a share of the work, that of the oldest."""
+        """Returns the bucket of the next slice.
+
+        It has the shortest texts or, for a share of the work, the oldest text.
+        """
         busy = [bucket for bucket in self.buckets if len(bucket.backlog)]
         shortest = busy[0]
         if len(busy) == 1:
