@@ -73,8 +73,8 @@ class Settings(BaseSettings):
     )
     admin_key: SecretStr = Field(
         SecretStr(""),
-        description="Key for loading and unloading models at run time. Without a key, the server "
-        "refuses to do so.",
+        description="Key for loading and unloading models at run time. A server without a key "
+        "refuses these requests.",
     )
     api_keys: SecretStr = Field(
         SecretStr(""),

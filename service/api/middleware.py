@@ -78,7 +78,7 @@ class RequestMiddleware:
             return
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        # A known path in OWN has the wrong method. It is still counted with its task.
+        # A request with a wrong method has no dialect, but it is counted with the task of its path.
         tasks = self.tasks if dialect is OWN else dialect.tasks
         context = RequestContext(request_id(scope), task=tasks.get(path))
         state = scope.setdefault("state", {})
