@@ -26,8 +26,8 @@ class ConsistencyReport:
         clients: Number of clients that send at random times.
         seed: Seed of the clients' order and pauses.
         lists_differ: Lines whose translation in a list differs from their translation alone.
-        clients_differ: Lines whose translation differs from their translation alone when many
-            clients send single lines at random times.
+        clients_differ: Lines that many clients send one by one at random times, and whose
+            translation then differs from their translation alone.
     """
 
     pair: str

@@ -1,8 +1,9 @@
 """Measures how much slower short texts are embedded while other clients embed long texts.
 
-Windows without and with clients that embed long texts alternate. All other clients send in every
-window: they embed short texts, translate, or request attention. Each client sends its next request
-after the reply to the previous one, so the server determines the rate of each kind of client.
+The run has periods of equal length, called windows. Clients embed long texts in every second
+window. All other clients send in every window: they embed short texts, translate, or request
+attention. Each client sends its next request after the reply to the previous one, so the server
+determines the rate of each kind of client.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ class MixedReport:
     Attributes:
         pair: Language pair of translations and attention requests.
         seconds: Time from the start of the first window to the end of the last.
-        rounds: Number of windows without long embeddings, and of windows with them.
+        rounds: Number of pairs of windows: one without long embeddings, then one with them.
         short_tokens: Tokens of the shortest and the longest short text.
         long_tokens: Tokens of the shortest and the longest long text, before truncation.
         alone: Figures by kind of client in windows without long embeddings.
@@ -173,7 +174,7 @@ class MixedLoad:
         """Measures alternating windows without and with long embeddings.
 
         Args:
-            rounds: Number of windows without long embeddings, and of windows with them.
+            rounds: Number of pairs of windows: one without long embeddings, then one with them.
             seconds: Total length of all windows; each includes its SETTLE_SECONDS.
             on_interval: Receives the progress about once a minute.
         """
@@ -312,7 +313,7 @@ def run_mixed(
         clients: Number of clients of each kind.
         max_tokens: Number of tokens of the longest text to embed.
         seconds: Length of the whole run.
-        rounds: Number of windows without long embeddings, and of windows with them.
+        rounds: Number of pairs of windows: one without long embeddings, then one with them.
         on_interval: Receives the progress about once a minute.
 
     Raises:

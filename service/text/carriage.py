@@ -1,4 +1,4 @@
-"""The protected spans of one text on their way through a model."""
+"""Keeps the protected spans of one text while a model translates its sentences."""
 
 from dataclasses import dataclass, field
 
@@ -13,15 +13,17 @@ NO_SPANS = ProtectedText("", ())
 
 @dataclass(slots=True)
 class Carriage:
-    """The protected spans of one text on their way through the model.
+    """The protected spans of one text while a model translates it.
 
     Attributes:
         protected: The text with markers, and its spans.
-        carriers: Carrier of each sentence that has markers, by the sentence's index; None for a
-            sentence that is translated in parts.
+        carriers: Form of each sentence with markers in which the model reads it, by the sentence's
+            index: words that models copy stand in for the markers. None for a sentence that is
+            translated in parts.
         parts: Translation of each sentence that was translated in parts, with its markers.
-        capitals: For some markers, the marker of the same span with a capital letter. It replaces
-            the marker at the start of a translated sentence.
+        capitals: Markers of spans that begin with a small letter, and for each a second marker,
+            whose span begins with a capital letter. The second one replaces the first one at the
+            start of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
@@ -30,7 +32,11 @@ class Carriage:
     capitals: dict[str, str] = field(default_factory=dict)
 
     def restore(self, index: int, decoded: str) -> str | None:
-        """Returns the translation of a sentence with its markers; None if a stand-in is missing."""
+        """Returns the translation of a sentence with its markers; or None.
+
+        None means that a stand-in is missing or that markers are in a wrong order. It also means
+        that the sentence cannot have stand-ins, as long as its parts are not translated.
+        """
         if index in self.parts:
             return self._with_capital(self.parts[index])
         if index not in self.carriers:

@@ -323,8 +323,8 @@ class Supervisor:
 
         There are three cases. In the first, a Load of the model is in progress. In the second, the
         worker had the model before the worker was restarted. In the third, the server has had the
-        model since its start. If the model has been unloaded in the meantime, nothing is done, and
-        the worker starts again without it.
+        model since its start. A model that has been unloaded in the meantime is none of these cases
+        and needs no action: the worker's next start does not load it.
         """
         names = self.config.models.names
         if failed.name in link.answers:

@@ -60,7 +60,10 @@ def test_long_inputs_are_refused_where_they_may_not() -> None:
     with refused(RequestTooLargeError, words) as error:
         find_long([5, 6], 5, truncate=False, param="input")
     assert error.value.param == "input[1]"
-    with refused(RequestTooLargeError, "input[0] has 7 tokens; this model takes 5, and 1 more"):
+    with refused(
+        RequestTooLargeError,
+        "input[0] has 7 tokens; this model takes 5; inputs that are too long: 2",
+    ):
         find_long([7, 6], 5, truncate=False, param="input")
 
 

@@ -1,4 +1,4 @@
-"""POST /predict, in TEI's shape: the scores of a cross-encoder as labels.
+"""POST /predict, in TEI's shape: the labels of a text or pair, and their scores.
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
@@ -60,7 +60,7 @@ class PredictRequest(Parameters):
             | Pair
             | Annotated[list[Single | Pair], Field(min_length=1)],
         ),
-    ] = Field(description="A text, a pair of texts, or a list of such lists.")
+    ] = Field(description="A text, a pair of texts, or a list whose elements are texts and pairs.")
     raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
     truncate: bool = Field(
         False, description="Cut inputs that are longer than the model takes; false refuses them."

@@ -108,7 +108,7 @@ def find_long(
     long = [place for place, number in enumerate(num_tokens) if number > limit]
     if long and not truncate:
         first = long[0]
-        more = f", and {len(long) - 1} more are too long" if len(long) > 1 else ""
+        more = f"; inputs that are too long: {len(long)}" if len(long) > 1 else ""
         number = f"{'at least ' * (first in uncounted)}{num_tokens[first]}"
         raise RequestTooLargeError(
             f"{param}[{first}] has {number} tokens; this model takes {limit}{more}. "

@@ -64,7 +64,7 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns the translation of a sentence with a rank, or the last one if there are fewer.
+        """Returns one translation of a sentence: that of the rank, or else the last one.
 
         Args:
             index: Index of the sentence.

@@ -101,7 +101,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.begin = begin
         self.buckets = [Bucket() for _ in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
-        self.debt = 0.0  # tokens that are still to be computed for the oldest text
+        self.debt = 0.0  # tokens of its share that the oldest text has not had yet
 
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])
@@ -127,7 +127,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; after the last slice of a batch, returns the batch's texts.
+        """Computes one slice; after the last slice of a batch, returns the vectors of its texts.
 
         Raises:
             Exception: The batch failed.
