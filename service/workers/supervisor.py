@@ -323,8 +323,8 @@ class Supervisor:
 
         There are three cases. In the first, a Load of the model is in progress. In the second, the
         worker had the model before the worker was restarted. In the third, the server has had the
-        model since its start. A model that has been unloaded in the meantime is none of these cases
-        and needs no action: the worker's next start does not load it.
+        model since its start. If the model has been unloaded in the meantime, none of the cases
+        applies. The next start of the worker does not load the model.
         """
         names = self.config.models.names
         if failed.name in link.answers:
