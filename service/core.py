@@ -122,7 +122,9 @@ class CoreLease:
     submissions: list[Submission] = field(default_factory=list)
     is_released: bool = False
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request.
 
         Raises:
@@ -132,7 +134,7 @@ class CoreLease:
         if self.submissions:
             self.core.admission.grow(self.reservation, tokens)
         else:
-            self.core.admission.adjust(self.reservation, tokens)
+            self.core.admission.adjust(self.reservation, max(tokens, total_tokens))
         submission = self.core.scheduler.submit(items, deadline)
         self.submissions.append(submission)
         return submission

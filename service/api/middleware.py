@@ -168,6 +168,7 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
         stages=context.stages,
         num_cut=context.num_cut,
         billed_characters=context.billed_characters,
+        first_sentence_seconds=context.first_sentence_seconds,
     )
 
 

@@ -81,6 +81,7 @@ class Submit:
         tokens: Estimated number of tokens; used only if the lease has not been admitted yet.
         items: Items of the request, at least one.
         seconds: Time until the deadline.
+        total_tokens: Number of tokens of this and all later submissions, if more follow.
     """
 
     id: int
@@ -88,6 +89,7 @@ class Submit:
     tokens: int
     items: Sequence[WorkItem]
     seconds: float
+    total_tokens: int = 0
 
 
 @dataclass(slots=True)

@@ -250,7 +250,9 @@ class RemoteLease:
             self.release()
             raise
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request; iterating over the results may raise a ServiceError."""
         number = next(self.backend.ids)
         stream = ResultStream(len(items))
@@ -261,7 +263,9 @@ class RemoteLease:
         self.streams.append(number)
         self.backend.streams[number] = stream
         seconds = deadline - time.perf_counter()
-        self.backend.outbox.send(Submit(number, self.number, self.tokens, items, seconds))
+        self.backend.outbox.send(
+            Submit(number, self.number, self.tokens, items, seconds, total_tokens)
+        )
         return stream
 
     def release(self) -> None:

@@ -133,7 +133,8 @@ class HttpWorkerLink:
         """
         deadline = time.perf_counter() + message.seconds
         try:
-            stream = self._lease(message.lease, message.tokens).submit(message.items, deadline)
+            lease = self._lease(message.lease, message.tokens)
+            stream = lease.submit(message.items, deadline, message.total_tokens)
         except Exception as error:
             self._refuse(message.id, error)
         else:

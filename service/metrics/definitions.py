@@ -6,7 +6,7 @@ Label values come from closed sets. No label holds a text, a key, an address or 
 a client chooses freely.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -19,12 +19,10 @@ from prometheus_client import (
 )
 
 from model.sequence import BatchStats
+from service.items.translation import TRANSLATE
 from service.metrics.histogram import Histogram
 from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
-
-TRANSLATE = "translate"
-"""The task of remote models. Tasks of the workers are in the task table."""
 
 DETECT = "detect"
 """The task of language detection. It has no work items: the HTTP processes detect languages."""
@@ -74,6 +72,7 @@ class Ended:
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
         billed_characters: Characters that DeepL's dialect has translated for the request.
+        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 
     task: str
@@ -85,6 +84,7 @@ class Ended:
     stages: dict[str, float]
     num_cut: dict[str, int]
     billed_characters: int = 0
+    first_sentence_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,12 @@ class Metrics:
             STAGE_SECONDS,
             *kind,
             "stage",
+        )
+        self.first_sentence = self._histogram(
+            "first_sentence_seconds",
+            "Time from the first byte of a request to the first sentence of its stream.",
+            SECONDS,
+            "model",
         )
         self.tokens = self._counter(
             "tokens", "Tokens that were read (source), written (target) or computed as padding.",
@@ -259,11 +265,13 @@ class Metrics:
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
 
-    def add_model(self, name: str, kinds: Iterable[str]) -> None:
+    def add_model(self, name: str, kinds: Collection[str]) -> None:
         """Creates the series of a model for its task kinds, with value zero."""
         for task in kinds:
             self._make_request_series(task, name)
             self._make_task_series(task, name)
+        if TRANSLATE in kinds:
+            self.first_sentence.labels(name)
         self.oom.labels(name)
         self.batch_splits.labels(name)
 
@@ -338,6 +346,8 @@ class Metrics:
         for name, count in ended.num_cut.items():
             self.series(self.truncated_inputs, ended.task, name).inc(count)
         self.billed_characters.inc(ended.billed_characters)
+        if ended.first_sentence_seconds is not None:
+            self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)
 
     @property
     def num_billed(self) -> int:

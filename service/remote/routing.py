@@ -71,14 +71,16 @@ class RoutingLease:
         self.endpoints = endpoints
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request.
 
         Raises:
             ServiceError: The items are refused.
         """
         if not any(item.model in self.remote for item in items):
-            return self.lease.submit(items, deadline)
+            return self.lease.submit(items, deadline, total_tokens)
         stream = ResultStream(len(items))
         task = asyncio.create_task(self._compute(items, deadline, stream))
         self.tasks.add(task)

@@ -45,7 +45,9 @@ class Lease(Protocol):
     The request keeps its lease until its reply has been written.
     """
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request.
 
         The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
@@ -54,6 +56,7 @@ class Lease(Protocol):
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
+            total_tokens: Number of tokens of this and all later submissions, if more follow.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if the items are refused,

@@ -26,6 +26,7 @@ class RequestContext:
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
         timeout_seconds: Time limit of this request, such as a document's; None for the server's.
+        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 
     request_id: str
@@ -40,6 +41,7 @@ class RequestContext:
     account: str = ""
     billed_characters: int = 0
     timeout_seconds: float | None = None
+    first_sentence_seconds: float | None = None
 
     def deadline(self, timeout_seconds: float) -> float:
         """Returns the time by time.perf_counter at which the request fails.

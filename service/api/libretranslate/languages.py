@@ -1,6 +1,6 @@
 """GET /languages and GET /frontend/settings: LibreTranslate's clients request these first."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from service.api.responses import JSONResponse
 from service.api.services import services_of
 from service.documents.formats import FORMATS
 from service.models.catalog import PIVOT, Catalog
+from service.text.detection import Detection
 from service.text.language_codes import display_name
 
 router = APIRouter(tags=["languages"])
@@ -78,3 +79,8 @@ def default_target(catalog: Catalog) -> str:
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]
     return [*offered, *reversed(catalog.languages), PIVOT][0]
+
+
+def detection_body(detection: Detection) -> dict[str, Any]:
+    """Returns the body of one detected language."""
+    return {"confidence": detection.confidence, "language": detection.language}

@@ -9,7 +9,13 @@ from starlette.responses import Response
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import description, files, languages, suggestions
+from service.api.libretranslate import (
+    description,
+    files,
+    languages,
+    streaming,
+    suggestions,
+)
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
@@ -37,7 +43,7 @@ router = APIRouter(tags=["translation"])
 @router.post(
     "/translate",
     response_model=TranslateResponse,
-    responses=ERRORS,
+    responses={**ERRORS, 200: streaming.DESCRIPTION},
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
@@ -48,6 +54,10 @@ async def translate(request: Request) -> Response:
         texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
         await translation.add_terms(services, wanted, [body.glossary] if body.glossary else [])
+    if stream_type := streaming.wanted_type(request):
+        streaming.check(body)
+        sentences = translation.stream(services, wanted, context)
+        return await streaming.respond(request, stream_type, sentences)
     if body.return_alignment:
         both = aligned(services, wanted, context)
         results, alignments = await unless_disconnected(request, both)
@@ -81,7 +91,7 @@ async def detect(request: Request) -> Response:
     texts = as_texts("q", body.q, services.settings, context)
     num_chars = sum(map(len, texts))
     detections = await run_sized(num_chars, services.translator.detect_all, texts)
-    return JSONResponse([detection_body(detection) for detection in mean_detections(detections)])
+    return JSONResponse([languages.detection_body(each) for each in mean_detections(detections)])
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
@@ -137,7 +147,7 @@ def response_body(
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
-        items["detectedLanguage"] = [detection_body(detection) for detection in detections]
+        items["detectedLanguage"] = [languages.detection_body(each) for each in detections]
     if any(len(result.prepared.route) > 1 for result in results):
         items["models"] = [[each.name for each in r.prepared.route] for r in results]
     if body.alternatives:
@@ -147,11 +157,6 @@ def response_body(
     if body.return_alignment:
         items["alignment"] = alignments
     return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
-
-
-def detection_body(detection: Detection) -> dict[str, Any]:
-    """Returns the body of one detected language."""
-    return {"confidence": detection.confidence, "language": detection.language}
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:

@@ -1,7 +1,8 @@
 """The parts of a translation that several dialects share: texts, languages, options and quota."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import lru_cache
 
 from model.sequence import DecodingOptions
@@ -12,6 +13,7 @@ from service.errors import InvalidRequestError, UnsupportedLanguageError
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.tasks.context import RequestContext
+from service.tasks.translation.streaming import TranslatedSentence
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.glossary.terms import Terms
 from service.text.language_codes import base_language
@@ -130,3 +132,20 @@ async def translate(
     """
     async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
         return await services.translator.translate(wanted, context)
+
+
+async def stream(
+    services: Services, wanted: TranslationRequest, context: RequestContext
+) -> AsyncGenerator[TranslatedSentence, None]:
+    """Yields translated sentences in order, and counts all characters from the first one on.
+
+    Raises:
+        QuotaExceededError: The key has too few characters left this month.
+        ServiceError: The request is refused, too late, or failed.
+    """
+    async with aclosing(services.translator.stream(wanted, context)) as sentences:
+        async with services.quota.spent(context.account, sum(map(len, wanted.texts))):
+            first = await anext(sentences)
+        yield first
+        async for sentence in sentences:
+            yield sentence

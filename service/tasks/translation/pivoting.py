@@ -51,6 +51,7 @@ class PivotPipeline:
             model is cut into parts.
         is_bulk: Whether the sentences wait in the bulk lane.
         deadline: Time by time.perf_counter at which the request fails.
+        total_tokens: Number of tokens of the request, if `run` gets its sentences one by one.
 
     Attributes:
         num_cut: Number of first translations that were too long for the second model, by the name
@@ -58,12 +59,18 @@ class PivotPipeline:
     """
 
     def __init__(
-        self, lease: Lease, max_source_tokens: int, is_bulk: bool, deadline: float
+        self,
+        lease: Lease,
+        max_source_tokens: int,
+        is_bulk: bool,
+        deadline: float,
+        total_tokens: int = 0,
     ) -> None:
         self.lease = lease
         self.max_source_tokens = max_source_tokens
         self.is_bulk = is_bulk
         self.deadline = deadline
+        self.total_tokens = total_tokens
         self.num_cut: Counter[str] = Counter()
 
     async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
@@ -75,7 +82,7 @@ class PivotPipeline:
         if not sentences:
             return []
         items = [self._first_item(sentence) for sentence in sentences]
-        stream = self.lease.submit(items, self.deadline)
+        stream = self.lease.submit(items, self.deadline, self.total_tokens)
         if not any(sentence.is_pivoted for sentence in sentences):
             return await stream.in_order()
         results: list[Any] = [None] * len(sentences)

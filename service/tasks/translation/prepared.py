@@ -58,6 +58,31 @@ class Prepared:
             for index, ids in enumerate(self.sources)
         ]
 
+    def parts(self) -> list["Prepared"]:
+        """Returns each sentence as a text; the translations of the parts, joined, are the whole.
+
+        A text without sentences is one part.
+        """
+        if len(self.sources) < 2:
+            return [self]
+        return [self._part(index) for index in range(len(self.sources))]
+
+    def _part(self, index: int) -> "Prepared":
+        """Returns a sentence with the separator after it; the first has the one before it too."""
+        separators, carriers = self.segments.separators, self.carriage.carriers
+        before = "" if index else separators[0]
+        segments = Segments((before, separators[index + 1]), (self.segments.sentences[index],))
+        own = {0: carriers[index]} if index in carriers else {}
+        return replace(
+            self,
+            segments=segments,
+            sources=[self.sources[index]],
+            carriage=Carriage(self.carriage.protected, own),
+            tags={0: self.tags[index]} if index in self.tags else {},
+            tagged={},
+            formatting=self.formatting.part(index),
+        )
+
     def tagged_sentence(self, index: int) -> str:
         """Returns a source sentence with its tags."""
         tags = self.tags.get(index, [])

@@ -1,8 +1,10 @@
 """The translation task: detect, split, tokenise, submit, detokenise, join."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from html import unescape
 
 from model.sequence import DecodingOptions, Hypothesis
@@ -20,6 +22,7 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.tasks.translation.fidelity import complete
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.streaming import TranslatedSentence, in_order
 from service.tasks.translation.tagging import insert_tags
 from service.tasks.translation.terminology import use_terms
 from service.text import html_text, xml_text
@@ -123,6 +126,23 @@ class TranslatedText:
     targets: list[list[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A request that is being translated."""
+
+    request: TranslationRequest
+    context: RequestContext
+    prepared: list[Prepared]
+    pipeline: PivotPipeline
+
+    def end(self, results: Sequence[Result]) -> None:
+        """Adds the times of all results, and the number of cut sentences, to the context."""
+        num_cut = self.context.num_cut
+        for name, count in self.pipeline.num_cut.items():
+            num_cut[name] = num_cut.get(name, 0) + count
+        self.context.add_times(results)
+
+
 class Translator:
     """Translates texts: prepare them, submit their sentences, assemble the translations.
 
@@ -154,6 +174,40 @@ class Translator:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
+        work = await self._begin(request, context)
+        results = await self._translate(work, work.prepared)
+        work.end(results)
+        return await self._join(work.prepared, results, context)
+
+    async def stream(
+        self, request: TranslationRequest, context: RequestContext
+    ) -> AsyncGenerator[TranslatedSentence, None]:
+        """Yields the translated sentences of all texts in order, each as soon as it is done.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        work = await self._begin(request, context)
+        parts = [
+            (number, index, part)
+            for number, text in enumerate(work.prepared)
+            for index, part in enumerate(text.parts())
+        ]
+        results: list[Result] = []
+
+        async def translate(number: int, index: int, part: Prepared) -> TranslatedSentence:
+            found = await self._translate(work, [part])
+            results.extend(found)
+            (translated,) = await self._join([part], found, context)
+            return TranslatedSentence(number, index, translated.text, part.route, part.detected)
+
+        async with aclosing(in_order([partial(translate, *part) for part in parts])) as found:
+            async for sentence in found:
+                yield sentence
+        work.end(results)
+
+    async def _begin(self, request: TranslationRequest, context: RequestContext) -> "_Work":
+        """Admits a request and prepares its texts."""
         deadline = context.deadline(self.settings.request_timeout_seconds)
         num_chars = sum(map(len, request.texts))
         estimate = num_chars // CHARS_PER_TOKEN + 1
@@ -161,17 +215,27 @@ class Translator:
         with context.stage("tokenize"):
             prepared = await self._prepare_all(request, num_chars)
         describe(prepared, context)
-        sentences = [one for text in prepared for one in text.sentences(request.options)]
-        is_bulk = request.is_bulk or len(sentences) > self.settings.bulk_sentences
-        pipeline = PivotPipeline(lease, self.settings.max_source_tokens, is_bulk, deadline)
-        results = await pipeline.run(sentences)
-        if request.terms is not None:
-            await use_terms(prepared, results, request.terms, request.options, pipeline)
-        results = await complete(prepared, results, request.options, pipeline)
-        for name, count in pipeline.num_cut.items():
-            context.num_cut[name] = context.num_cut.get(name, 0) + count
-        context.add_times(results)
+        is_bulk = request.is_bulk or count_sentences(prepared) > self.settings.bulk_sentences
+        total = sum(len(ids) * len(text.route) for text in prepared for ids in text.sources)
+        limit = self.settings.max_source_tokens
+        pipeline = PivotPipeline(lease, limit, is_bulk, deadline, total)
+        return _Work(request, context, prepared, pipeline)
+
+    async def _translate(self, work: "_Work", prepared: list[Prepared]) -> list[Result]:
+        """Translates texts or parts of texts; returns the result of each sentence."""
+        options, pipeline, context = work.request.options, work.pipeline, work.context
+        results = await pipeline.run([one for text in prepared for one in text.sentences(options)])
+        if work.request.terms is not None:
+            await use_terms(prepared, results, work.request.terms, options, pipeline)
+        results = await complete(prepared, results, options, pipeline)
         await insert_tags(prepared, results, self.aligner, context)
+        return results
+
+    async def _join(
+        self, prepared: list[Prepared], results: list[Result], context: RequestContext
+    ) -> list[TranslatedText]:
+        """Returns the translations of texts or parts of texts."""
+        num_chars = sum(len(one) for text in prepared for one in text.segments.sentences)
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -284,6 +348,11 @@ class Translator:
         return TranslatedText(
             best, others, text.detected, list(filter(None, scores)), text, targets
         )
+
+
+def count_sentences(prepared: Sequence[Prepared]) -> int:
+    """Returns the number of sentences of all texts."""
+    return sum(len(text.sources) for text in prepared)
 
 
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:

@@ -21,6 +21,10 @@ class Formatting:
     sentences: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")
 
+    def part(self, index: int) -> "Formatting":
+        """Returns the formatting of one sentence, whose index is then 0."""
+        return replace(self, sentences=self.sentences[index : index + 1])
+
     def apply(self, index: int, translation: str) -> str:
         """Returns the translation of a sentence with the formatting of the sentence.
 
