@@ -20,6 +20,7 @@ from prometheus_client import (
 
 from model.sequence import BatchStats
 from service.items.translation import TRANSLATE
+from service.metrics.buckets import POWERS, RATIOS, SECONDS, STAGE_SECONDS, TOKENS
 from service.metrics.histogram import Histogram
 from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
@@ -47,13 +48,6 @@ CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """Model label of a request that used several models, or that ended before a model was chosen."""
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
-POWERS = tuple(float(2**n) for n in range(11))
-TOKENS = tuple(float(2**n) for n in range(16))
-RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
-
 
 Metric = TypeVar("Metric", Counter, Gauge)
 
