@@ -1,5 +1,6 @@
 """Glossaries: DeepL's routes of both versions, and translations that use their terms."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,21 @@ def test_real_models_use_terms(serve_real: ServeApart, tmp_path: Path) -> None:
     reply = server.translate([*REAL], glossary=glossary).json()["translatedText"]
     for text, parts in zip(reply, REAL.values(), strict=True):
         assert [part for part in parts if part not in text] == [], text
+
+
+def test_stream_uses_terms_and_tags(serve_real: ServeApart, tmp_path: Path) -> None:
+    server = serve_real(state=str(tmp_path))
+    glossary = create(server, entries="house\tvivenda\ncat\tfelino")["glossary_id"]
+    text = (
+        "<p>The old <b>house</b> is red. The <i>cat</i> sleeps.</p><p>Hello {name}, my house.</p>"
+    )
+    body = {"q": text, "source": "en", "target": "pt", "glossary": glossary, "format": "html"}
+    plain = server.post("/translate", json=body).json()["translatedText"]
+    response = server.post("/translate", json=body, headers={"Accept": "application/x-ndjson"})
+    *sentences, done = [json.loads(line) for line in response.text.splitlines()]
+    assert "".join(each["translatedText"] for each in sentences) == plain
+    assert plain.count("ivenda") == 2
+    assert done["sentences"] == 3
 
 
 def test_tags_move_with_the_terms(serve_real: ServeApart, tmp_path: Path) -> None:

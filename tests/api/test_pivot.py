@@ -61,6 +61,16 @@ def test_text_goes_through_two_models(serve_any: ServeAny, models: str, script: 
     assert direct == {"translatedText": SENTENCE}
 
 
+def test_stream_goes_through_two_models(serve_any: ServeAny, models: str) -> None:
+    server = serve_any(models=models)
+    body = {"q": f"{SENTENCE}.\n{OTHER}.", "source": "de", "target": "fr"}
+    response = server.post("/translate", json=body, headers={"Accept": "application/x-ndjson"})
+    first, second, done = [json.loads(line) for line in response.text.splitlines()]
+    assert first["translatedText"] + second["translatedText"] == body["q"]
+    assert (first["models"], "models" in second) == (["de-en", "en-fr"], False)
+    assert done == {"done": True, "sentences": 2}
+
+
 def test_pairs_by_way_of_english_are_offered(serve: Serve, models: str) -> None:
     listed = serve(models=models).get("/languages").json()
     assert {one["code"]: one["targets"] for one in listed} == {
