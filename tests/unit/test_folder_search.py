@@ -145,7 +145,10 @@ def old_embedder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (translator("bart"), r"'bart' model\. Translation models that are served .*opus-mt-en-de"),
+        (
+            translator("bart"),
+            r"model_type 'bart'\. Translation models that are served .*opus-mt-en-de",
+        ),
         (translator("mbart"), "Translation models that are served"),
         (translator("t5"), "Translation models that are served"),
         (converted, "converted for CTranslate2, and cannot be converted back. Serve the"),
