@@ -12,6 +12,7 @@ from service.errors import (
     InvalidKeyError,
     InvalidRequestError,
     MissingKeyError,
+    QuotaExceededError,
     ServiceError,
     UnsupportedLanguageError,
 )
@@ -19,7 +20,8 @@ from service.tasks.context import RequestContext
 from tests.unit.test_openai_errors import ERRORS
 
 KEYS = (MissingKeyError, InvalidKeyError)
-OTHERS = [error for error, *_ in ERRORS if error.param is None and not isinstance(error, KEYS)]
+OWN_STATUS = (*KEYS, QuotaExceededError)
+OTHERS = [e for e, *_ in ERRORS if e.param is None and not isinstance(e, OWN_STATUS)]
 
 
 @pytest.mark.parametrize("error", OTHERS)
