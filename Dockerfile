@@ -69,6 +69,7 @@ COPY --from=dependencies /opt/venv /opt/venv
 COPY --from=build /staged/ /
 ENV PATH=/opt/venv/bin:$PATH \
     REGARD_MODEL_CACHE=/var/lib/regard \
+    REGARD_STATE=/var/lib/regard/state \
     HF_HOME=/var/lib/regard/huggingface \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

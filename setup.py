@@ -1,7 +1,8 @@
-"""Builds the native code once for each instruction set. All other settings are in pyproject.toml.
+"""Builds the native code once for each instruction set.
 
-Without a compiler, or on a processor other than x86-64, the package installs without native code.
-PyTorch then computes instead.
+All other settings of the package are in pyproject.toml. The package installs without native code if
+there is no compiler, on Windows, and on processors other than x86-64. PyTorch then computes the
+models.
 """
 
 import platform
@@ -26,14 +27,17 @@ HEADERS = [
 
 
 def sources_sum() -> int:
-    """Returns a checksum of the sources. `library.py` accepts only builds with this checksum."""
+    """Returns a checksum of the C++ sources.
+
+    `model/backends/native/library.py` loads only libraries that were built with this checksum.
+    """
     folder = Path("model/backends/native/csrc")
     found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
 
 
 def extension(name: str, flags: list[str]) -> Extension:
-    """Returns the build of the library for one instruction set. A failed build is skipped."""
+    """Returns the build settings for one instruction set. A build that fails is left out."""
     return Extension(
         f"model.backends.native._{name}",
         [f"model/backends/native/csrc/{source}" for source in SOURCES],
@@ -46,7 +50,7 @@ def extension(name: str, flags: list[str]) -> Extension:
 
 
 def is_x86() -> bool:
-    """Reports whether this machine can have the instruction sets."""
+    """Reports whether the native code can be built for this machine."""
     return platform.machine() in ("x86_64", "AMD64") and platform.system() != "Windows"
 
 

@@ -32,9 +32,9 @@ class Passage:
     """A piece of prose.
 
     Attributes:
-        path: File that holds it.
-        kind: `function`, `property`, `summary`, `entry` or `text`. The first three are first
-            paragraphs of docstrings; an entry describes an argument, attribute or error.
+        path: File that holds the passage.
+        kind: `function`, `property` and `summary` are first paragraphs of docstrings. `entry` is
+            the description of an argument, attribute or error. `text` is all other prose.
         lines: Line number and text of each line.
     """
 
@@ -59,7 +59,7 @@ def _python(path: Path, text: str) -> Iterator[Passage]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[Docstring]:
-    """Yields docstrings with their kind, strings after assignments included."""
+    """Yields each docstring with its kind. A string after an assignment counts as a docstring."""
     for node in ast.walk(tree):
         if not isinstance(node, Documented):
             continue

@@ -1,7 +1,8 @@
 """Finds sentences that are hard to read: `python -m checks.plain_english [--summary] [PATH ...]`.
 
-It reads docstrings, comments and Markdown, and applies the rules below. A finding is printed as
-`file:line: rule: sentence`, and the exit status is 1 if there are any. Tests are exempt.
+It reads docstrings, comments and Markdown, and applies the rules in this file. Each finding is
+printed as `file:line: rule: sentence`. The exit status is 1 if there are findings. Without a PATH,
+it reads `DEFAULT_PATHS`. The tests are not among them.
 """
 
 import re
@@ -21,7 +22,7 @@ SUFFIXES = (".py", ".md")
 MAX_WORDS = 25
 
 EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""Reason for each exception: (path, part of the sentence) of a sentence that may break a rule."""
+"""Sentences that may break a rule: maps (path, part of the sentence) to the reason."""
 
 AUXILIARY = (
     r"(?:is|are|was|were|has|have|had|does|did|can|could|may|might|must|will|would|should|comes?"
@@ -69,7 +70,7 @@ class Finding:
         path: File that holds the sentence.
         line: Line on which the sentence starts.
         rule: Name of the rule.
-        sentence: The sentence, with code spans replaced.
+        sentence: The sentence. The word `code` replaces each code span in it.
     """
 
     path: Path
@@ -118,7 +119,7 @@ def _hide_abbreviations(text: str) -> str:
 
 
 def broken_rules(sentence: str) -> Iterator[str]:
-    """Yields the rules that a sentence breaks wherever it stands."""
+    """Yields the broken rules among the rules that apply to every sentence."""
     yield from (rule for rule, pattern in PHRASES.items() if pattern.search(sentence))
     num_words = sum(any(map(str.isalnum, word)) for word in sentence.split())
     if num_words > MAX_WORDS:
@@ -134,7 +135,7 @@ def opening_rules(kind: str, sentence: str) -> Iterator[str]:
 
 
 def is_excepted(finding: Finding) -> bool:
-    """Reports whether EXCEPTIONS names the sentence."""
+    """Reports whether EXCEPTIONS contains the sentence of a finding."""
     path = finding.path.as_posix()
     return any(path == each and part in finding.sentence for each, part in EXCEPTIONS)
 
@@ -154,7 +155,10 @@ def summary(findings: Iterable[Finding]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the findings, or with --summary their number by folder; returns the exit status."""
+    """Prints the findings, or with --summary the number of findings in each folder.
+
+    Returns the exit status of the command.
+    """
     paths = [argument for argument in arguments if argument != "--summary"]
     passages = (p for path in files_below(paths or DEFAULT_PATHS) for p in passages_of(path))
     found = [finding for passage in passages for finding in check_passage(passage)]

@@ -34,8 +34,8 @@ class Sinusoids(StrEnum):
     """The conventions for the frequencies of the position table.
 
     With n = d_model / 2, frequency k is 10000^(-k/(n-1)) in Marian. It is 10000^(-k/n) in the
-    Hugging Face port of Marian. Both put all sines in the first half of a position's vector, and
-    all cosines in the second half.
+    Hugging Face port of Marian. Both conventions put all sines in the first half of a position's
+    vector, and all cosines in the second half.
     """
 
     MARIAN = "marian"
@@ -93,9 +93,10 @@ class ModelConfig:
         has_output_bias: Whether the output layer has a bias.
         layer_norm_eps: Number added to the variance in layer norm.
         max_length_factor: Maximum ratio of target tokens to source tokens.
-        alignment_layer: Decoder layer, from 0, whose cross-attention was trained as an alignment
-            according to the checkpoint; None if the checkpoint names none.
-        alignment_head: Head of `alignment_layer`, from 0, that was trained as the alignment.
+        alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained as an
+            alignment. The checkpoint names it; None if it names no such layer.
+        alignment_head: Head of `alignment_layer`, counted from 0, that was trained as the
+            alignment.
     """
 
     d_model: int
@@ -149,6 +150,19 @@ class ModelConfig:
         return [i for i in (self.unk_id, self.pad_id) if i is not None]
 
     @property
+    def aligning_layer(self) -> int:
+        """Returns the decoder layer whose cross-attention aligns tokens best.
+
+        It is the layer that was trained to align, and otherwise usually the first one.
+        """
+        return 0 if self.alignment_layer is None else self.alignment_layer
+
+    @property
+    def aligning_head(self) -> int | None:
+        """Returns the head of `aligning_layer` that aligns tokens; None for the mean of all."""
+        return None if self.alignment_layer is None else self.alignment_head
+
+    @property
     def head_dim(self) -> int:
         """Returns K, the width of one head."""
         return self.d_model // self.num_heads
@@ -156,7 +170,7 @@ class ModelConfig:
     def max_target_tokens(self, source_tokens: int) -> int:
         """Returns the maximum number of tokens of a target, EOS included.
 
-        This limit depends on the sentence alone. Marian computes its limit from the longest source
-        of the batch, so its translation of a sentence depends on the batch.
+        This limit depends only on the sentence. Marian computes the limit from the longest source
+        of the batch, so in Marian the translation of a sentence depends on the batch.
         """
         return max(1, -int(-self.max_length_factor * source_tokens // 1))

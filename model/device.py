@@ -21,6 +21,7 @@ def select_device(name: str) -> torch.device:
         raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise DeviceError(
-            f"device {name!r} is not here: {torch.cuda.device_count()} CUDA devices found; use cpu"
+            f"device {name!r} does not exist: {torch.cuda.device_count()} CUDA devices found; "
+            "use cpu"
         )
     return device

@@ -26,7 +26,8 @@ class TextEncoderConfig:
             descendants leave the rows up to the padding id unused.
         token_types: Number of rows of the token type table; only the first row is used. 0 means
             that the model has no such table.
-        relative_buckets: Number of buckets of the relative position bias (MPNet); 0 for none.
+        relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
+            model has no such bias.
         activation: Nonlinearity of the feed-forward layers.
         layer_norm_eps: Number added to the variance in layer norm.
     """
@@ -61,7 +62,7 @@ class TextEncoderConfig:
 
     @property
     def norm(self) -> NormPosition:
-        """Returns POST, because all four families normalize after the residual sum."""
+        """Returns POST, because all four families apply layer norm after the residual sum."""
         return NormPosition.POST
 
     @property
@@ -108,7 +109,7 @@ class DenseConfig:
 
 @dataclass(frozen=True, slots=True)
 class NormalizeConfig:
-    """Division by the Euclidean norm."""
+    """The module Normalize: division of a vector by its Euclidean norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class EmbeddingConfig:
         modules: Modules after pooling, in order.
         max_tokens: Longest text, special tokens included; a longer text is truncated.
         prompts: Named prefixes that can be put before a text.
-        default_prompt: Name of the prefix that is used when a request names none.
+        default_prompt: Name of the prefix for requests that name no prefix; None if they get none.
     """
 
     encoder: TextEncoderConfig

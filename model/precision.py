@@ -8,11 +8,12 @@ import torch
 from model.errors import DeviceError
 
 MIN_COSINE = 0.998
-"""Smallest mean cosine between int8 and float32 vectors with which `auto` selects int8.
+"""Smallest mean cosine between int8 and float32 vectors at which `auto` selects int8.
 
 The loader of an embedding model embeds sample texts in both precisions. For all-MiniLM-L6-v2 the
-mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. Its correlation with human
-judgements of similarity, times 100, differs by less than 0.05 between the two precisions.
+mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. The
+correlation of its similarities with human judgements, times 100, differs by less than 0.05 between
+the two precisions.
 """
 
 
@@ -63,9 +64,9 @@ def select_precision(name: str, device: torch.device, is_int8: bool = False) -> 
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Returns whether the device has matrix units for bfloat16.
 
-    These are tensor cores (Ampere or later) on a GPU and AMX tiles on a CPU. AVX-512 BF16 alone
-    does not count. With it, 64 rows ran 1.7 times as fast in bfloat16 as in float32. But a single
-    sentence ran a quarter slower than in float32, and its bits depended on its batch.
+    Such units are tensor cores (Ampere or later) on a GPU, and AMX tiles on a CPU. The instructions
+    AVX-512 BF16 do not count. With them, 64 rows ran 1.7 times as fast in bfloat16 as in float32.
+    But a single sentence ran a quarter slower than in float32, and its bits depended on its batch.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

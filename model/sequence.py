@@ -4,6 +4,11 @@ The module does not import torch, so that processes without a model stay small.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +20,15 @@ class DecodingOptions:
         num_hypotheses: Number of hypotheses returned, at most beam_size.
         length_penalty: Exponent p of a score: the sum of log-probabilities / length ** p.
         return_scores: Whether a greedy search computes probabilities (beam search always does).
+        return_attention: Whether a greedy search without scores returns the attention by which
+            tokens are aligned, if the runner records it.
     """
 
     beam_size: int = 1
     num_hypotheses: int = 1
     length_penalty: float = 1.0
     return_scores: bool = False
+    return_attention: bool = False
 
     @property
     def needs_log_probs(self) -> bool:
@@ -36,11 +44,14 @@ class Hypothesis:
         tokens: Ids; the last is EOS unless the length limit ended the translation.
         log_probs: Natural log-probability of each token; empty without scores.
         score: Sum of log_probs divided by length ** length_penalty; None without scores.
+        attention: Cross-attention (tokens, source tokens) of the layer and the head that align
+            tokens best; None if it was not recorded.
     """
 
     tokens: list[int]
     log_probs: list[float] = field(default_factory=list)
     score: float | None = None
+    attention: "NDArray[np.float32] | None" = None
 
 
 @dataclass(slots=True)
@@ -48,7 +59,7 @@ class Sequence:
     """One source sentence to translate.
 
     Attributes:
-        id: The caller's number of the sequence, unique in the batch.
+        id: Number that the caller gives to the sequence, unique in the batch.
         source: Ids, EOS included.
         options: Search options.
         first_id: First token of the target, whatever the logits are; None leaves the choice to
@@ -71,7 +82,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """The work of encoding one batch, or of one decode step.
+    """The amount of work for encoding one batch, or for one decode step.
 
     Attributes:
         phase: `encode` or `decode`.

@@ -14,6 +14,7 @@ from model.errors import ModelError
 from service.api.app import LOG_FORMAT, http_config
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
+from service.file_translation.command import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
@@ -34,6 +35,7 @@ EXAMPLE = ("en", "pt")
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
+app.add_typer(translate)
 
 
 class Server(uvicorn.Server):
@@ -65,17 +67,29 @@ def root() -> None:
 
 @app.command()
 def serve(  # noqa: PLR0913 - one parameter is one flag
-    host: Annotated[str | None, typer.Option(help="REGARD_HOST")] = None,
-    port: Annotated[int | None, typer.Option(help="REGARD_PORT")] = None,
-    models: Annotated[str | None, typer.Option(help="REGARD_MODELS")] = None,
-    pull: Annotated[bool | None, typer.Option("--pull", help="REGARD_PULL")] = None,
-    device: Annotated[str | None, typer.Option(help="REGARD_DEVICE")] = None,
-    dtype: Annotated[str | None, typer.Option(help="REGARD_DTYPE")] = None,
-    workers: Annotated[int | None, typer.Option(help="REGARD_WORKERS")] = None,
-    http_workers: Annotated[int | None, typer.Option(help="REGARD_HTTP_WORKERS")] = None,
-    log_level: Annotated[str | None, typer.Option(help="REGARD_LOG_LEVEL")] = None,
+    host: Annotated[str | None, typer.Option(help="address to listen on (REGARD_HOST)")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on (REGARD_PORT)")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="models to serve, separated by commas (REGARD_MODELS)")
+    ] = None,
+    pull: Annotated[
+        bool | None, typer.Option("--pull", help="fetch missing models first (REGARD_PULL)")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="device of the models (REGARD_DEVICE)")] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="precision of the models (REGARD_DTYPE)")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="number of device workers (REGARD_WORKERS)")
+    ] = None,
+    http_workers: Annotated[
+        int | None, typer.Option(help="number of HTTP processes (REGARD_HTTP_WORKERS)")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="lowest level of log messages (REGARD_LOG_LEVEL)")
+    ] = None,
 ) -> None:
-    """Serve models until SIGTERM or Ctrl-C. A flag overrides its environment variable."""
+    """Serve models until SIGTERM or Ctrl-C. An option overrides its environment variable."""
     flags = {
         "host": host,
         "port": port,
@@ -147,7 +161,7 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 def take_models(settings: Settings) -> Settings:
     """Returns settings whose models are complete folders and packages on this disk.
 
-    This function runs once, before any process starts. No process asks a registry afterwards.
+    It runs once, before any other process starts. No request is sent to a registry afterwards.
 
     Raises:
         RegistryError: A file is missing, cannot be fetched, or has a different checksum.

@@ -3,7 +3,8 @@
 from typing import Any
 
 import typer
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 from rich.console import Console
 from rich.markup import escape
 
@@ -24,11 +25,16 @@ def read_settings(flags: dict[str, Any]) -> Settings:
     try:
         return Settings(**flags)
     except ValidationError as error:
-        faults = [
-            f"REGARD_{str(fault['loc'][0]).upper()} is {fault['input']!r}: {fault['msg']}"
-            for fault in error.errors()
-        ]
-        raise stop("; ".join(faults)) from error
+        raise stop("; ".join(map(describe_fault, error.errors()))) from None
+
+
+def describe_fault(fault: ErrorDetails) -> str:
+    """Returns the message of a setting that is not valid; a key is not shown."""
+    field = str(fault["loc"][0])
+    known = Settings.model_fields.get(field)
+    is_secret = known is not None and known.annotation is SecretStr
+    shown = "not valid" if is_secret else repr(fault["input"])
+    return f"REGARD_{field.upper()} is {shown}: {fault['msg']}"
 
 
 def stop(message: str, code: int = 1) -> typer.Exit:

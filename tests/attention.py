@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.tasks.attention.alignment import align
+from service.tasks.alignment.alignment import align
 from service.tasks.attention.requests import Kind, View
 from service.tasks.attention.results import Attention, PairAttention, pair_attention
 

@@ -33,7 +33,8 @@ class Command:
         page: Name of the page.
         settings: Environment variables that are set in front of the command.
         words: The command and its arguments, without redirection.
-        reply: The JSON that the page shows as the answer of the command; empty without one.
+        reply: The JSON that the page shows as the answer of the command, one line for each object
+            of a stream; empty without one.
     """
 
     page: str
@@ -69,7 +70,8 @@ def _block_commands(page: Path, text: str, following: Block) -> list[Command]:
     pairs: list[tuple[str, str]] = []
     for line in text.replace("\\\n", " ").splitlines():
         if line.startswith("# "):
-            pairs[-1] = (pairs[-1][0], line[2:])
+            command, reply = pairs[-1]
+            pairs[-1] = (command, f"{reply}\n{line[2:]}".lstrip())
         elif line.strip():
             pairs.append((line, ""))
     if following.language == "json":

@@ -121,7 +121,8 @@ class ShortlistOutput:
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
-        # Without the sum, the union of a full batch would stay large after the batch has shrunk.
+        # After the batch has shrunk, `rebuild_size` is still large, but the sum is small. Without
+        # the sum, the union would remain large.
         needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
         if size > self.capacity or size > max(2 * needed, 1024):
             self._rebuild()

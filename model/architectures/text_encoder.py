@@ -14,7 +14,7 @@ from model.architectures.encoder import EncoderLayer
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""In MPNet, all distances from this one on share the last bucket."""
+"""In MPNet, this distance and all larger distances share the last bucket."""
 
 
 class TextEmbedding(nn.Module):
@@ -44,9 +44,9 @@ class TextEmbedding(nn.Module):
 class RelativeBias(nn.Module):
     """The term that each head adds to an attention score, by the distance from query to key.
 
-    All layers share the terms. Half of the buckets are for keys before the query, half for keys
-    after it. In each half, the nearer half of the buckets hold one distance each. The ranges of the
-    farther buckets grow logarithmically up to MAX_DISTANCE.
+    All layers share the terms. One half of the buckets is for keys before the query, the other half
+    for keys after it. Each half is divided again. Its first part has buckets of one distance each.
+    Its second part has buckets for ranges, which grow logarithmically up to MAX_DISTANCE.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """

@@ -30,7 +30,8 @@ class Decoded:
     """The output of one call of `ModelRunner.decode`.
 
     Attributes:
-        best: Most probable id of each row at each decode step (B, steps); -1 after the row's end.
+        best: Most probable id of each row at each decode step (B, steps); -1 in the steps after a
+            row has ended.
         scores: Scores of each requested group of rows, in the order of the request.
         padding_rows: Number of padding rows computed in addition to the rows in use.
     """
@@ -92,6 +93,19 @@ class ModelRunner(Protocol):
             remaining: Number of tokens that each row may still get (B,). A runner that decodes
                 several tokens per call ends a row after this number, or at EOS.
             max_tokens: Maximum number of tokens per row, at least 1.
+        """
+
+    def attention(self, row: int, tokens: int) -> NDArray[np.float32] | None:
+        """Returns the cross-attention of a row's decode steps, (tokens, source tokens).
+
+        It is that of the layer and the head that align tokens best.
+
+        Args:
+            row: A row whose options ask for attention.
+            tokens: Number of tokens that the row has decoded.
+
+        Returns:
+            The weights; None if the runner does not record them.
         """
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:

@@ -16,20 +16,20 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens. Over fewer keys, attention kernels sum in another
-order. In float32 the bits of a sentence's result would then depend on the padding of its batch."""
+"""Smallest padded length of a source, in tokens. For fewer keys, attention kernels add in another
+order. In float32, the bits of a sentence's result would then depend on the padding of its batch."""
 
 WIDTH_MULTIPLE = 8
 """Padded lengths are multiples of this number, for the reason given for `MIN_WIDTH`, and to keep
 the number of different shapes small."""
 
 MAX_SPREAD = 1.25
-"""Sources are encoded together only if the longest is at most this many times the shortest. Padded
-lengths are compared."""
+"""Sources are encoded together only if the longest has at most this number of times the length of
+the shortest. Padded lengths are compared."""
 
 MIN_ROWS = 4
 """Smallest number of rows in a decode step. For fewer rows, CPU matrix products use kernels that
-sum in another order. A sentence alone would then get other bits than in a batch."""
+add in another order. A sentence that is decoded alone would then get other bits than in a batch."""
 
 
 class TorchRunner:
@@ -148,6 +148,9 @@ class TorchRunner:
         self.cache.advance(live)
         self.lengths[:live] += 1
         return logits
+
+    def attention(self, row: int, tokens: int) -> None:
+        """Returns None: fused attention has no weights to record."""
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue."""

@@ -1,1 +1,1 @@
-"""Reads files on disk into configs, filled models and tokenizers."""
+"""Turns files on disk into configs, models with their weights, and tokenizers."""

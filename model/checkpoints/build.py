@@ -69,8 +69,8 @@ def _load_hugging_face(
             files.weights.parent, files.num_bytes, vocabularies.target.unk_id
         )
     except UnsupportedModelError:
-        # A truncated file is too small for the sizes in its config, so the config is refused. Then
-        # reading the tensors raises an error that names the damaged file.
+        # A truncated file is too small for the sizes in its config, so the config is refused. In
+        # that case, `read_tensors` raises an error that names the damaged file.
         read_tensors(files.weights)
         raise
     check_vocabularies(config, vocabularies, files)
@@ -95,8 +95,9 @@ def load_engine(
         files: The files of the model.
         device: The device of the model.
         dtype: A precision, or `auto`.
-        limits: Limits of the batch. If `max_rows` is 0, `default_rows` gives the number of rows.
-        use_shortlist: Whether output is restricted to the model's lexical shortlist, if any.
+        limits: Limits of the batch. If `max_rows` is `0`, `default_rows` computes this limit.
+        use_shortlist: Whether output is restricted to the model's lexical shortlist, if the model
+            has one.
 
     Raises:
         CheckpointError: The files are damaged, unsupported, or do not match each other.
@@ -118,7 +119,7 @@ def load_engine(
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the number of rows of a batch if the settings give none."""
+    """Returns the largest number of rows in a batch if the settings do not give this number."""
     if model.device.type == "cpu":
         return CPU_ROWS
     free_bytes, _ = torch.cuda.mem_get_info(model.device)
@@ -128,7 +129,7 @@ def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
 def new_engine(
     model: EncoderDecoder, limits: EngineLimits, shortlist: Shortlist | None = None
 ) -> Engine:
-    """Returns an engine with the fastest runner that serves the model, ready to compute."""
+    """Returns an engine that is ready to compute, with the fastest runner for the model."""
     if model.precision is Precision.INT8 and can_serve(model.config):
         return Engine(NativeRunner(model, limits, shortlist), limits)
     if model.device.type == "cuda" and shortlist is None:

@@ -4,8 +4,8 @@ BERT adds a segment vector to each token vector. The query is segment 0, and the
 `TextEmbedding` always adds the vector of segment 0, because embedding models read single texts. So
 the token table of a cross-encoder gets a second row for each token. Row `vocab_size + id` holds the
 vector of `id`, plus the vector of segment 1, minus the vector of segment 0. The forward pass of
-embedding models can then run a cross-encoder unchanged. BERT-base's table of 30,522 rows doubles,
-and takes 94 MB more in float32.
+embedding models can then run a cross-encoder unchanged. The table of BERT-base grows from 30,522 to
+61,044 rows, and takes 94 MB more in float32.
 """
 
 import re
@@ -45,14 +45,14 @@ BERT's head uses the pooler, and the heads of the other families do not.
 def load_cross_encoder_model(
     files: CrossEncoderFiles, device: torch.device, dtype: str
 ) -> EmbeddingModel:
-    """Loads a cross-encoder; its output for a pair is a vector of one number, the score.
+    """Loads a cross-encoder. For a pair, its output is the score, as a vector of one number.
 
     Args:
         files: Files of the model.
         device: Device that computes.
         dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` never
-            selects int8, because its check by cosines does not work for vectors of one number. See
-            `MIN_COSINE` in `model.precision`.
+            selects int8. The check of int8 compares vectors by their cosine, and the cosine of
+            vectors of one number says nothing. See `MIN_COSINE` in `model.precision`.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.

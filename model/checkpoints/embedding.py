@@ -34,7 +34,7 @@ SAMPLE_TOKENS = 16
 def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str) -> EmbeddingModel:
     """Returns the model, filled with its weights, on its device.
 
-    The encoder is in the selected precision. The modules after it are in float32.
+    The encoder is in the selected precision. The modules after the encoder are in float32.
 
     Args:
         files: The files of the model.
@@ -69,7 +69,10 @@ def load_embedding_model(files: EmbeddingFiles, device: torch.device, dtype: str
 
 
 def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
-    """Quantises the encoder to int8. Returns False if a check fails, with the encoder restored."""
+    """Quantises the encoder to int8, and returns whether it stays in int8.
+
+    If `is_checked` is True and int8 changes the vectors too much, the encoder is restored.
+    """
     jobs = sample_jobs(model.config)
     exact = embed(model, jobs) if is_checked else []
     replaced = quantize(model.encoder.layers)
@@ -85,7 +88,7 @@ def _use_int8(model: EmbeddingModel, is_checked: bool) -> bool:
 def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
     """Returns texts of random tokens, which suit a model of any language.
 
-    Every call returns the same texts.
+    Every call with the same config returns the same texts.
     """
     ids = np.random.default_rng(0).integers(
         config.encoder.vocab_size, size=(SAMPLE_TEXTS, min(SAMPLE_TOKENS, config.max_tokens))
@@ -94,7 +97,7 @@ def sample_jobs(config: EmbeddingConfig) -> list[EmbeddingJob]:
 
 
 def mean_cosine(vectors: Sequence[Vectors], others: Sequence[Vectors]) -> float:
-    """Returns the mean cosine between the vectors of two lists, pair by pair."""
+    """Returns the mean of the cosines between vectors that have the same index in two lists."""
     a, b = np.stack(vectors), np.stack(others)  # (B, E)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return float(((a * b).sum(axis=1) / norms).mean())

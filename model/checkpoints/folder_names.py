@@ -20,5 +20,5 @@ def title_of(folder: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    """Returns the folder's own name, also for `.` and `..`."""
+    """Returns the name of a folder. For `.` and `..`, this is the name of the real folder."""
     return folder.resolve().name if folder.name in ("", "..") else folder.name

@@ -32,9 +32,9 @@ def files_of(reference: str) -> list[Path]:
 
 
 def files_below(root: Path) -> Iterator[Path]:
-    """Yields the files in a folder and its subfolders, through symbolic links too.
+    """Yields the files in a folder and its subfolders. Symbolic links are followed.
 
-    A folder that several links lead to is visited once.
+    A folder is visited only once, even if several links lead to it.
     """
     visited = {root.resolve()}
     for parent, folders, names in os.walk(root, followlinks=True):
@@ -62,8 +62,9 @@ def installed_files(package: str) -> list[Path]:
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
     """Returns a unique name for each model of a package.
 
-    A single model gets the package's name, which no other package has. Each of several models gets
-    the package's name followed by the path of its folder.
+    If the package has one model, the model gets the package's name, which no other package has. If
+    it has several models, each model gets the package's name followed by the path of the model's
+    folder.
 
     Args:
         reference: `package:NAME`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from babel.core import get_global
 
-# Codes of language families (ISO 639-5). Names of multilingual models contain them.
+# Codes of language families (ISO 639-5). Names of multilingual models contain such codes.
 GROUPS = frozenset(
     (
         "aav afa alg alv apa aqa aql art ath auf aus awd azc bad bai bat ber bih bnt btk cai cau "
@@ -19,13 +19,13 @@ GROUPS = frozenset(
     ).split()
 )
 CODE = re.compile(r"[a-z]{2,3}(?:_[A-Za-z0-9]{2,8})*")
-# opus-mt-tc-big-en-pt_br: a pair of codes at the end
+# Matches names that end with a pair of codes, such as opus-mt-tc-big-en-pt_br.
 PAIR = re.compile(
     r"(?:^|.*[-_])(?P<source>[a-z]{2,3}(?:_han[st])?)-(?P<target>[a-z]{2,3}(?:_[A-Za-z]{2,4})?)"
 )
 TARGET_TOKEN = re.compile(r">>(.+)<<")
 LONG_CODE = re.compile(r"[a-z]{3}")
-FAMILY = re.compile(r"[A-Z_]{2,}")  # ROMANCE, NORTH_EU
+FAMILY = re.compile(r"[A-Z_]{2,}")  # such as ROMANCE or NORTH_EU
 # Scripts that are a part of another script in CLDR: Kore consists of Hang (Hangul) and Han.
 INCLUDED = {"Hang": "Kore"}
 
@@ -35,11 +35,11 @@ class LanguageTokens:
     """The tokens that name languages to a model of several languages.
 
     Attributes:
-        sources: Token of each source language, by tag; an empty token if the model needs none.
-        targets: Token of each target language, by tag; an empty token if the model needs none.
-        begins_target: Whether the source's token is in front of the source, and the target's in
-            front of the target (M2M100, NLLB-200). Otherwise the target's token is in front of the
-            source, and no token names the source (OPUS-MT, SMaLL-100).
+        sources: Token of each source language, by tag; an empty string if the model needs no token.
+        targets: Token of each target language, by tag; an empty string if the model needs no token.
+        begins_target: If True, source and target each begin with the token of their own language
+            (M2M100, NLLB-200). If False, the source begins with the token of the target language,
+            and no token names the source language (OPUS-MT, SMaLL-100).
     """
 
     sources: Mapping[str, str]
@@ -48,15 +48,15 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """Returns the tokens that a source may begin with, by the tag of the language they name."""
+        """Returns the tokens that a source may begin with, by the tag of each token's language."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
-        """Returns the token in front of every source; empty for none."""
+        """Returns the token in front of every source of a pair; empty if there is no token."""
         return self.openings[source if self.begins_target else target]
 
     def before_target(self, target: str) -> str:
-        """Returns the token that every target begins with; empty for none."""
+        """Returns the token at the beginning of every target; empty if there is no token."""
         return self.targets[target] if self.begins_target else ""
 
     def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
@@ -66,7 +66,7 @@ class LanguageTokens:
 
 
 def is_code(text: object) -> bool:
-    """Returns whether a text is spelled like a language code (`en`) and is not a family's code."""
+    """Returns whether a text looks like a language code (`en`) and is not a family's code."""
     return isinstance(text, str) and CODE.fullmatch(text) is not None and text not in GROUPS
 
 
@@ -105,7 +105,7 @@ def _own_spelling(code: str) -> str:
 
 
 def _script(code: str) -> str:
-    """Returns the script in a code or tag; empty without one."""
+    """Returns the script in a code or tag; empty if it names no script."""
     parts = code.replace("-", "_").split("_")[1:]
     return next((part for part in parts if len(part) == 4 and part.isalpha()), "")
 
@@ -130,7 +130,7 @@ def _cased(subtag: str) -> str:
 
 
 def target_languages(pieces: Iterable[str]) -> dict[str, str]:
-    """Returns the tag of each target token (`>>fra<<`) of a vocabulary, by the token.
+    """Returns a mapping from each target token of a vocabulary, such as `>>fra<<`, to its tag.
 
     Pieces of another form are left out. If two tokens have the same tag, the shorter token is kept:
     `>>fr<<` and not `>>fra<<`.
@@ -144,18 +144,22 @@ def target_languages(pieces: Iterable[str]) -> dict[str, str]:
 
 
 def pair_in(name: object) -> tuple[str, str] | None:
-    """Returns the tags of source and target at the end of a name (`opus-mt-en-de`), or None."""
+    """Returns the tags of the pair at the end of a name (`opus-mt-en-de`).
+
+    The result is None if the name does not end with a pair.
+    """
     found = PAIR.fullmatch(name) if isinstance(name, str) else None
     return pair_of(found["source"], found["target"]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The languages of a model of more than one pair.
+    """The source and target languages of a model of more than one pair.
 
     Attributes:
         sources: Tags of the source languages.
-        target: Tag of the one target language; empty if the vocabulary lists several.
+        target: Tag of the target language if the model has only one. Empty if the model has
+            several, because its vocabulary lists them.
     """
 
     sources: list[str]
@@ -163,18 +167,21 @@ class Sides:
 
 
 def sides_in(name: object) -> Sides | None:
-    """Returns the sides of a model of more than one pair, from the end of its name.
+    """Returns the languages of a model of more than one pair, from the end of its name.
 
-    `opus-mt-en-ROMANCE` reads English; `opus-mt-tc-bible-big-deu_eng-roa` reads German and English.
-    Both translate into a family of languages. The result is None if the name has one pair or none,
-    or if the source is a family.
+    `opus-mt-en-ROMANCE` translates from English. `opus-mt-tc-bible-big-deu_eng-roa` translates from
+    German and English. The target of these two models is a family of languages. The result is None
+    if the name gives only one pair or no languages, or if the source is a family.
     """
     *_, source, target = ["", "", *name.split("-")] if isinstance(name, str) else ["", ""]
     return sides_of(source, target)
 
 
 def sides_of(source: object, target: object) -> Sides | None:
-    """Returns the sides of a model from the parts of its name around the hyphen."""
+    """Returns the languages that two texts name, such as `deu_eng` and `roa`.
+
+    The result is None in the same cases as in `sides_in`.
+    """
     sources, targets = _codes(source), _codes(target)
     is_family = target in GROUPS or (isinstance(target, str) and FAMILY.fullmatch(target))
     if not sources or not (targets or is_family) or len(sources) == len(targets) == 1:
@@ -195,14 +202,18 @@ def _codes(text: object) -> list[str]:
 
 
 def pair_of(source: object, target: object) -> tuple[str, str] | None:
-    """Returns the tags of two codes; None if one of them is not a code."""
+    """Returns the tags of a source code and a target code; None if a text is not a code."""
     if not (is_code(source) and is_code(target)):
         return None
     return to_tag(str(source)), to_tag(str(target))
 
 
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
-    """Returns the token of a tag, or else of its first variant (`zh-Hans` for `zh`), or None."""
+    """Returns the token of a language tag.
+
+    If no token has this tag, the result is the token of its first variant (`zh-Hans` for `zh`), or
+    None if there is no variant.
+    """
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]
     return next(iter([*own, *variants]), None)

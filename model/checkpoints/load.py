@@ -34,7 +34,8 @@ from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
 from model.tokenization.tokenizer import Tokenizer
 
-# model.enpt.intgemm.alphas.bin: two codes of two letters each, or of three letters each
+# Matches file names with two codes of two letters each, or of three letters each. An example is
+# model.enpt.intgemm.alphas.bin.
 LANGUAGES = re.compile(r"^model\.([a-z]{2})([a-z]{2})\.|^model\.([a-z]{3})([a-z]{3})\.")
 MARIAN_MAX_LENGTH_FACTOR = 3.0
 MARIAN_WEIGHTS = "model.*.bin"
@@ -51,15 +52,17 @@ class ModelFiles:
         weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
         target_vocab: A `.spm` file; the same file if the vocabulary is shared.
-        shortlist: The lexical shortlist, if there is one.
-        max_length_factor: Longest target, as a multiple of its source's number of tokens. A
-            settings file beside the weights may set it.
+        shortlist: The lexical shortlist; None if the model has none.
+        max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
+            the weights may set it.
         source_ids: The file that numbers the source's pieces; None if the `.spm` file does.
         target_ids: The file that numbers the target's pieces; None if the `.spm` file does.
-        tokens: Tokens that name languages to the model; None for a model without them.
+        tokens: Tokens that name languages to the model; None for a model without such tokens.
         title: Name of a model of more than one pair.
-        is_marian: Whether tensors have Marian's names, and not Hugging Face's.
-        is_multilingual: Whether there is one vocabulary, with a token for each language.
+        is_marian: Whether tensors have the names that Marian gives them. If False, they have the
+            names that Hugging Face gives them.
+        is_multilingual: Whether source and target share a vocabulary with a token for each
+            language.
     """
 
     source: str
@@ -78,7 +81,7 @@ class ModelFiles:
 
     @property
     def name(self) -> str:
-        """Returns the name of the model: `en-pt`, or `m2m100_418M`."""
+        """Returns the name of the model, such as `en-pt` or `m2m100_418M`."""
         return f"{self.source}-{self.target}" if self.source else self.title
 
     @property
@@ -126,8 +129,8 @@ def find_models(reference: str) -> list[ModelFiles]:
     folders = sorted({path.parent for path in files_of(reference) if _tells_of_a_model(path)})
     if not folders:
         reason = (
-            f"{reference} holds no model: no file named {MARIAN_WEIGHTS} was found in it, no "
-            f"*{NPZ} beside *.spm, and no {CONFIG} of a model of type {', '.join(FAMILIES)}"
+            f"{reference} holds no model: it has no file {MARIAN_WEIGHTS}, no *{NPZ} in a folder "
+            f"with *.spm, and no {CONFIG} with the model_type {' or '.join(FAMILIES)}"
             f"{_other_type(Path(reference) / CONFIG)}"
         )
         raise CheckpointNotFoundError(reason + translator_advice(Path(reference)))
@@ -146,7 +149,7 @@ def _other_type(config: Path) -> str:
         kind = read_model_options(config.parent).get("model_type")
     except CheckpointFormatError as error:
         return f"; {error}"
-    return f"; {CONFIG} is of a {str(kind)!r} model"
+    return f"; its {CONFIG} has the model_type {str(kind)!r}"
 
 
 def _tells_of_a_model(path: Path) -> bool:
@@ -162,12 +165,15 @@ def _tells_of_a_model(path: Path) -> bool:
 
 
 def read_folder(folder: Path) -> ModelFiles:
-    """Returns the one model in a folder. Its layout is Firefox/Bergamot, OPUS-MT or Hugging Face.
+    """Returns the one model in a folder.
+
+    The folder has the layout of Firefox/Bergamot, OPUS-MT or Hugging Face.
 
     Raises:
         CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
             message names all of them.
-        UnsupportedModelError: No name says which languages the model translates.
+        UnsupportedModelError: Neither the folder's name nor a config file names the languages of
+            the model, or the model does not have a language that is named.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
@@ -234,7 +240,7 @@ def _read_bergamot(folder: Path) -> ModelFiles:
 
 
 def _languages(weights: Path) -> tuple[str, str] | None:
-    """Returns the languages in the file's name, or else in the folder's (`en-de/model.npz`)."""
+    """Returns the languages in the name of the weight file, or else in its folder's name."""
     found = LANGUAGES.match(weights.name)
     if found:
         source, target = (code for code in found.groups() if code)
@@ -259,13 +265,13 @@ def _length_factor(folder: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Vocabularies:
-    """The two tokenizers of a model; one object if the vocabulary is shared."""
+    """The tokenizers of source and target. A shared vocabulary is one object."""
 
     source: Tokenizer
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """Returns the vocabularies of one pair, which put the pair's tokens in front of texts."""
+        """Returns the vocabularies of one pair, which put its language tokens before texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),
@@ -278,7 +284,9 @@ class Vocabularies:
 
 
 def load_vocabularies(files: ModelFiles) -> Vocabularies:
-    """Returns both tokenizers. For a model of several pairs, `between` sets the pair later.
+    """Returns the tokenizers of source and target.
+
+    For a model of several pairs, `between` later returns the tokenizers of one pair.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -307,7 +315,7 @@ def check_vocabularies(config: ModelConfig, vocabularies: Vocabularies, files: M
     """Compares the vocabulary sizes and the EOS id of the config with the tokenizers.
 
     Raises:
-        CheckpointError: They differ.
+        CheckpointError: The sizes or the ids differ.
     """
     sizes = vocabularies.source.vocab_size, vocabularies.target.vocab_size
     if sizes != (config.source_vocab_size, config.target_vocab_size):

@@ -1,4 +1,7 @@
-"""Fills a model's parameters with a file's tensors, by tables of their names."""
+"""Fills the parameters of a model with the tensors of a file.
+
+Name tables say which tensor fills which parameter.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,11 +28,11 @@ class Name:
     tensor: str
 
     def expand(self, layers: int, first: int = 1) -> list[tuple[str, str]]:
-        """Returns (parameter, tensor) for each layer; one pair if there is no `{i}`.
+        """Returns (parameter, tensor) for each layer; one pair if the names have no `{i}`.
 
         Args:
             layers: Number of layers.
-            first: Number of the first layer in the file.
+            first: Number that the file gives to its first layer.
         """
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
@@ -46,7 +49,7 @@ def fill(
     ignored: re.Pattern[str],
     name: str = "",
 ) -> None:
-    """Fills every parameter from its array. Each array is used once.
+    """Fills every parameter with its array. Each array fills one parameter.
 
     Args:
         module: The module to fill; it may be on the meta device.
@@ -56,7 +59,7 @@ def fill(
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: A tensor is missing, is left over or has the wrong shape.
+        WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)

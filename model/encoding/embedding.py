@@ -29,9 +29,9 @@ SLICE_TOKENS = 256
 TOKEN_MULTIPLE = 4
 """Packed batches are padded to a multiple of this number of tokens.
 
-On a CPU a row of a matrix product then has the same bits in every batch. Without the padding, other
-kernels would compute the rows after the last multiple of 4 in some batches. With two threads these
-were batches of 5, 6, 7, 9, 10 and 11 rows.
+On a CPU a row of a matrix product then has the same bits in every batch. Without the padding, in
+some batches other kernels would compute the rows after the last multiple of 4. With two threads,
+these were the batches of 5, 6, 7, 9, 10 and 11 rows.
 """
 
 Vectors = NDArray[np.float32]
@@ -46,8 +46,8 @@ class EmbeddingJob:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the model's limit.
-        is_per_token: Whether the result is the last hidden state of each token, in place of one
-            vector of the text.
+        is_per_token: Whether the result is the last hidden state of each token, not one vector of
+            the text.
         is_raw: Whether to skip a final Normalize.
     """
 
@@ -168,7 +168,7 @@ def lengths(batch: Sequence[NumberedJob]) -> list[int]:
 
 
 def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[NumberedJob]]:
-    """Yields batches of at most `max_tokens` tokens, or of a single longer job."""
+    """Yields batches of at most `max_tokens` tokens, or of a single job with more tokens."""
     batch: list[NumberedJob] = []
     tokens = 0
     for each in numbered:
@@ -183,7 +183,7 @@ def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[N
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent texts of one length: the number of texts, and the tokens of each text."""
+    """Adjacent texts of equal length: their number, and the number of tokens of each text."""
 
     texts: int
     length: int
@@ -196,7 +196,7 @@ class PackedBatch:
 
     Args:
         encoder: Text encoder.
-        sequences: Ids of the texts; texts of one length are adjacent.
+        sequences: Ids of the texts; texts of equal length are adjacent.
         slice_tokens: Approximate number of tokens in a slice.
     """
 
@@ -255,7 +255,7 @@ class PackedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[Tensor]:
-        """Returns weighted values (B, H, T, K) of B texts of one length; slices long texts."""
+        """Returns weighted values (B, H, T, K) of B texts of equal length, in slices if long."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:
@@ -266,14 +266,14 @@ class PackedBatch:
         return torch.cat(attended, dim=2)
 
     def _finish(self, layer: EncoderLayer, x: Tensor, heads: Tensor) -> Slices[Tensor]:
-        """Completes a layer: returns its output (1, N, D) for its input x and its heads' values."""
+        """Completes a layer: returns its output (1, N, D) for its input x and weighted values."""
         x = layer.self_residual.after(x, layer.self_attention.merge(heads))
         return (yield from self._feed_forward(layer, x))
 
     def _feed_forward(self, layer: EncoderLayer, x: Tensor) -> Slices[Tensor]:
-        """Applies the feed-forward sublayer to nearly equal parts of x: no part has few rows.
+        """Applies the feed-forward sublayer to nearly equal parts of x.
 
-        `TOKEN_MULTIPLE` explains why few rows would change the bits.
+        No part may have only a few rows: `TOKEN_MULTIPLE` explains why this could change the bits.
         """
         parts = []
         for part in torch.tensor_split(x, -(-x.shape[1] // self.slice_tokens), dim=1):

@@ -40,7 +40,7 @@ def pool(hidden: Tensor, ways: tuple[Pooling, ...]) -> Tensor:
 
 
 class Normalize(nn.Module):
-    """Divides by the Euclidean norm."""
+    """Divides each vector by its Euclidean norm."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (B, D) to (B, D)."""

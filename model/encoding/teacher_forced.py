@@ -1,6 +1,6 @@
 """Runs teacher-forced passes over given translations in slices, and captures attention.
 
-A slice is about half a layer of a batch; between two slices a worker goes on translating. The
+A slice is about half a layer of a batch; between two slices a worker can translate. The
 sentences of a batch are packed: concatenated without padding. The tokens of a sentence attend only
 to each other, so its result does not depend on the rest of the batch. In int8 all products are
 exact, so the result has the same bits in every batch. Only the cells of an SSRU are padded, because
@@ -119,7 +119,7 @@ class TeacherForcedPass(CapturePass):
         super().__init__(jobs, model.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch; jobs without decoder queries have batches of their own."""
+        """Computes batch after batch; jobs without decoder queries are in separate batches."""
         for needs_target in (True, False):
             chosen = [each for each in self.captured if each.job.needs_target is needs_target]
             for batch in batches(chosen, self.slice_tokens):
@@ -127,7 +127,10 @@ class TeacherForcedPass(CapturePass):
 
 
 def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
-    """Yields batches of at most `max_tokens` tokens on each side, or of a single longer job."""
+    """Yields batches whose sources, and whose targets, have at most `max_tokens` tokens.
+
+    A job with more tokens is a batch by itself.
+    """
     batch: list[CapturedJob] = []
     sources = targets = 0
     for each in captured:
@@ -181,8 +184,8 @@ class TeacherForcedBatch:
     def encode(self) -> Slices[Tensor]:
         """Returns the memory (1, N, D).
 
-        If there are queries, but none about the decoder, the pass stops at the last queried layer.
-        The returned memory is then incomplete. Without queries it is complete.
+        If all queries are about the encoder, the pass stops at the last queried layer, and the
+        returned memory is incomplete. Without any queries, it is complete.
         """
         encoder, is_whole = self.model.encoder, self.last_decoder >= 0
         x = self._embed(encoder.embedding, [each.job.source for each in self.captured])

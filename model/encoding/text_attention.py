@@ -45,7 +45,7 @@ class TextCapturePass(CapturePass):
         super().__init__(jobs, encoder.device, slice_tokens)
 
     def compute(self) -> Slices[None]:
-        """Computes batch after batch, sorted by length: texts of one length attend in one call."""
+        """Computes batch after batch; texts are sorted, so that equal lengths are adjacent."""
         by_length = sorted(self.captured, key=lambda each: len(each.job.source))
         for batch in batches(by_length, self.slice_tokens):
             yield from CapturedBatch(self.encoder, batch, self.slice_tokens).capture()
@@ -110,6 +110,6 @@ def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
     check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:
         raise AttentionQueryError(
-            f"{listed(job.kinds)} attention is asked for; this model has an encoder alone: "
+            f"{listed(job.kinds)} attention is asked for; this model has only an encoder: "
             "ask for encoder"
         )

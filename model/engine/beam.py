@@ -34,8 +34,9 @@ class Beam:
 class BeamSearch:
     """Keeps the beam_size best live hypotheses, and the best finished ones.
 
-    The search ends at the length limit. It ends earlier when beam_size hypotheses are finished and
-    no live one, scored at its present length, is better than the worst finished one.
+    The search ends at the length limit. It ends earlier if beam_size hypotheses are finished, each
+    with at least the score of the best live hypothesis. A live hypothesis is scored at its present
+    length.
 
     Args:
         options: Search options; beam_size is the number of rows.
@@ -48,7 +49,7 @@ class BeamSearch:
         self.num_rows = options.beam_size
         self.eos_id = eos_id
         self.max_tokens = max_tokens
-        # Only the first row has a finite score: with equal scores all rows would stay equal.
+        # Only the first row has a finite score. With equal scores, all rows would remain equal.
         self.live = [Beam([], [], 0.0 if row == 0 else -math.inf) for row in range(self.num_rows)]
         self.finished: list[Hypothesis] = []
         self.parents: list[int] | None = None
@@ -99,7 +100,7 @@ class BeamSearch:
         self._keep(live)
 
     def _keep(self, live: list[tuple[Beam, int]]) -> None:
-        if not live:  # every continuation ended in EOS: rows go on with score -inf
+        if not live:  # all continuations ended in EOS: the rows continue with score -inf
             live = [(self.live[0].extend(self.eos_id, -math.inf), 0)]
         while len(live) < self.num_rows:
             beam, parent = live[0]

@@ -32,7 +32,7 @@ On a CPU such a step takes 1 to 6 ms for up to 16 rows of a small model.
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A sequence in the batch; `rows` has its row numbers, and none once it has left."""
+    """A sequence in the batch, and its row numbers; `rows` is empty after it has left the batch."""
 
     sequence: Sequence
     rows: list[int]
@@ -47,7 +47,7 @@ class RunningSearch(Running):
 
 @dataclass(slots=True)
 class LaunchedStep:
-    """A launched decode step, and the present row number of each of its rows; -1 if freed."""
+    """A launched decode step, and the present numbers of its rows; -1 for a row that was freed."""
 
     rows: Ids
     output: DecodeStep
@@ -135,7 +135,7 @@ class Engine:
         if not 0 <= first_id < self.config.target_vocab_size:
             raise UnknownTokenError(
                 f"the first token of the target is {first_id}; "
-                f"the vocabulary has {self.config.target_vocab_size}"
+                f"the vocabulary has {self.config.target_vocab_size} ids"
             )
         if first_id in self.config.forbidden_ids:
             raise FirstTokenError(
@@ -178,8 +178,8 @@ class Engine:
         """Decodes at least one token of every row, and returns the finished sequences.
 
         With a pipeline depth of n, a sequence is returned n steps after its last token. While the
-        batch has a search, no step stays pending: a search needs the log-probabilities of each
-        step before the next step.
+        batch has a search, no step remains pending, because a search needs the log-probabilities
+        of each step before the next step.
         """
         if not self.owners:
             return []
@@ -220,8 +220,10 @@ class Engine:
         finished = [Finished(r.sequence.id, r.search.hypotheses()) for r in found]
         ended = self.greedy.append(rows, decoded.best)
         for row in ended:
-            hypothesis = Hypothesis(self.greedy.target(row))
-            finished.append(Finished(self.owners[row].sequence.id, [hypothesis]))
+            sequence, hypothesis = self.owners[row].sequence, Hypothesis(self.greedy.target(row))
+            if sequence.options.return_attention:
+                hypothesis.attention = self.runner.attention(row, len(hypothesis.tokens))
+            finished.append(Finished(sequence.id, [hypothesis]))
         self._release([*found, *(self.owners[row] for row in ended)])
         for running in searching:
             if running.rows:
@@ -281,6 +283,6 @@ class Engine:
             return
         numbers = np.arange(self.limits.max_rows + 1)
         numbers[source] = target
-        numbers[[*holes, -1]] = -1  # rows freed earlier are already -1 and stay -1
+        numbers[[*holes, -1]] = -1  # the number of a row freed earlier is -1 and remains -1
         for step in self.launched:
             step.rows = numbers[step.rows]

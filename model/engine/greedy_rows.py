@@ -1,7 +1,7 @@
 """Holds the targets of all greedy rows as arrays.
 
 A greedy row takes the most probable token of each step and needs no scores. For a thousand rows, a
-Python loop would take longer than the decode step takes on a GPU.
+Python loop would take longer than the decode step on a GPU.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -37,11 +37,11 @@ class GreedyRows:
         return left
 
     def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
-        """Appends tokens best[i] to row rows[i], unless it is freed or a row of a search.
+        """Appends tokens best[i] to row rows[i], unless the row is freed or belongs to a search.
 
         Args:
             rows: Row numbers (B,); -1 for a row that was freed in the meantime.
-            best: Tokens (B, steps); -1 after the end of a row. The first column has no -1.
+            best: Tokens (B, steps); -1 in steps after the end of a row. The first column has no -1.
 
         Returns:
             The rows that have ended, by EOS or by their limit.

@@ -1,4 +1,4 @@
-"""Selects the search of a sequence, greedy or beam, which turns log-probabilities into ids.
+"""Selects the search of a sequence: greedy or beam. A search turns log-probabilities into ids.
 
 Sequences that need no log-probabilities are decoded without a search (`greedy_rows`).
 """

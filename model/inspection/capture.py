@@ -29,7 +29,7 @@ Slices = Generator[None, None, T]
 
 @dataclass(frozen=True, slots=True)
 class AttentionSite:
-    """One attention sublayer of the model: its kind and its layer, from 0."""
+    """One attention sublayer of the model: its kind and the number of its layer, from 0."""
 
     kind: AttentionKind
     layer: int
@@ -37,7 +37,7 @@ class AttentionSite:
 
 @dataclass(frozen=True, slots=True)
 class ProjectedHeads:
-    """One sentence's queries, keys and values in one attention sublayer, all heads.
+    """The queries, keys and values of one sentence in one attention sublayer, for all heads.
 
     Attributes:
         query: Queries (H, T, K).
@@ -62,7 +62,7 @@ class Capture(Protocol):
         """Returns the layers that the query needs."""
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one of the query's layers, on the device; the pass presents layers in order."""
+        """Captures one of the query's layers, on the device; layers are presented in order."""
 
     def result(self) -> Result:
         """Returns the captured result, on the host."""
@@ -95,8 +95,8 @@ def _new_capture(
 class MapsCapture:
     """Captures attention maps.
 
-    It computes the weights from queries and keys in float32, even for a bfloat16 model. Rows then
-    sum to 1 closely.
+    It computes the weights from queries and keys in float32, even for a bfloat16 model. The sum of
+    each row is therefore very close to 1.
 
     Args:
         query: Query of the maps.
@@ -174,7 +174,7 @@ class ChosenHeads:
 def chosen(heads: Tensor, numbers: tuple[int, ...]) -> Tensor:
     """Returns some of the heads (H, ...) in float32.
 
-    It selects by views, because an index list would first be copied to the device.
+    Each head is selected as a view. A list of indices would first be copied to the device.
     """
     if numbers == tuple(range(len(heads))):
         return heads.float()
@@ -249,7 +249,10 @@ class TraceCapture:
         return (self.query.layer,) if kind is self.query.kind else ()
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures the inputs of the computation; a decoder's keys end at the queried token."""
+        """Captures the inputs of the computation.
+
+        In self-attention of the decoder, the last key is that of the queried token.
+        """
         token = self.query.query
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
         attended = [projected.key[:, :end], projected.value[:, :end]]
@@ -257,7 +260,7 @@ class TraceCapture:
         self.tensors = [projected.query[:, token], *attended, float_weight(out), out.bias]
         if projected.bias is not None and projected.bias.dim() == 3:
             self.tensors.append(projected.bias[:, token])
-        yield from ()  # a single slice
+        yield from ()  # nothing to yield: the work is a single slice
 
     def result(self) -> AttentionTrace:
         """Returns the trace, computed on the host."""
@@ -266,7 +269,7 @@ class TraceCapture:
 
 
 def float_weight(linear: nn.Module) -> Tensor:
-    """Returns the float matrix (out, in) of a linear layer in any precision."""
+    """Returns the float matrix (out, in) of a linear layer, which may be in any precision."""
     weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
     return cast("Tensor", weight)
 

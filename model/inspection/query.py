@@ -31,12 +31,12 @@ SHOWN_CHARS = 20
 
 
 class AttentionKind(StrEnum):
-    """The kinds of attention: from which tokens to which tokens.
+    """The kinds of attention; the kind determines the attending and the attended tokens.
 
     Rows of a map are the attending tokens, columns the attended tokens. `encoder` is source to
     source, and `cross` is target to source. `decoder` is target to target; a token attends to
-    itself and to earlier tokens. If rows are target tokens, row t belongs to the decoder's input t,
-    from which the decoder predicts token t.
+    itself and to earlier tokens. If rows are target tokens, row t belongs to input t of the
+    decoder. From this input, the decoder predicts token t.
     """
 
     ENCODER = "encoder"
@@ -74,8 +74,8 @@ class AttentionQuery:
     """A query for the attention of some layers and heads, between all tokens.
 
     Attributes:
-        layers: Numbers of layers from 0, for each kind, in the order of the result.
-        heads: Numbers of heads from 0, in the order of the result.
+        layers: Numbers of layers, counted from 0, for each kind, in the order of the result.
+        heads: Numbers of heads, counted from 0, in the order of the result.
         reduce: Reduction over layers and heads.
         norm: Values of the result: weights or value norms.
     """
@@ -199,7 +199,7 @@ def resolve_query(
     """
     if not kinds or len(set(kinds)) < len(kinds):
         raise AttentionQueryError(
-            f"kinds are {listed(kinds)}: name at least one of {listed(AttentionKind)}, none twice"
+            f"kinds are {listed(kinds)}: name one or more of {listed(AttentionKind)}, each once"
         )
     found_layers = {kind: _layers(config, kind, layers) for kind in kinds}
     found_heads = _numbers(heads, config.num_heads, "head", "a layer")
@@ -221,10 +221,12 @@ def _check_rollout(
             "encoder or decoder, or reduce cross by mean_layers_heads"
         )
     if norm is not AttentionNorm.WEIGHTS:
-        raise AttentionQueryError(f"rollout is of weights, not of {norm}: ask for norm weights")
+        raise AttentionQueryError(
+            f"rollout is computed from weights, not from {norm}: ask for norm weights"
+        )
     if len(heads) < config.num_heads:
         raise AttentionQueryError(
-            f"rollout is over the mean of all heads, not of {listed(heads)}: ask for all heads"
+            f"rollout uses the mean of all heads, not of heads {listed(heads)}: ask for all heads"
         )
 
 
@@ -260,7 +262,7 @@ def _layers(
 ) -> tuple[int, ...]:
     size = attention_layers(config).get(kind)
     if size is None and isinstance(config, TextEncoderConfig):
-        raise AttentionQueryError(f"this model has an encoder alone: ask for encoder, not {kind}")
+        raise AttentionQueryError(f"this model has only an encoder: ask for encoder, not {kind}")
     if size is None:
         raise AttentionQueryError(
             "this model's decoder has an SSRU in place of self-attention: ask for encoder or cross"
@@ -278,11 +280,11 @@ def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) 
         raise AttentionQueryError(f"no {noun} is named: {there}. Name at least one, or all.")
     wrong = [number for number in numbers if not -size <= number < size]
     if wrong:
-        raise AttentionQueryError(f"{noun} {listed(wrong)} is not there: {there}")
+        raise AttentionQueryError(f"{noun} {listed(wrong)} does not exist: {there}")
     resolved = tuple(number % size for number in numbers)
     if len(set(resolved)) < len(resolved):
         raise AttentionQueryError(
-            f"{noun}s {listed(numbers)} name one twice: {there}, so that -1 is {size - 1}"
+            f"{noun}s {listed(numbers)} name the same {noun} twice: {there}, and -1 is {size - 1}"
         )
     return resolved
 

@@ -15,7 +15,7 @@ Array = NDArray[np.float32]
 class AttentionTrace:
     """The numbers of the computation, in the order in which they are computed.
 
-    They are float32, rounded from float64 at the end.
+    They are computed in float64, and then rounded to float32.
 
     Attributes:
         query: Query of the token in this head (K).
@@ -28,8 +28,8 @@ class AttentionTrace:
         weighted: Products weight · value (S, K).
         z: Sum of `weighted` over the tokens (K).
         concatenated: Concatenation of z over all heads (D).
-        output_weight: W_O (D, D), one row per number of the result. For an int8 model, the floats
-            that its integers represent.
+        output_weight: W_O (D, D), one row per number of the result. For an int8 model, these are
+            the floats that the integers represent.
         output_bias: b_O (D).
         result: W_O · concatenated + b_O (D). An int8 model first rounds `concatenated`
             to multiples of 1/127 of its largest absolute value; the trace does not.

@@ -26,8 +26,8 @@ class Residual(nn.Module):
             x: The residual stream.
             inner: The result of `before` for x.
 
-        Source: marian-dev, src/models/transformer.h, LayerAttention: `preProcess` is applied to
-        the query alone.
+        Source: marian-dev, src/models/transformer.h, LayerAttention: `preProcess` is applied
+        only to the query.
         """
         return inner if self.norms_keys else x
 

@@ -1,9 +1,9 @@
 """Implements asymmetric int8 products for float weights, as in text encoders.
 
-Two differences from `model.quantization.int8` give more precision. The weights of each output have
-their own scale. An input row is quantised around the midpoint of its range, because most inputs lie
-to one side of zero. After GELU, for example, no value is below -0.17. On all-MiniLM-L6-v2 the two
-differences removed two thirds of the error.
+They are more precise than the products of `model.quantization.int8`, for two reasons. The weights
+of each output have their own scale. An input row is quantised around the midpoint of its range,
+because most inputs lie to one side of zero. After GELU, for example, no value is below -0.17. On
+all-MiniLM-L6-v2 the two differences removed two thirds of the error.
 
 Sums of integers are exact, so a row's products do not depend on the other rows of the batch.
 """
@@ -36,7 +36,7 @@ class AsymmetricInt8Linear(Int8Matrix):
 
     Args:
         linear: Layer to quantise, in float32.
-        is_fine: Whether the rounding error of x is quantised to int8 and multiplied, too.
+        is_fine: Whether the rounding error of x is also quantised to int8 and multiplied.
 
     Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference", equation 7, with a range for each row.
@@ -44,8 +44,8 @@ class AsymmetricInt8Linear(Int8Matrix):
 
     def __init__(self, linear: nn.Linear, is_fine: bool = False) -> None:
         floats = linear.weight.detach()
-        # Allocated before the temporary floats below, which would leave holes in memory between the
-        # int8 matrices.
+        # Allocated before the temporary floats below. Allocated after them, the int8 matrices would
+        # have holes of free memory between them.
         super().__init__(torch.empty_like(floats, dtype=torch.int8))
         self.scales: Tensor  # (out): a float weight is an integer * scale
         self.bias: Tensor  # (out)

@@ -1,9 +1,9 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the integers of the file. Each input row has a scale of its own. Marian's files have one
-multiplier for all inputs of a matrix, which is not used. On the built-in models, a scale per row
-loses 0.1 BLEU against float32, and Marian's multiplier loses 0.1 to 0.4 BLEU. A row's products
-depend neither on the other rows of the batch nor on the kernel that serves the shape.
+Weights are the integers of the file. Each input row has its own scale. Marian's files also contain
+one multiplier for all inputs of a matrix, but it is not used. On the built-in models, a scale for
+each row loses 0.1 BLEU against float32, and Marian's multiplier loses 0.1 to 0.4 BLEU. A row's
+products depend neither on the other rows of the batch nor on the kernel that serves the shape.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
 
 
 def has_fast_int8() -> bool:
-    """Returns whether the installed torch has its private function for int8 products on the CPU."""
+    """Returns whether the installed torch has the private function for int8 products on the CPU."""
     try:
         square = torch.eye(8, dtype=torch.int8)
         return torch.equal(torch._int_mm(square, square), square.int())

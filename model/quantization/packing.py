@@ -38,9 +38,9 @@ def shape_of(packed: Tensor) -> tuple[int, int]:
 class Int8Matrix(nn.Module):
     """The integers of a linear layer, in (out, in) order or packed for native code.
 
-    PyTorch computes the replies to attention queries, even if native code serves the model. So a
-    packed matrix is unpacked at the first such use, and the copy is kept. Unpacking at each use
-    made a pass over one sentence a third slower.
+    PyTorch computes the replies to attention queries, even if native code computes translations
+    with the model. A packed matrix is therefore unpacked when PyTorch first uses it, and the copy
+    is kept. Unpacking at each use made a pass over one sentence a third slower.
 
     Args:
         integers: Integers (out, in).

@@ -1,22 +1,25 @@
-"""Finds the stable tokens of a cut word, which are tokens of the whole word too.
+"""Finds the stable tokens of a cut word: the tokens that the whole word has in the same place.
 
 An edge is a place between two tokens of the whole word. BPE and Unigram have this property: the
-tokens before an edge are the same as if `word[:edge]` were the whole word. The edges of a cut word
-are unknown, because its end is unknown.
+tokens before an edge are the same as if `word[:edge]` were the whole word. If a word is cut, its
+edges are unknown, because the rest of the word is unknown.
 
-For any place in the word, one of a few positions is an edge. Either the place itself is an edge, or
-a token stands across the place and the beginning of this token is an edge. So the candidates are
-the place, and the beginning of each vocabulary entry that stands across it. `word[:candidate]` is
-tokenised for every candidate. The tokens with which all results begin are stable, because one
-of the candidates is an edge. In BPE the same holds from the end of the word.
+For any place in the word, a few positions can be listed, and one of them is an edge. Either the
+place itself is an edge, or a token stands across the place. In the second case, the beginning of
+this token is an edge. So the candidates are the place, and the beginning of each vocabulary entry
+that stands across the place. `word[:candidate]` is tokenised for every candidate. One candidate is
+an edge, so the tokens with which all results begin are stable.
 
-Stable tokens can be few in words of repeated characters. In a run of dots, one dot more before the
-cut may change every token, however far the token is from the cut.
+In BPE the property also holds in the other direction: the tokens behind an edge are the same as if
+`word[edge:]` were the whole word. So a word that is cut on the left can have stable tokens.
+
+A word of repeated characters may have few stable tokens. In a run of dots, one more dot may change
+every token, even a token far from the cut.
 
 Source: Berglund and van der Merwe 2023, "Formalizing BPE Tokenization": merges never cross an edge
-of the result. In Unigram the property is the principle of the Viterbi algorithm. It does not hold
-from the end of the word. The algorithm adds rounded numbers from the front, so a different
-beginning may decide ties otherwise.
+of the result. In Unigram the property follows from the Viterbi algorithm, but only for the tokens
+before an edge. The algorithm adds rounded numbers from left to right. So another beginning of the
+word may change the choice between two segmentations with equal scores.
 """
 
 from collections.abc import Sequence
@@ -28,15 +31,18 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""Characters next to a cut whose tokens may change if the text goes on, such as by an accent."""
+"""Number of characters next to a cut whose tokens may change with the text beyond the cut.
+
+An example of such text is a combining accent.
+"""
 
 
 class CutWords:
-    """Tokenises single words by the model of a tokenizer, without its normaliser.
+    """Tokenises single words with the model of a tokenizer, but without its normaliser.
 
     Args:
         tokenizer: The whole tokenizer.
-        max_token_chars: Length of the longest entry of its vocabulary, in characters.
+        max_token_chars: Length of the longest vocabulary entry, in characters.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_token_chars: int) -> None:
@@ -50,16 +56,17 @@ class CutWords:
     def num_stable(
         self, tokens: Sequence[str], ids: Sequence[int], cut: End, max_tokens: int, max_chars: int
     ) -> int:
-        """Returns how many tokens, counted from the end that was not cut, are stable.
+        """Returns the number of stable tokens, counted from the uncut end of the word.
 
         Args:
             tokens: The tokens of the known part of the word, from left to right.
             ids: The ids of these tokens.
-            cut: The end at which the word is cut.
-            max_tokens: Number of tokens to examine, counted from the end that was not cut.
-            max_chars: Characters to tokenise at most; where more are needed, the result is 0.
+            cut: The side on which the word is cut.
+            max_tokens: Largest number of tokens to examine, counted from the uncut end.
+            max_chars: Largest number of characters to tokenise. If more are needed, the method
+                returns 0.
         """
-        # `tokens` does not have the text of an unknown token.
+        # For an unknown token, `tokens` does not contain the text that it stands for.
         if cut not in self.stable_cuts or self.unk_id in ids:
             return 0
         step = 1 if cut == "right" else -1  # a word that is cut on the left is read backwards
@@ -75,7 +82,7 @@ class CutWords:
         word = "".join(tokens)
         parts = [word[:place] if cut == "right" else word[-place:] for place in places]
         found = [each.ids[::step] for each in self.bare.encode_batch(parts)]
-        if found[0] != ids[:number]:  # byte fallback: the tokens do not spell the word
+        if found[0] != ids[:number]:  # with byte fallback, tokens do not spell the word
             return 0
         return num_shared(found)
 
@@ -83,8 +90,8 @@ class CutWords:
         """Returns a place, and the beginnings of the vocabulary entries that stand across it.
 
         Args:
-            word: The known part of the word, from the end that was not cut.
-            place: Number of characters between that end and the place.
+            word: The known part of the word, read from the uncut end.
+            place: Number of characters from the uncut end to the place.
             step: -1 if the word is read backwards, else 1.
         """
         size = self.max_token_chars
@@ -102,10 +109,10 @@ class CutWords:
 
 
 def stable_cuts(model: models.Model) -> frozenset[End]:
-    """Returns the ends at which a word may be cut and still have stable tokens."""
+    """Returns the sides on which a word may be cut and still have stable tokens."""
     if isinstance(model, models.Unigram):
         return frozenset({"right"})
-    if not isinstance(model, models.BPE):  # WordPiece has a limit for the length of words
+    if not isinstance(model, models.BPE):  # WordPiece makes a very long word unknown
         return frozenset()
     has_affixes = bool(model.continuing_subword_prefix or model.end_of_word_suffix)
     return frozenset() if has_affixes or model.dropout else frozenset({"left", "right"})

@@ -12,8 +12,8 @@ class MappedTokenizer(Tokenizer):
 
     Args:
         path: A `.spm` file.
-        ids: The id of each piece: whole numbers from 0, each once.
-        special: Ids of the special tokens, which are no text. EOS is one of them.
+        ids: The id of each piece. The ids are 0, 1, 2 and so on, each used once.
+        special: Ids of the special tokens, EOS included. Special tokens stand for no text.
         eos_id: Id at the end of every text.
         unk_id: Id of every piece that is not in `ids`.
 
@@ -44,13 +44,16 @@ class MappedTokenizer(Tokenizer):
     def encode(self, text: str) -> list[int]:
         """Returns the prefix, such as a language token, and the ids of a text without EOS.
 
-        White space alone has no ids.
+        The result is empty for white space alone.
         """
         ids = self._number(self.processor.encode(text, out_type=str))
         return [*self.prefix, *ids] if ids else []
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the ids of `encode` with pieces and offsets. The prefix has an empty span."""
+        """Returns the ids of `encode` with their pieces and offsets.
+
+        A token of the prefix has an empty span.
+        """
         found = self._segment(text)
         if not found.ids:
             return found
@@ -61,23 +64,23 @@ class MappedTokenizer(Tokenizer):
         )
 
     def decode(self, ids: list[int]) -> str:
-        """Returns the text of ids without special and unknown tokens."""
+        """Returns the text of ids. Special and unknown tokens are left out."""
         shown = [i for i in ids if i not in self.hidden_ids]
         text: str = self.processor.decode(self._spelled(shown))
         return _spaced(text)
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the vocabulary's spelling of ids."""
+        """Returns the spelling of each id in the vocabulary."""
         return [self.names[i] for i in ids]
 
     def _number(self, pieces: list[str]) -> list[int]:
         return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
     def _spelled(self, ids: list[int]) -> list[str]:
-        """Returns the pieces for SentencePiece to join.
+        """Returns the pieces of ids, which SentencePiece can join to a text.
 
-        SentencePiece removes the space before the first word, but not from a piece that its file
-        does not have. From such a piece this method removes it.
+        SentencePiece removes the space at the beginning of the first piece, but only if its file
+        has this piece. If the file does not have the piece, this method removes the space.
         """
         pieces = self.pieces(ids)
         if pieces and self.processor.piece_to_id(pieces[0]) == self.processor.unk_id():

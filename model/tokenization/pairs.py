@@ -37,7 +37,7 @@ class TokenizedPair:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the limit.
-        text_start: Index of the first id of segment 1, which is the text and the ids behind it.
+        text_start: Index of the first id of segment 1, which begins with the text.
         num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
@@ -53,12 +53,12 @@ class PairTokenizer:
 
     Args:
         tokenizer: Tokenizer of single texts.
-        max_tokens: Longest pair, special tokens included.
+        max_tokens: Largest number of tokens of a pair, special tokens included.
         name: The file, for messages.
 
     Raises:
-        CheckpointFormatError: The post-processor has no template of a pair, or the template leaves
-            no room for the pair.
+        CheckpointFormatError: The post-processor has no template of a pair, or the special tokens
+            of the template leave no room for a query and a text.
     """
 
     def __init__(self, tokenizer: TextTokenizer, max_tokens: int, name: str) -> None:
@@ -72,12 +72,14 @@ class PairTokenizer:
             )
 
     def encode(self, text: str, direction: Direction = "right") -> tuple[list[int], bool]:
-        """Returns the ids of a query or a text without special tokens, and whether they are all.
+        """Returns the ids of a query or a text, without special tokens.
+
+        The second result is False if ids are missing because only a part was tokenised.
 
         Args:
-            text: Without lone surrogates. Of a very long text, only one end is tokenised; it has
-                more than `max_tokens` ids.
-            direction: End at which ids may be missing.
+            text: Without lone surrogates. If the text is very long, only a part with more than
+                `max_tokens` ids is tokenised.
+            direction: Side of the text on which ids may be missing.
         """
         return self.tokenizer.encode("", text, self.max_tokens, direction)
 
@@ -87,12 +89,12 @@ class PairTokenizer:
         text: tuple[list[int], bool],
         direction: Direction = "right",
     ) -> TokenizedPair:
-        """Joins an encoded query and an encoded text, and truncates the longer one first.
+        """Joins a query and a text. If the pair is too long, its longer part is truncated first.
 
         Args:
-            query: Ids from `encode`, and whether they are all.
-            text: Ids from `encode`, and whether they are all.
-            direction: End that is truncated.
+            query: Both results of `encode` for the query.
+            text: Both results of `encode` for the text.
+            direction: Side on which query and text are truncated.
         """
         template = self.template
         room = self.max_tokens - template.num_special
@@ -105,9 +107,25 @@ class PairTokenizer:
         ids = [*opening, *second, *template.behind]
         return TokenizedPair(ids, len(opening), num_tokens, query[1] and text[1])
 
+    def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
+        """Returns one encoded text alone, truncated to the limit; all of it is segment 0.
+
+        Args:
+            text: Ids from `encode`, and whether they are all.
+            direction: End that is truncated.
+        """
+        before, behind = self.tokenizer.special_ids
+        num_special = len(before) + len(behind)
+        kept = cut(text[0], min(len(text[0]), self.max_tokens - num_special), direction)
+        ids = [*before, *kept, *behind]
+        return TokenizedPair(ids, len(ids), len(text[0]) + num_special, text[1])
+
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Returns the lengths of two parts, after the longer is truncated until both fit `room`.
+    """Returns the lengths of two parts after truncation to `room` tokens together.
+
+    Only the longer part is truncated, until both parts have the same length. Then both parts are
+    truncated.
 
     Source: huggingface/tokenizers, tokenizers/src/utils/truncation.rs, LongestFirst.
     """
@@ -121,7 +139,7 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def cut(ids: list[int], size: int, direction: Direction) -> list[int]:
-    """Returns the first `size` ids, or the last for the direction `left`."""
+    """Returns the first `size` ids, or the last `size` ids if the direction is `left`."""
     return ids[:size] if direction == "right" else ids[len(ids) - size :]
 
 
@@ -133,7 +151,7 @@ def read_pair_template(processor: Any, name: str) -> PairTemplate:
         name: The file, for messages.
 
     Raises:
-        CheckpointFormatError: It has no template of a pair.
+        CheckpointFormatError: The post-processor has no template of a pair.
     """
     try:
         found = _template(json.loads(processor.__getstate__()))
@@ -145,7 +163,7 @@ def read_pair_template(processor: Any, name: str) -> PairTemplate:
 
 
 def _template(options: Mapping[str, Any]) -> PairTemplate | None:
-    """Returns the pair template of a processor; None if it has none.
+    """Returns the pair template of a processor; None if the processor has no such template.
 
     In a sequence of processors, exactly one must have a template.
     """
@@ -170,5 +188,5 @@ def _of_pieces(pieces: Sequence[Mapping[str, Any]], special: Mapping[str, Any]) 
         else:
             parts[-1] += special[piece["SpecialToken"]["id"]]["ids"]
     if len(parts) != 3:
-        raise ValueError(f"it has {len(parts) - 1} sequences")
+        raise ValueError(f"it has {len(parts) - 1} sequences, not 2")
     return PairTemplate(*parts)

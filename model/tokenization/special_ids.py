@@ -20,8 +20,8 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
         name: The file, for messages.
 
     Raises:
-        CheckpointFormatError: The post-processor is of an unknown kind, or does not put special
-            ids around one text.
+        CheckpointFormatError: The post-processor is of an unknown kind, or its template does not
+            contain exactly one text.
     """
     processor = tokenizer.post_processor
     if processor is None:
@@ -33,9 +33,12 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
 
 
 def _around(options: Mapping[str, Any]) -> SpecialIds:
-    """Returns the ids of a processor. In a sequence of processors, at most one may have ids."""
+    """Returns the ids that a processor puts around a text.
+
+    In a sequence of processors, at most one may put ids around a text.
+    """
     kind = options["type"]
-    if kind == "ByteLevel":  # it only changes offsets
+    if kind == "ByteLevel":  # this processor only changes offsets
         return [], []
     if kind in ("BertProcessing", "RobertaProcessing"):
         return [options["cls"][1]], [options["sep"][1]]
@@ -50,7 +53,7 @@ def _around(options: Mapping[str, Any]) -> SpecialIds:
 
 
 def _in_template(pieces: list[Mapping[str, Any]], special: Mapping[str, Any]) -> SpecialIds:
-    """Returns the ids around the one place of the text in a template."""
+    """Returns the ids around the text in a template, which must contain the text once."""
     places = [number for number, piece in enumerate(pieces) if "Sequence" in piece]
     if len(places) != 1:
         raise ValueError(f"its template names the text {len(places)} times")

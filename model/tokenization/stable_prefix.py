@@ -1,10 +1,10 @@
 """Counts the stable tokens of a part of a text.
 
-When only a part of a text is tokenised, some of its tokens differ from those of the whole text. The
-other tokens are stable. A tokenizer first splits a text into words, by rules that look a few
-characters ahead. Then it tokenises each word by itself. So the tokens of all words are stable,
-except for the last words before the place where the text is cut. `cut_words.py` finds the stable
-tokens of a word that continues after the cut.
+If only a part of a text is tokenised, some tokens of the part differ from the tokens of the whole
+text. The other tokens are stable. A tokenizer first splits a text into words, by rules that look at
+a few neighbouring characters. Then it tokenises each word alone. So the tokens of all words are
+stable, except for the few words next to the cut. `cut_words.py` finds the stable tokens of a word
+that continues beyond the cut.
 """
 
 import unicodedata
@@ -15,38 +15,40 @@ from model.tokenization.cut_words import MARGIN_CHARS, End
 MARGIN_WORDS = 4
 """Number of words next to a cut whose tokens may change.
 
-A normaliser may remove the characters between two words, such as `'` and `re`, and so join them.
+A normaliser may remove the characters between two words, and so join the words. For example, it may
+join `'` and `re`.
 """
 
 
 def is_open_edge(edge: str, cut: End) -> bool:
-    """Returns whether the tokens next to a cut depend on text at any distance beyond the cut.
+    """Returns whether the tokens next to a cut may depend on text far beyond the cut.
 
-    They do if all the characters are combining marks, because normalisers sort a run of marks by
-    their class. They also do if the cut is on the left and all the characters are digits. Words may
-    then be groups of three digits, counted from the left end of the number.
+    They do if all characters in `edge` are combining marks, because normalisers sort a run of marks
+    by their class. At a cut on the left, they do if all characters in `edge` are digits. The words
+    may be groups of three digits, and the groups are counted from the left end of the number.
 
     Args:
         edge: The characters next to the cut.
-        cut: The end at which the text is cut.
+        cut: The side on which the text is cut.
     """
     return all(map(unicodedata.combining, edge)) or (cut == "left" and edge.isnumeric())
 
 
 def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> int:
-    """Returns how many tokens, counted from the end that was not cut, stand in stable words.
+    """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: Distance of each token's far edge from that end, in characters; nearest first.
+        edges: Number of characters from the uncut end to the far edge of each token. The token
+            nearest to the uncut end is the first.
         words: Index of the word of each token; None for a special token.
-        size: Distance of the cut from that end, in characters.
+        size: Number of characters from the uncut end to the cut.
     """
     number = num_before(edges, size - MARGIN_CHARS)
     return min(_back_to_word(number, words), _without_last(words, MARGIN_WORDS))
 
 
 def num_before(edges: Sequence[int], place: int) -> int:
-    """Returns how many tokens stand before the first token that reaches beyond a place."""
+    """Returns how many tokens stand before the first token whose edge is beyond `place`."""
     return next((number for number, edge in enumerate(edges) if edge > place), len(edges))
 
 

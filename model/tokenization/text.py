@@ -1,8 +1,8 @@
 """Converts texts to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
 
-If a text is much longer than the model's limit, only its beginning (or its end) is tokenised. This
-part is longer than the limit, so that the kept tokens do not depend on the rest of the text
-(`stable_prefix.py`).
+If a text is much longer than the model's limit, only a part at its beginning (or its end) is
+tokenised. This part has more tokens than the limit. Only tokens next to the cut depend on the rest
+of the text, and these tokens are not kept; see `stable_prefix.py`.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,22 @@ from model.tokenization.stable_prefix import is_open_edge, num_before, num_stabl
 from model.tokenization.tokenizer import Span, TokenizedText, trim
 
 FIRST_CHARS = 8192
-"""Least number of characters in the part that is tokenised first.
+"""Smallest number of characters in the part of a text that the first attempt tokenises.
 
 A text of at most twice this length is always tokenised whole.
 """
 
 CHARS_PER_TOKEN = 8
-"""Characters in the part that is tokenised first, for each wanted token."""
+"""Number of characters that the first attempt tokenises for each token that the caller needs."""
 
 GROWTH = 4
-"""Factor by which the part grows if it has too few stable tokens."""
+"""Factor by which the part grows after an attempt that finds too few stable tokens."""
 
 SPARE_TOKENS = 256
-"""Tokens of a cut word that are examined beyond the wanted number, so that enough are stable."""
+"""Number of tokens of a cut word that are examined in addition to the tokens that are needed.
+
+Some of the examined tokens are not stable. The additional tokens make up for them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,10 @@ class TextTokens:
     """A text with the ids that an embedding model reads, special tokens included.
 
     Attributes:
-        tokenized: The tokens after cutting. Spans are in the given text, without white space
-            around them. Special tokens and tokens of a prompt have an empty span: before the text,
-            or at the end of the kept text.
-        num_tokens: Number of tokens before cutting; a lower bound if `is_exact` is false.
+        tokenized: The tokens that remain after truncation. Spans are positions in the text without
+            its prompt, and do not include white space around a token. Special tokens and tokens of
+            a prompt have an empty span, before the text or at the end of the kept text.
+        num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
 
@@ -58,20 +61,20 @@ class TextTokens:
 class TextTokenizer:
     """One vocabulary with its normaliser and its special tokens.
 
-    White space around a text and its prompt is removed, as in sentence-transformers. Several
-    threads may tokenise at once.
+    The prompt is put in front of the text. White space around the result is removed, as in
+    sentence-transformers. Several threads may tokenise at the same time.
 
     Args:
         path: A `tokenizer.json`.
-        max_tokens: Largest number of tokens of a text, special ones included. Further tokens are
-            cut off at its end.
-        is_lowercase: Whether texts are lowercased, whatever the file says.
+        max_tokens: Largest number of tokens of a text, special tokens included. A longer text is
+            truncated at its end.
+        is_lowercase: Whether texts are lowercased, even if the file does not ask for it.
 
     Attributes:
-        special_ids: Ids in front of every text, and ids behind it.
+        special_ids: The ids in front of every text, and the ids behind every text.
 
     Raises:
-        CheckpointFormatError: The file is damaged, or leaves no room for text.
+        CheckpointFormatError: The file is damaged, or its special tokens alone reach `max_tokens`.
     """
 
     def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
@@ -97,7 +100,10 @@ class TextTokenizer:
         self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
     def _lower(self) -> None:
-        """Lowercases before the file's own normaliser. Offsets still refer to the given text."""
+        """Adds a step that lowercases texts before the file's own normaliser runs.
+
+        Offsets still refer to the text with its original letters.
+        """
         own = self.tokenizer.normalizer
         steps = [normalizers.Lowercase(), *([own] if own is not None else [])]
         self.tokenizer.normalizer = normalizers.Sequence(steps)
@@ -107,7 +113,7 @@ class TextTokenizer:
 
         Args:
             text: Without lone surrogates.
-            prompt: Prefix of the text.
+            prompt: Text that is put in front of `text`.
         """
         whole = prompt + text
         stripped = whole.strip()
@@ -123,18 +129,47 @@ class TextTokenizer:
         cut = sum(len(part.ids) - self.num_special_tokens for part in encoding.overflowing)
         return TextTokens(tokenized, len(encoding.ids) + cut)
 
+    def split(self, text: str, add_special_tokens: bool = True) -> TokenizedText:
+        """Returns all tokens of a text, however long it is.
+
+        Args:
+            text: Without lone surrogates.
+            add_special_tokens: Whether the special tokens around a text are returned too. Their
+                spans are empty.
+        """
+        stripped = text.strip()
+        shift = len(text) - len(text.lstrip()) if stripped else 0
+        parts = parted(self._encode(stripped, add_special_tokens=False))
+        before, behind = self.special_ids if add_special_tokens else ([], [])
+        num_inside = sum(len(part.ids) for part in parts)
+        special = [True] * len(before) + [False] * num_inside + [True] * len(behind)
+        ids = [*before, *chain.from_iterable(part.ids for part in parts), *behind]
+        inside = list(chain.from_iterable(part.offsets for part in parts))
+        spans = [*[(0, 0)] * len(before), *inside, *[(0, 0)] * len(behind)]
+        pieces = [str(self.tokenizer.id_to_token(each)) for each in ids]
+        return TokenizedText(text, ids, pieces, places(spans, special, shift), special)
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        """Returns the text of ids of the vocabulary."""
+        around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
+        kept = [each for each in ids if each not in around]  # a file need not mark them as special
+        text: str = self.tokenizer.decode(kept, skip_special_tokens=skip_special_tokens)
+        return text
+
     def encode(
         self, prompt: str, text: str, wanted: int | None = None, end: End = "right"
     ) -> tuple[list[int], bool]:
-        """Returns the ids of a prompt and a text without special tokens, and whether these are all.
+        """Returns the ids of a prompt and a text, without special tokens.
+
+        The second result is False if ids are missing because only a part was tokenised.
 
         Args:
-            prompt: Prefix of the text.
+            prompt: Text that is put in front of `text`.
             text: Without lone surrogates.
-            wanted: Number of ids that the caller needs; None for all. The result has more ids than
-                this number, or all.
-            end: Where ids may be missing: behind the returned ones (`right`), or in front of them
-                (`left`).
+            wanted: Number of ids that the caller needs; None if the caller needs all ids. If ids
+                are missing, the result still has more ids than this number.
+            end: With `right`, ids may be missing behind the returned ids. With `left`, they may be
+                missing in front of the returned ids.
         """
         stripped = (prompt + text).strip()
         if wanted is not None:
@@ -145,10 +180,16 @@ class TextTokenizer:
         return list(chain.from_iterable(part.ids for part in parts)), True
 
     def _stable_part(self, text: str, wanted: int, end: End) -> tuple[str | None, list[int]]:
-        """Returns one end of a text and its stable ids, which are more than `wanted` ids.
+        """Returns a part at the beginning or the end of a text, and the stable ids of the part.
 
-        Stable ids are ids of the whole text too. If no end of at most half the text has enough of
-        them, the method returns None and no ids.
+        Stable ids do not depend on the rest of the text. If no part shorter than half the text has
+        more than `wanted` stable ids, the method returns None and no ids.
+
+        Args:
+            text: The whole text.
+            wanted: Number of ids that the caller needs.
+            end: `right` for a part at the beginning, which is cut on the right. `left` for a part
+                at the end, which is cut on the left.
         """
         size = max(FIRST_CHARS, CHARS_PER_TOKEN * wanted)
         while 2 * size < len(text):
@@ -160,13 +201,15 @@ class TextTokenizer:
         return None, []
 
     def _stable_ids(self, part: str, wanted: int, end: End, max_chars: int) -> list[int]:
-        """Returns the ids at one end of a text that do not depend on the rest of it.
+        """Returns the stable ids of a part of a text.
 
         Args:
-            part: That end of the text, cut at its other end.
+            part: The beginning of the text if `end` is `right`; the end of the text if `end` is
+                `left`.
             wanted: Number of ids that the caller needs.
-            end: The end at which the text is cut.
-            max_chars: Characters to tokenise at most for the stable tokens of a cut word.
+            end: Side on which the part is cut.
+            max_chars: Largest number of characters to tokenise in search of the stable tokens of a
+                cut word.
         """
         if is_open_edge(part[-MARGIN_CHARS:] if end == "right" else part[:MARGIN_CHARS], end):
             return []
@@ -188,18 +231,18 @@ class TextTokenizer:
         return ids[:stable][::step]
 
     def _encode(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """Tokenises with `encode_batch`, because `Tokenizer.encode` lets no other thread run."""
+        """Tokenises with `encode_batch`, because `Tokenizer.encode` blocks other threads."""
         (encoding,) = self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)
         return encoding
 
 
 def parted(encoding: Encoding) -> list[Encoding]:
-    """Returns the kept tokens of a text and the ones that were cut off, in their order."""
+    """Returns the kept tokens of a text, followed by the tokens that truncation cut off."""
     return [encoding, *encoding.overflowing]
 
 
 def places(offsets: list[Span], special: list[bool], shift: int) -> list[Span]:
-    """Returns spans shifted into the text; tokens that are not in the text get an empty span."""
+    """Returns spans moved by `shift`. Special tokens and the prompt's tokens get empty spans."""
     shifted = []
     end = 0
     for (first, last), is_special in zip(offsets, special, strict=True):

@@ -12,8 +12,8 @@ def check_ids(
 
     Args:
         name: Name of the ids in messages, such as "source".
-        ids: Token ids, special ones included.
-        vocab_size: Size of the vocabulary; every id is below it.
+        ids: Token ids, special tokens included.
+        vocab_size: Size of the vocabulary. Every id must be smaller than this number.
         max_tokens: Largest number of ids; None for no limit.
 
     Raises:

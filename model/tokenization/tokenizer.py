@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers: text to token ids and back, with the span of each token in the text."""
+"""Converts text to token ids and back with SentencePiece, with each token's span in the text."""
 
 from collections.abc import Callable
 from copy import copy
@@ -24,7 +24,7 @@ class Encoding:
     Attributes:
         ids: Vocabulary ids.
         pieces: Spelling of each id; WORD_START stands for the space before a word.
-        offsets: Span of each token in the text, with the space before it.
+        offsets: Span of each token in the text. A span includes the space before its token.
     """
 
     ids: list[int]
@@ -40,11 +40,12 @@ class TokenizedText:
         text: The text that was tokenised, or the text that the ids decode to.
         ids: Vocabulary ids.
         pieces: Spelling of each id in the vocabulary.
-        offsets: Span of each token in the text, without white space around it. Starts never
-            decrease, nor do ends. Tokens that share a character (the pieces of a fraction sign,
-            the bytes of an emoji) have the same span. A token of white space or of no text has an
-            empty span. EOS has its empty span at the end of the text.
-        special: Whether each token is a special one (EOS) and not text.
+        offsets: Span of each token in the text, without white space around it. From one token to
+            the following token, neither the start nor the end of the span decreases. Tokens that
+            share a character (the pieces of a fraction sign, the bytes of an emoji) have the same
+            span. A token of white space, or without text, has an empty span. The empty span of EOS
+            is at the end of the text.
+        special: Whether each token is a special token, such as EOS, and not text.
     """
 
     text: str
@@ -83,6 +84,8 @@ class Tokenizer:
             raise CheckpointFormatError(f"{path.name} has no end-of-sentence token")
         self.hidden_ids: frozenset[int] = frozenset((self.eos_id, self.unk_id))
         self.prefix: list[int] = []
+        self.seen_characters: set[str] = set()
+        self.unknown_characters: set[str] = set()
 
     def id_of(self, piece: str) -> int:
         """Returns the id of a piece of the vocabulary."""
@@ -96,7 +99,7 @@ class Tokenizer:
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text without EOS; none for white space alone.
+        """Returns the ids of a text without EOS. The result is empty for white space alone.
 
         Args:
             text: Without lone surrogates.
@@ -104,12 +107,25 @@ class Tokenizer:
         ids: list[int] = self.processor.encode(text)
         return ids
 
+    def unknown_in(self, text: str) -> set[str]:
+        """Returns the characters of a text that the vocabulary does not have."""
+        characters = set(text)
+        for character in characters - self.seen_characters:
+            self.seen_characters.add(character)
+            if self._is_unknown(character):
+                self.unknown_characters.add(character)
+        return characters & self.unknown_characters
+
+    def _is_unknown(self, character: str) -> bool:
+        is_surrogate = "\ud800" <= character <= "\udfff"
+        return is_surrogate or self.unk_id in self.encode(character)
+
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the ids of `encode` with pieces and offsets."""
+        """Returns the ids of `encode` with their pieces and offsets."""
         return self._segment(text)
 
     def decode(self, ids: list[int]) -> str:
-        """Returns the text of ids without EOS and unknown tokens."""
+        """Returns the text of ids. EOS and unknown tokens are left out."""
         text: str = self.processor.decode([i for i in ids if i not in self.hidden_ids])
         return text
 
@@ -135,16 +151,16 @@ class Tokenizer:
         return self._beside(text, ids, [next(shared) if known else None for known in is_shown])
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the vocabulary's spelling of ids."""
+        """Returns the spelling of each id in the vocabulary."""
         return [self.processor.id_to_piece(i) for i in ids]
 
     def _segment(self, text: str) -> Encoding:
-        """Returns the tokens of a text without the prefix."""
+        """Returns the tokens of a text. The prefix is not among them."""
         mapping = self.processor.encode_as_offset_mapping(text)
         return Encoding(mapping["ids"], mapping["pieces"], mapping["offsets"])
 
     def _join(self, ids: list[int]) -> dict[str, Any]:
-        """Returns the `text` of visible ids, with their `pieces` and `offsets`."""
+        """Returns the `text` of ids, and the `pieces` and `offsets` of these ids."""
         mapping: dict[str, Any] = self.processor.decode(ids, return_type="offset_mapping")
         return mapping
 
@@ -160,7 +176,10 @@ class Tokenizer:
         return char.isspace() or not normal.strip(f" {WORD_START}")
 
     def _beside(self, text: str, ids: list[int], spans: list[Span | None]) -> TokenizedText:
-        """Returns the tokens. A token without a span gets an empty span before the next token."""
+        """Returns a text with its tokens.
+
+        A token without a span gets an empty span before the next token, or at the end of the text.
+        """
         places = []
         start = len(text)
         for span in reversed(spans):
@@ -184,7 +203,7 @@ def trim(text: str, span: Span, is_blank: Callable[[str], bool]) -> Span:
 
 
 def share(pieces: list[str], spans: list[Span]) -> list[Span]:
-    """Returns the spans of tokens. Tokens that share one character all get its span.
+    """Returns the spans of tokens. Tokens that share one character all get the character's span.
 
     SentencePiece gives this span only to the last of these tokens. It gives the others an empty
     span before the character.

@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
 from service.api.attention import routes as attention
+from service.api.deepl import multilingual_glossaries
+from service.api.deepl import routes as deepl
 from service.api.errors import (
     handle_http_exception,
     handle_service_error,
@@ -25,23 +27,30 @@ from service.api.openai import routes as openai
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
-from service.api.tei import rerank
 from service.api.tei import routes as tei
 from service.errors import ServiceError
 from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
+from service.remote.routing import RoutingAdmitter
 from service.settings import Settings
+from service.state.database import Database
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
-from service.tasks.embedding import Embedder
-from service.tasks.translation import Translator
+from service.tasks.documents.translator import DocumentTranslator
+from service.tasks.embedding.embedder import Embedder
+from service.tasks.translation.translator import Translator
 from service.text.detection import LanguageDetector
 
 DIALECTS = (
     libretranslate.DIALECT,
+    deepl.DIALECT,
+    multilingual_glossaries.DIALECT,
     attention.DIALECT,
     tei.DIALECT,
-    rerank.DIALECT,
     openai.DIALECT,
     admin.DIALECT,
     health.DIALECT,
@@ -64,7 +73,7 @@ class Application(FastAPI):
 
 
 def build_services(
-    settings: Settings, catalog: Catalog, backend: Backend, started: int
+    settings: Settings, catalog: Catalog, backend: Backend, started: int, folder: str = ""
 ) -> Services:
     """Builds the objects that the routes work with.
 
@@ -73,28 +82,53 @@ def build_services(
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
         started: Start of the server, in Unix seconds.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()
-    translator = Translator(catalog, backend, detector, settings)
+    endpoints = Endpoints(settings, backend)
+    admitter = RoutingAdmitter(catalog, backend, endpoints)
+    translator = Translator(catalog, admitter, detector, settings)
     inspector = TranslationInspector(catalog, backend, detector, settings)
     text_inspector = TextInspector(catalog, backend, settings)
     embedder = Embedder(catalog, backend, settings)
     served = ServedModels(catalog, detector, embedder, settings.request_timeout_seconds)
+    database = Database(settings.state)
+    quota = Quota(database, settings.monthly_characters)
+    documents = DocumentTranslator(translator, quota, settings, folder) if folder else None
     return Services(
-        settings, catalog, backend, translator, inspector, text_inspector, embedder, served, started
+        settings,
+        catalog,
+        backend,
+        translator,
+        inspector,
+        text_inspector,
+        embedder,
+        documents,
+        quota,
+        GlossaryStore(database),
+        SuggestionStore(database) if settings.suggestions else None,
+        served,
+        endpoints,
+        started,
     )
 
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     """Builds the application from the dialects, the error handlers and the middleware."""
+
+    @asynccontextmanager
+    async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
+        async with services.endpoints, lifespan(app):
+            yield
+
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     app = Application(
         title="Regard",
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
-        lifespan=lifespan,
+        lifespan=with_endpoints,
         # Telemetry would look for a tracer at each request and report URLs, which contain texts.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -1,15 +1,19 @@
 """The parts that a dialect adds to the application: routes, metric labels, shape of errors."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.errors import ErrorShape, own_shape
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+Route = tuple[str, str]
+"""Method and path of a route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +24,51 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
         direct: Endpoints that are called without the framework, by method and path.
-        prefix: Prefix of the paths whose errors have the shape of this dialect; "" for none.
+        prefix: Prefix of paths. Errors at unknown paths with it have the shape of this dialect. ""
+            for no prefix.
         error_shape: Returns the status and body of an error.
+        id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
     """
 
     routers: tuple[APIRouter, ...]
     tasks: Mapping[str, str] = field(default_factory=dict)
-    direct: Mapping[tuple[str, str], Endpoint] = field(default_factory=dict)
+    direct: Mapping[Route, Endpoint] = field(default_factory=dict)
     prefix: str = ""
     error_shape: ErrorShape = own_shape
+    id_header: str = ""
+
+    @property
+    def routes(self) -> set[Route]:
+        """Returns the method and path of each route."""
+        routes = [each for router in self.routers for each in router.routes]
+        return {
+            (method, each.path)
+            for each in routes
+            if isinstance(each, APIRoute)
+            for method in each.methods or ()
+        }
 
 
-def shape_of(path: str, shapes: Mapping[str, ErrorShape]) -> ErrorShape:
-    """Returns the shape of errors at a path.
+OWN = Dialect(())
+"""The dialect of paths that no dialect has. It gives their errors the default shape."""
+
+
+class DialectOf:
+    """Finds the dialect of a request, for its shape of errors and its task label.
 
     Args:
-        path: Path of a request.
-        shapes: Shapes by the prefix of the paths that have them.
+        dialects: All dialects. Each has its routes, and the unknown paths below its prefix.
     """
-    for prefix, shape in shapes.items():
-        if path.startswith(prefix):
-            return shape
-    return own_shape
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self.by_route = {route: each for each in dialects for route in each.routes}
+        self.prefixed = [each for each in dialects if each.prefix]
+
+    def __call__(self, method: str, path: str) -> Dialect:
+        """Returns the dialect of a method and a path, and OWN if there is none."""
+        if dialect := self.by_route.get((method, path)):
+            return dialect
+        for dialect in self.prefixed:
+            if path.startswith(dialect.prefix):
+                return dialect
+        return OWN

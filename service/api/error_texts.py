@@ -1,76 +1,128 @@
-"""The texts of 400 and 413 errors, which clients may compare with known texts.
+"""The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
 
-A text begins as LibreTranslate's text for the same error, if LibreTranslate has one. The value, the
-limit and the way out follow. A dialect with other texts makes them in its own error shape.
+Clients may compare these texts with known texts. A text is exactly LibreTranslate's text for the
+same error, if LibreTranslate has one. The value, the limit and the remedy are in its details. All
+other errors have their text where they are raised. Each dialect puts the texts into its own error
+format.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from service.errors import SHOWN_CHARS, ServiceError, UnsupportedLanguageError
+from service.text.language_codes import display_name
 
 
-def missing(name: str) -> str:
+class ErrorText(NamedTuple):
+    """The text of an error.
+
+    Attributes:
+        text: The fault, in words that clients may compare.
+        details: The value, the limit and the remedy; "" if the text has them already.
+    """
+
+    text: str
+    details: str = ""
+
+    @property
+    def joined(self) -> str:
+        """Text and details in one line, for dialects that have only one field for them."""
+        return f"{self.text}; {self.details}" if self.details else self.text
+
+
+MISSING_KEY = ErrorText(
+    "Please contact the server operator to get an API key",
+    "send a key as the field api_key, or in the header `Authorization: Bearer …`",
+)
+WRONG_KEY = ErrorText("Invalid API key", "REGARD_API_KEYS of the server has all valid keys")
+FILES_DISABLED = ErrorText(
+    "Files translation are disabled on this server.", "the setting REGARD_FILES enables it"
+)
+FILE_FORMAT = "Invalid request: file format not supported"
+EMPTY_FILE = "Invalid request: empty file"
+SUGGESTIONS_DISABLED = ErrorText(
+    "Suggestions are disabled on this server.", "REGARD_SUGGESTIONS=true enables them"
+)
+
+
+def broken_file(reason: object) -> ErrorText:
+    """Returns the text for a document that cannot be read."""
+    return ErrorText("Invalid request: the file cannot be read", str(reason))
+
+
+def missing(name: str) -> ErrorText:
     """Returns the text for a parameter that the request must have."""
-    return f"Invalid request: missing {name} parameter"
+    return ErrorText(f"Invalid request: missing {name} parameter")
 
 
-def unknown(name: str) -> str:
+def unknown(name: str) -> ErrorText:
     """Returns the text for a parameter that the route does not have."""
-    return f"Invalid request: there is no {name[:SHOWN_CHARS]} parameter; /docs lists all"
+    shown = name[:SHOWN_CHARS]
+    return ErrorText(f"Invalid request: there is no {shown} parameter", "/docs lists all")
 
 
-def not_supported(value: object, name: str, choices: str) -> str:
+def not_supported(value: object, name: str, choices: str) -> ErrorText:
     """Returns the text for a value that is none of a parameter's choices, such as format `pdf`."""
-    return f"{str(value)[:SHOWN_CHARS]} {name} is not supported; use {choices}"
+    shown = str(value)[:SHOWN_CHARS]
+    return ErrorText(f"{shown} {name} is not supported", f"use {choices}")
 
 
-def out_of_range(name: str, sign: str, limit: object, value: object) -> str:
+def out_of_range(name: str, sign: str, limit: object, value: object) -> ErrorText:
     """Returns the text for a number beyond its limit; `sign` is `>=` or `<=`."""
     shown = str(value)[:SHOWN_CHARS]
-    return f"Invalid request: {name} parameter must be {sign} {limit}, not {shown}"
+    return ErrorText(f"Invalid request: {name} parameter must be {sign} {limit}", f"it is {shown}")
 
 
-def not_a_number(name: str) -> str:
+def not_a_number(name: str) -> ErrorText:
     """Returns the text for a value that is no integer."""
-    return f"Invalid request: {name} parameter is not a number"
+    return ErrorText(f"Invalid request: {name} parameter is not a number")
 
 
-def not_whole(name: str, value: float) -> str:
+def not_whole(name: str, value: float) -> ErrorText:
     """Returns the text for a number that is no integer of 64 bits."""
-    wanted = "a number that is whole and has up to 64 bits"
-    return f"Invalid request: {name} parameter is not {wanted}, but {str(value)[:SHOWN_CHARS]}"
+    shown = str(value)[:SHOWN_CHARS]
+    details = f"send a number that is whole and has up to 64 bits, not {shown}"
+    return ErrorText(not_a_number(name).text, details)
 
 
-def too_many_texts(number: int, limit: int) -> str:
+def too_many_texts(number: int, limit: int) -> ErrorText:
     """Returns the text for a request with more texts than the limit."""
-    return (
-        f"Invalid request: request ({number}) exceeds text limit ({limit}). "
-        "Send fewer texts at once, or raise REGARD_MAX_INPUTS."
-    )
+    return _over_text_limit(number, limit, "send fewer texts, or raise REGARD_MAX_INPUTS")
 
 
-def invalid_json(reason: object) -> str:
+def too_many_chars(number: int, limit: int) -> ErrorText:
+    """Returns the text for a text with more characters than the limit."""
+    return _over_text_limit(number, limit, "send shorter texts, or raise REGARD_MAX_TEXT_CHARS")
+
+
+def _over_text_limit(number: int, limit: int, way_out: str) -> ErrorText:
+    return ErrorText(f"Invalid request: request ({number}) exceeds text limit ({limit})", way_out)
+
+
+def invalid_json(reason: object) -> ErrorText:
     """Returns the text for a body that is no JSON object."""
-    return f"Invalid JSON format: {reason}"
+    return ErrorText("Invalid JSON format", str(reason))
 
 
-def unsupported_language(code: str, supported: Sequence[str]) -> str:
+def unsupported_language(code: str, supported: Sequence[str]) -> ErrorText:
     """Returns the text for a language that no model has."""
-    return f"{code[:SHOWN_CHARS]} is not supported; supported: {', '.join(supported)}"
+    shown = code[:SHOWN_CHARS]
+    return ErrorText(f"{shown} is not supported", f"supported: {', '.join(supported)}")
 
 
-def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> str:
+def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorText:
     """Returns the text for two languages between which no model translates."""
-    return (
-        f"{target} is not available as a target language from {source}; "
-        f"available: {', '.join(targets)}"
+    return ErrorText(
+        f"{display_name(target)} ({target}) is not available as a target language "
+        f"from {display_name(source)} ({source})",
+        f"available: {', '.join(targets)}",
     )
 
 
-def text_of(error: ServiceError) -> str:
+def text_of(error: ServiceError) -> ErrorText:
     """Returns the text of an error: its message, or LibreTranslate's text about a language."""
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
-        return error.message
+        return ErrorText(error.message, error.details)
     if error.source is None:
         return unsupported_language(error.language, error.available)
     return unsupported_pair(error.source, error.language, error.available)

@@ -33,18 +33,23 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ErrorBody(BaseModel):
-    """The body of every error outside /v1/; clients of LibreTranslate and TEI can read it."""
+    """The body of every error, except in dialects with an error body of their own."""
 
-    error: str = Field(description="The fault, with the value, the limit and the way out.")
+    error: str = Field(description="The fault, in LibreTranslate's words if it has this error.")
     error_type: str = Field(description="The kind of error, for programs.")
     request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
+    details: str | None = Field(
+        None,
+        description="The value, the limit and the remedy. Absent if `error` has them already.",
+    )
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "error": "zz is not supported; supported: en, pt",
+                "error": "zz is not supported",
                 "error_type": "unsupported_language",
                 "request_id": "5f2c6f0e8d7b4a53",
+                "details": "supported: en, pt",
             }
         }
     )
@@ -62,11 +67,10 @@ MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:
     """Returns the status and the ErrorBody of an error."""
     kind = KINDS[type(error)]
-    body = {
-        "error": error_texts.text_of(error),
-        "error_type": kind.error_type,
-        "request_id": context.request_id,
-    }
+    text, details = error_texts.text_of(error)
+    body = {"error": text, "error_type": kind.error_type, "request_id": context.request_id}
+    if details:
+        body["details"] = details
     return kind.status, body
 
 
@@ -96,10 +100,15 @@ async def handle_service_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework: an unknown path, or a method that the path refuses."""
+    """Answers an error of the framework: an unknown path, or a method that the path refuses.
+
+    OPTIONS without the headers of a preflight is no error; it gets the allowed methods.
+    """
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = ", ".join(allowed_methods(request))
+        if request.method == "OPTIONS":
+            return Response(headers={"Allow": f"{allowed}, OPTIONS"})
         wrong = MethodNotAllowedError(f"{request.method} is not allowed here; use {allowed}")
         response = respond(request, wrong)
         response.headers["Allow"] = allowed

@@ -11,12 +11,14 @@ import re
 import time
 from collections.abc import Sequence
 
+from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.dialect import Dialect, Endpoint, shape_of
-from service.api.errors import ErrorShape, error_response, handle_service_error
+from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
+from service.api.errors import error_response, handle_service_error
 from service.api.served_models import OpenRequests
 from service.errors import InternalError, ServiceError, UnavailableError, fault
 from service.metrics.definitions import Ended
@@ -29,13 +31,15 @@ CLIENT_GONE = 499
 """Status that the metrics get if the client closed the connection before the response."""
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
-CORS_METHODS = ("GET", "POST")
+CORS_METHODS = "GET, POST"
 CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", ", ".join(CORS_METHODS).encode()),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-methods", CORS_METHODS.encode()),
+    (b"access-control-max-age", str(CORS_MAX_AGE_SECONDS).encode()),
     (
         b"access-control-expose-headers",
-        b"Retry-After, Server-Timing, X-Request-Id, X-Truncated-Inputs",
+        b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
     ),
 )
 
@@ -51,7 +55,7 @@ class RequestMiddleware:
         app: The application inside.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: Their paths decide the task label and the shape of errors.
+        dialects: Their routes decide the task label and the shape of errors.
     """
 
     def __init__(
@@ -64,20 +68,22 @@ class RequestMiddleware:
         self.app = app
         self.recorder = recorder
         self.requests = requests
+        self.dialect_of = DialectOf(dialects)
         self.tasks = {path: task for each in dialects for path, task in each.tasks.items()}
-        self.shapes = {each.prefix: each.error_shape for each in dialects if each.prefix}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = scope["path"]
-        context = RequestContext(request_id(scope), task=self.tasks.get(path))
-        shape = shape_of(path, self.shapes)
+        method, path = scope["method"], scope["path"]
+        dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
+        # A request with a wrong method has no dialect, but it is counted with the task of its path.
+        tasks = self.tasks if dialect is OWN else dialect.tasks
+        context = RequestContext(request_id(scope), task=tasks.get(path))
         state = scope.setdefault("state", {})
-        state["context"], state["error_shape"] = context, shape
-        response = ResponseSender(send, context, shape)
+        state["context"], state["error_shape"] = context, dialect.error_shape
+        response = ResponseSender(send, context, dialect)
         if scope["method"] == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
         if context.task:
@@ -106,17 +112,17 @@ class ResponseSender:
     Args:
         send: Sends a message to the client.
         context: Id and timings of the request.
-        shape: Shape of an error of the request.
+        dialect: Dialect of the request, for the shape of an error.
 
     Attributes:
         status: HTTP status of the response; None until it has begun.
         has_body: False for a response to HEAD.
     """
 
-    def __init__(self, send: Send, context: RequestContext, shape: ErrorShape) -> None:
+    def __init__(self, send: Send, context: RequestContext, dialect: Dialect) -> None:
         self.send = send
         self.context = context
-        self.shape = shape
+        self.dialect = dialect
         self.status: int | None = None
         self.has_body = True
 
@@ -126,7 +132,10 @@ class ResponseSender:
             self.status = message["status"]
             headers = message["headers"]
             headers += CORS_HEADERS
-            headers.append((b"x-request-id", self.context.request_id.encode("latin-1")))
+            request_id = self.context.request_id.encode("latin-1")
+            headers.append((b"x-request-id", request_id))
+            if self.dialect.id_header:
+                headers.append((self.dialect.id_header.lower().encode(), request_id))
             if self.context.stages:
                 headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
         elif not self.has_body:
@@ -135,7 +144,7 @@ class ResponseSender:
 
     async def fail(self, error: ServiceError) -> None:
         """Records an error as the outcome, and sends it unless a response has begun."""
-        response = error_response(error, self.context, self.shape)
+        response = error_response(error, self.context, self.dialect.error_shape)
         if self.status is None:
             await self(
                 {
@@ -158,6 +167,8 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
         seconds=time.perf_counter() - context.started,
         stages=context.stages,
         num_cut=context.num_cut,
+        billed_characters=context.billed_characters,
+        first_sentence_seconds=context.first_sentence_seconds,
     )
 
 
@@ -173,7 +184,8 @@ class CrossOrigin(CORSMiddleware):
     """Allows pages of any origin to call the server, with any header.
 
     This class only answers preflights. `ResponseSender` adds the CORS headers to all other
-    responses.
+    responses, as LibreTranslate does. DELETE, which LibreTranslate does not have, is only named to
+    a page that asks for it.
 
     Args:
         app: The application inside.
@@ -183,10 +195,17 @@ class CrossOrigin(CORSMiddleware):
         super().__init__(
             app,
             allow_origins=["*"],
-            allow_methods=CORS_METHODS,
+            allow_methods=[*CORS_METHODS.split(", "), "DELETE"],
             allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
             max_age=CORS_MAX_AGE_SECONDS,
         )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Returns the response to a preflight."""
+        response = super().preflight_response(request_headers)
+        if request_headers["access-control-request-method"] != "DELETE":
+            response.headers["access-control-allow-methods"] = CORS_METHODS
+        return response
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a preflight, or passes a request on."""

@@ -5,13 +5,13 @@ import asyncio
 from service.metrics.definitions import NO_MODEL
 from service.models.catalog import Catalog
 from service.tasks.context import RequestContext
-from service.tasks.embedding import Embedder
+from service.tasks.embedding.embedder import Embedder
 from service.text.detection import LanguageDetector
 from service.workers.model_set import ModelSet
 
 
 class OpenRequests:
-    """Registers running requests; a model is unloaded only after its requests have ended."""
+    """Registers running requests, so that unloading a model can wait for its requests."""
 
     def __init__(self) -> None:
         self.contexts: dict[int, RequestContext] = {}
@@ -30,7 +30,7 @@ class OpenRequests:
                 ended.set()
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for the running requests of these models, and for any without a chosen model."""
+        """Waits for the running requests whose model is one of these, or is not chosen yet."""
         keys = {key for key, each in self.contexts.items() if each.model in models | {NO_MODEL}}
         if not keys:
             return
@@ -67,7 +67,9 @@ class ServedModels:
         self.turn = asyncio.Lock()
 
     async def change(self, files: ModelSet) -> None:
-        """Serves other models; returns when the requests of the removed models have ended.
+        """Serves other models, then waits for the running requests to the removed models.
+
+        It waits for at most `timeout_seconds`.
 
         Raises:
             CheckpointError: A file is damaged; the served models have not changed.

@@ -7,13 +7,18 @@ from starlette.requests import Request
 
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
+from service.remote.endpoint import Endpoints
 from service.settings import Settings
+from service.state.glossaries import GlossaryStore
+from service.state.quota import Quota
+from service.state.suggestions import SuggestionStore
 from service.tasks.attention.texts import TextInspector
 from service.tasks.attention.translations import TranslationInspector
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.embedding import Embedder
-from service.tasks.translation import Translator
+from service.tasks.documents.translator import DocumentTranslator
+from service.tasks.embedding.embedder import Embedder
+from service.tasks.translation.translator import Translator
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,12 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
+        documents: Translates documents; None if the setting forbids it.
+        quota: Counts the characters that API keys have translated.
+        glossaries: Stores glossaries.
+        suggestions: Stores better translations; None if the setting forbids it.
         served_models: Changes the served models of this process.
+        endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.
     """
 
@@ -39,7 +49,12 @@ class Services:
     inspector: TranslationInspector
     text_inspector: TextInspector
     embedder: Embedder
+    documents: DocumentTranslator | None
+    quota: Quota
+    glossaries: GlossaryStore
+    suggestions: SuggestionStore | None
     served_models: ServedModels
+    endpoints: Endpoints
     started: int
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks of a running server over HTTP: quality, consistency, load and attention."""
+"""Benchmarks of a running server over HTTP; `commands.py` lists them."""

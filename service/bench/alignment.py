@@ -1,4 +1,4 @@
-"""Measures alignments: numerals and words spelt alike on both sides should be aligned."""
+"""Measures alignments: a numeral or word that two texts spell alike should be aligned."""
 
 import re
 from collections import Counter
@@ -15,13 +15,13 @@ NUMERAL = re.compile(r"\d+(?:[.,:]\d+)*")
 FALSE_FRIENDS = {
     frozenset(("en", "pt")): frozenset(("a", "as", "do", "no")),
 }
-"""Words of two languages that are spelt alike and never translate each other. A right alignment
-contains none of them: in Portuguese these four mean "the", "the", "of the" and "in the"."""
+"""Words that exist in two languages, but never translate each other. A correct alignment does not
+pair such a word with itself. The four Portuguese words mean "the", "the", "of the" and "in the"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Number of aligned word pairs out of a total."""
+    """Number of word pairs, and the number of aligned pairs among them."""
 
     aligned: int
     total: int
@@ -34,13 +34,15 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentReport:
-    """Alignments found in the model's own translations.
+    """Counts of word pairs in sentences and their translations by the model.
+
+    A pair is counted if the same word occurs once in the sentence and once in the translation.
 
     Attributes:
         sentences: Number of translated sentences.
-        numerals: Numerals that occur once on each side.
-        words: Words spelt alike that occur once on each side, without FALSE_FRIENDS.
-        false_friends: Pairs of FALSE_FRIENDS; none of them should be aligned.
+        numerals: Pairs of equal numerals.
+        words: Pairs of equal words that are not in FALSE_FRIENDS.
+        false_friends: Pairs of equal words in FALSE_FRIENDS; none of them should be aligned.
     """
 
     sentences: int
@@ -61,7 +63,7 @@ async def run_alignment(
     """Translates sentences with alignments and counts aligned words.
 
     Raises:
-        BenchError: A reply is not a translation of its texts.
+        BenchError: A request failed.
     """
     address = Address.parse(url)
     friends = FALSE_FRIENDS.get(frozenset(split_pair(pair)), frozenset())
@@ -95,7 +97,10 @@ def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> byte
 def judged(
     text: str, translation: str, alignments: Iterable[dict[str, Any]], false_friends: Set[str]
 ) -> list[tuple[str, bool]]:
-    """Returns the kind of each word that occurs once on each side, and whether it is aligned."""
+    """Returns the kind of each word of the counted pairs, and whether the pair is aligned.
+
+    AlignmentReport defines the counted pairs.
+    """
     found = []
     for alignment in alignments:
         source = [text[slice(*span)] for span in alignment["source_words"]]
@@ -109,7 +114,7 @@ def judged(
 
 
 def kind_of(word: str, false_friends: Set[str]) -> str:
-    """Returns `numeral`, `word`, `false friend`, or an empty text for any other token."""
+    """Returns `numeral`, `word`, `false friend`, or an empty text for any other word."""
     if NUMERAL.fullmatch(word):
         return "numeral"
     if not word.isalpha():

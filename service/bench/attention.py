@@ -1,7 +1,7 @@
-"""Measures how attention requests slow translations down: latencies with and without attention.
+"""Measures how much slower translations are while another client requests attention.
 
-The attention client reads megabytes. It runs in a process of its own, so that it does not delay
-the clients whose latencies are measured.
+Each reply to the attention client has megabytes. The client runs in a separate process, so that it
+does not delay the clients whose latencies are measured.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from service.bench.translation import split_pair
 
 TIMEOUT_SECONDS = 60.0
 WARMUP_SECONDS = 1.0
-"""Time before the measured seconds of a window, in which all clients already send."""
+"""Seconds before the measured time of a window. All clients already send during these seconds."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Replies to the attention client.
+    """Counts of the replies to the attention client.
 
     Attributes:
         replies: Number of replies.
@@ -45,12 +45,13 @@ class AttentionReport:
     """Windows of one run, alternately without and with attention requests.
 
     Attributes:
-        tokens: Number of source and target tokens of the attention request.
+        tokens: Numbers of source tokens and of target tokens of the attention request.
         values: Number of attention values in one reply.
         alone: Report of each window without attention requests.
         beside: Report of each window with attention requests.
-        asked: Replies to the attention client in each window with attention requests.
-        p99_ratio: Median p99 with attention requests, divided by median p99 without.
+        asked: Counts of the attention client in each window with attention requests.
+        p99_ratio: Median p99 in windows with attention requests, divided by the median p99 in the
+            other windows.
     """
 
     tokens: tuple[int, int]
@@ -70,10 +71,12 @@ def run_attention(
     rounds: int,
     seconds: float,
 ) -> AttentionReport:
-    """Measures windows without and with a client that requests all layers and heads in a loop.
+    """Measures windows that alternate: without and with a client that requests attention.
+
+    This client requests all layers and heads of one text in a loop.
 
     Raises:
-        BenchError: The server refuses a request, or a window ends without a translation.
+        BenchError: The server refuses a request, or no translation finishes in a window.
     """
     body, usage = long_question(url, pair, sentences, num_tokens)
     alone, beside, asked = [], [], []
@@ -91,12 +94,12 @@ def median_p99(reports: Sequence[LoadReport]) -> float:
     """Returns the median of the windows' p99, in milliseconds.
 
     Raises:
-        BenchError: A window ended without a translation.
+        BenchError: No translation finished in a window.
     """
     values = [report.p99_ms for report in reports]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        raise BenchError("a window ended without one translation; make it longer")
+        raise BenchError("no translation finished in a window; give longer windows with --duration")
     return median(known)
 
 
@@ -115,7 +118,7 @@ def long_question(
         url: Address of the server.
         pair: Source and target language, such as `en-pt`.
         sentences: Sentences to make the text of.
-        num_tokens: The text has at least this number of source tokens.
+        num_tokens: Smallest number of source tokens of the text.
 
     Raises:
         BenchError: The server refuses the request, or the sentences have too few tokens.
@@ -154,7 +157,10 @@ def post(url: str, body: bytes) -> tuple[int, bytes]:
 
 @contextmanager
 def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
-    """Runs an attention client in its own process; on exit the list gets the client's counts."""
+    """Runs an attention client in its own process.
+
+    It yields an empty list. When the context ends, the list receives the client's counts.
+    """
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
         target=ask_in_a_loop, args=(url, body, theirs), daemon=True
@@ -163,7 +169,7 @@ def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
     theirs.close()
     replies: list[Asked] = []
     try:
-        ours.recv()  # the client has its first reply
+        ours.recv()  # waits until the client has received its first reply
         yield replies
     finally:
         ours.send(None)
@@ -172,7 +178,10 @@ def attention_client(url: str, body: bytes) -> Iterator[list[Asked]]:
 
 
 def ask_in_a_loop(url: str, body: bytes, control: Connection) -> None:
-    """Sends one request after the other until a message arrives, then sends the counts."""
+    """Sends requests until a message arrives on `control`, then sends the counts on `control`.
+
+    It also sends None on `control` after the first reply.
+    """
     replies = errors = num_bytes = 0
     while not control.poll():
         status, reply = post(url, body)

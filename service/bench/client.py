@@ -1,7 +1,9 @@
-"""A small HTTP/1.1 client for load. It is small because it shares the cores with the server.
+"""A small HTTP/1.1 client for load tests.
 
-It sends plain HTTP on keep-alive connections, one request at a time, and reads replies with a
-Content-Length or in chunks. It has no TLS, redirects, compressed replies or pipelining.
+It must need little CPU time, because it shares the cores with the server.
+
+It sends plain HTTP on keep-alive connections, one request at a time. It reads replies that have a
+Content-Length or are chunked. It has no TLS, redirects, compressed replies or pipelining.
 
 * BenchError: the benchmark cannot continue
   * RequestError: one request got no reply
@@ -111,7 +113,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no further request can be sent."""
+        """Whether the connection is closed, so that no request can be sent on it."""
         return self._writer.is_closing() or self._reader.at_eof()
 
     async def send(self, request: bytes) -> Reply:
@@ -145,17 +147,17 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Reads one reply.
 
     Raises:
-        RequestError: The stream has no HTTP/1 reply with a Content-Length or in chunks.
+        RequestError: The data is not an HTTP/1 reply, or has neither a Content-Length nor chunks.
         EOFError: The stream ended inside the reply.
     """
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError as error:
-        raise RequestError("protocol", f"no end of the headers: {error}") from error
+        raise RequestError("protocol", f"the headers do not end: {error}") from error
     length = _CONTENT_LENGTH.search(head)
     is_framed = length is not None or _CHUNKED.search(head) is not None
     if not (is_framed and head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
-        raise RequestError("protocol", f"no HTTP/1 reply with a Content-Length: {head[:80]!r}")
+        raise RequestError("protocol", f"not an HTTP/1 reply with a known length: {head[:80]!r}")
     body = (
         await _read_chunks(reader) if length is None else await reader.readexactly(int(length[1]))
     )
@@ -163,11 +165,11 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """Reads a body in chunks, without extensions and trailers."""
+    """Reads a chunked body. Extensions of chunks and trailers are not supported."""
     body = bytearray()
     while size := await _read_size(reader):
         body += await reader.readexactly(size)
-        await reader.readexactly(2)  # the line end of the chunk
+        await reader.readexactly(2)  # the line break after the chunk
     await reader.readexactly(2)
     return bytes(body)
 
@@ -177,9 +179,9 @@ async def _read_size(reader: asyncio.StreamReader) -> int:
     try:
         line = await reader.readuntil(b"\r\n")
     except asyncio.LimitOverrunError as error:
-        raise RequestError("protocol", f"no end of a chunk's size: {error}") from error
+        raise RequestError("protocol", f"the size of a chunk does not end: {error}") from error
     if _CHUNK_SIZE.fullmatch(line) is None:
-        raise RequestError("protocol", f"no size of a chunk: {line[:80]!r}")
+        raise RequestError("protocol", f"not the size of a chunk: {line[:80]!r}")
     return int(line, 16)
 
 
@@ -189,7 +191,7 @@ async def send_once(
     """Sends one request on a new connection and returns its reply.
 
     Raises:
-        RequestError: No reply came; the kind may be any of the four.
+        RequestError: No reply came; every `kind` of RequestError is possible.
     """
     with closing(await Connection.open(address, timeout_seconds)) as connection:
         return await connection.send(request)

@@ -1,4 +1,7 @@
-"""`regard bench`: measures a server over HTTP, by quality, consistency, load and attention."""
+"""The command `regard bench`, which measures a server over HTTP.
+
+Its subcommands are quality, consistency, load, attention, mixed and alignment.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +36,10 @@ app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
 _LINES = typer.Option(exists=True, dir_okay=False, help="file with one sentence per line")
 _PAIR = typer.Option(help="source and target language, such as en-pt")
-_URL = typer.Option(envvar="REGARD_URL", help="a running server; by default one is started")
-_JSON = typer.Option("--json", help="print one JSON object instead")
+_URL = typer.Option(
+    envvar="REGARD_URL", help="address of a running server; without it, a server is started"
+)
+_JSON = typer.Option("--json", help="print one JSON object, not a table")
 _SPLIT = typer.Option(
     "--split/--no-split",
     help="let the server split lines into sentences",
@@ -48,7 +53,9 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
     pair: Annotated[str, _PAIR] = "en-pt",
     other: Annotated[
         Path | None,
-        typer.Option("--compare", exists=True, dir_okay=False, help="another system's output"),
+        typer.Option(
+            "--compare", exists=True, dir_okay=False, help="another system's translations"
+        ),
     ] = None,
     url: Annotated[str | None, _URL] = None,
     batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
@@ -59,8 +66,8 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
 ) -> None:
     """Translate a file over HTTP and score it with sacreBLEU (BLEU 13a and chrF).
 
-    Each line goes to the model as one sentence. With --split the server splits lines first, and the
-    scores measure its sentence splitter too.
+    By default the model translates each line as one sentence. With --split the server first splits
+    each line into sentences, and the scores also depend on this splitting.
     """
     with _errors_shown():
         lists = in_lists(read_lines(source), batch)
@@ -89,7 +96,8 @@ def consistency(
 ) -> None:
     """Check that a text gets the same translation alone, in a list and during other requests.
 
-    Exits with 1 if the translation of any line differs. Each line is one sentence for the model.
+    The model translates each line as one sentence. Exits with 1 if a line gets different
+    translations.
     """
     with _errors_shown():
         sentences = read_lines(source)
@@ -103,11 +111,13 @@ def consistency(
 @app.command()
 def load(
     clients: Annotated[str, typer.Option(help="number of clients, or a list such as 1,64")] = "64",
-    duration: Annotated[float, typer.Option(min=0.1, help="measured seconds")] = 30.0,
+    duration: Annotated[float, typer.Option(min=0.1, help="seconds that are measured")] = 30.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    warmup: Annotated[float, typer.Option(min=0.0, help="seconds before the measured ones")] = 3.0,
+    warmup: Annotated[
+        float, typer.Option(min=0.0, help="seconds of load before the measurement")
+    ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Measure throughput and latency with clients that send one sentence after the other."""
@@ -129,16 +139,30 @@ def load(
 @app.command()
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
-    tokens: Annotated[int, typer.Option(min=2, help="tokens of the attention request")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, help="windows without and with attention")] = 3,
-    duration: Annotated[float, typer.Option(min=0.1, help="seconds of a window")] = 10.0,
+    tokens: Annotated[
+        int, typer.Option(min=2, help="smallest number of source tokens of the text for attention")
+    ] = 100,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="rounds; each is a window without attention, then a window with it"
+        ),
+    ] = 3,
+    duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 10.0,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    limit: Annotated[float, typer.Option(help="exit with 1 if p99 grows by a larger factor")] = 1.5,
+    limit: Annotated[
+        float,
+        typer.Option(help="largest accepted ratio of p99 with attention to p99 without"),
+    ] = 1.5,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure how a client that requests all attention in a loop slows translations down."""
+    """Measure how much slower translations are while another client requests attention.
+
+    This client requests all layers and heads of one text in a loop. Exits with 1 if the ratio of
+    p99 is above --limit, or if a request fails while attention is requested.
+    """
     with _errors_shown():
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
@@ -153,24 +177,35 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
 @app.command()
 def mixed(  # noqa: PLR0913 - one parameter is one flag
     translating: Annotated[int, typer.Option(min=1, help="clients that translate")] = 4,
-    short: Annotated[int, typer.Option(min=1, help="clients that embed 8 to 30 tokens")] = 4,
-    long: Annotated[int, typer.Option(min=1, help="clients that embed up to --tokens")] = 2,
+    short: Annotated[int, typer.Option(min=1, help="clients that embed short texts")] = 4,
+    long: Annotated[int, typer.Option(min=1, help="clients that embed long texts")] = 2,
     asking: Annotated[int, typer.Option(min=0, help="clients that request attention")] = 1,
-    tokens: Annotated[int, typer.Option(min=64, help="tokens of the longest text")] = 400,
-    duration: Annotated[float, typer.Option(min=0.1, help="seconds of all windows")] = 60.0,
+    tokens: Annotated[int, typer.Option(min=64, help="number of tokens of the longest text")] = 400,
+    duration: Annotated[
+        float, typer.Option(min=0.1, help="seconds of all windows together")
+    ] = 60.0,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="windows of each sort; by default each lasts 10 s")
+        int | None,
+        typer.Option(
+            min=1,
+            help="rounds; each is a window without long texts, then a window with them; "
+            "by default, a window lasts about 10 seconds",
+        ),
     ] = None,
     source: Annotated[Path | None, _LINES] = None,
     pair: Annotated[str, _PAIR] = "en-pt",
     url: Annotated[str | None, _URL] = None,
-    limit: Annotated[float, typer.Option(help="exit with 1 if p99 grows by a larger factor")] = 3.0,
+    limit: Annotated[
+        float, typer.Option(help="largest accepted ratio of p99 with long texts to p99 without")
+    ] = 3.0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Measure how much long embeddings slow down short ones during translations and attention.
+    """Measure how much slower short texts are embedded while other clients embed long texts.
 
-    Windows without and with long embeddings alternate; all else is equal in both. A line on
-    standard error reports the progress once a minute. Exits with 1 if a client gets an error.
+    Other clients translate and request attention all the time. Windows without and with the clients
+    that embed long texts alternate. Short texts have 8 to 30 tokens, long texts up to --tokens. A
+    line on standard error reports the progress once a minute. Exits with 1 if the ratio of p99 of
+    short texts is above --limit, or if a client gets an error.
     """
     clients = Clients(translating, short, long, asking)
     with _errors_shown():
@@ -190,14 +225,15 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
 def alignment(
     source: Annotated[Path, _LINES],
     pair: Annotated[str, _PAIR] = "en-pt",
-    lines: Annotated[int, typer.Option(min=1, help="number of lines, from the first")] = 200,
+    lines: Annotated[int, typer.Option(min=1, help="number of lines to use, from the first")] = 200,
     batch: Annotated[int, typer.Option(min=1, help="sentences per request")] = 32,
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Count the aligned pairs of numerals, and of words spelt alike on both sides.
+    """Count how many equal numerals and words of a line and its translation are aligned.
 
-    False friends never translate each other; they are counted apart, and none should be aligned.
+    False friends are words that exist in both languages, but never translate each other. They are
+    counted separately, and none of them should be aligned.
     """
     with _errors_shown():
         sentences = read_lines(source)[:lines]
@@ -226,7 +262,8 @@ def _quality_table(report: QualityReport) -> Table:
 
 
 def _consistency_table(report: ConsistencyReport) -> Table:
-    table = Table(report.pair, "differ from alone", "first lines", box=box.SIMPLE)
+    table = Table(report.pair, "changed lines", "first of them", box=box.SIMPLE)
+    table.caption = "A changed line gets another translation when it is sent alone."
     for way, lines in (
         (f"in lists of up to {LIST_SIZE}", report.lists_differ),
         (f"from {report.clients} clients", report.clients_differ),
@@ -237,7 +274,7 @@ def _consistency_table(report: ConsistencyReport) -> Table:
 
 
 def _load_table(reports: Sequence[LoadReport]) -> Group:
-    """Returns a table of 80 columns with one row per run, and the errors below."""
+    """Returns a table of 80 columns with one row per run, and a list of the errors."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
     headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
     for heading in [*headings, "padding %", "errors"]:
@@ -256,10 +293,10 @@ def _load_table(reports: Sequence[LoadReport]) -> Group:
 
 
 def _attention_table(report: AttentionReport) -> Table:
-    table = Table(box=box.SIMPLE, title="latency of translations, medians of the windows")
+    table = Table(box=box.SIMPLE, title="translations; medians over the windows")
     for heading in ("", "p50 ms", "p99 ms", "sentences/s", "attention/s"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for name, runs in (("alone", report.alone), ("beside attention", report.beside)):
+    for name, runs in (("without attention", report.alone), ("with attention", report.beside)):
         medians = [
             median(getattr(run, figure) for run in runs)
             for figure in ("p50_ms", "p99_ms", "sentences_per_second")
@@ -269,23 +306,29 @@ def _attention_table(report: AttentionReport) -> Table:
         table.add_row(name, *map(_figure, medians), _figure(replies / seconds))
     table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
     source, target = report.tokens
-    table.caption = f"attention of {source} + {target} tokens: {report.values} values per reply"
+    table.caption = (
+        f"text for attention: {source} source tokens, {target} target tokens, "
+        f"{report.values} values per reply"
+    )
     return table
 
 
 def _show_interval(each: Interval) -> None:
     p99s = f"{_figure(each.alone_p99_ms)} and {_figure(each.beside_p99_ms)} ms"
     typer.echo(
-        f"{each.seconds:.0f} s: {each.requests} requests, short embeddings' p99 {p99s} "
-        f"(without and with long ones), {each.errors} errors, {each.memory_mib:.0f} MiB",
+        f"{each.seconds:.0f} s: {each.requests} requests, p99 of short embeddings {p99s} "
+        f"(without and with long embeddings), {each.errors} errors, {each.memory_mib:.0f} MiB",
         err=True,
     )
 
 
 def _mixed_table(report: MixedReport) -> Group:
-    """Returns a table with one row per kind of client, and the errors below."""
+    """Returns a table with one row per kind of client, and a list of the errors."""
     table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
-    for heading in ("", "clients", "p50 ms", "with", "p99 ms", "with", "ratio", "a second", "with"):
+    pairs = [
+        f"{name}\n{way}" for name in ("p50 ms", "p99 ms", "per s") for way in ("without", "with")
+    ]
+    for heading in ("", "clients", *pairs[:4], "p99\nratio", *pairs[4:]):
         table.add_column(heading, justify="left" if not heading else "right")
     for kind, beside in report.beside.items():
         alone = report.alone.get(kind)
@@ -293,17 +336,21 @@ def _mixed_table(report: MixedReport) -> Group:
         table.add_row(kind, str(beside.clients), *cells)
     first, last = report.memory_mib
     table.caption = (
-        f"{report.rounds} windows of each sort in {report.seconds:.0f} s, without and with long "
-        f"embeddings; memory {first:.0f} to {last:.0f} MiB"
+        f"{report.rounds} windows without long embeddings and {report.rounds} with them, in "
+        f"{report.seconds:.0f} s; memory {first:.0f} to {last:.0f} MiB"
     )
-    notes = [f"short embeddings' p99 is {report.p99_ratio:.2f} times as long beside long ones"]
+    ratio = f"{report.p99_ratio:.2f} times"
+    notes = [f"p99 of short embeddings: with long embeddings {ratio} as long as without"]
     for kind, counts in report.errors.items():
         notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
     return Group(table, *map(escape, notes))
 
 
 def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
-    """Returns p50, p99, the ratio of p99, and the rate, without and with long embeddings."""
+    """Returns p50, p99, the ratio of p99, and requests per second.
+
+    Except for the ratio, there are two values: without and with long embeddings.
+    """
     without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
     ratio = None
     if without.p99_ms is not None and beside.p99_ms is not None:
@@ -313,7 +360,7 @@ def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float 
 
 
 def _alignment_table(report: AlignmentReport) -> Table:
-    table = Table(f"{report.sentences} sentences", "aligned", "of", "%", box=box.SIMPLE)
+    table = Table(f"{report.sentences} sentences", "aligned", "of pairs", "%", box=box.SIMPLE)
     shares = {
         "numerals": report.numerals,
         "words spelt alike": report.words,
@@ -333,7 +380,7 @@ def _figure(value: float | None) -> str:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """Ends the command with status 1 and the message of the error."""
+    """Prints the message of an error, and ends the command with status 1."""
     try:
         yield
     except (BenchError, OSError) as error:

@@ -1,6 +1,6 @@
 """Checks that a translation depends neither on other texts of a batch nor on the time of sending.
 
-Each line goes to the model as one sentence, so it is one row of a batch.
+The model translates each line as one sentence, which takes one row of a batch.
 """
 
 import random
@@ -11,22 +11,23 @@ from service.bench.client import Address
 from service.bench.translation import in_lists, translate
 
 LIST_SIZE = 1000
-"""Sentences in a list, below the default limit of a server, which is 2048."""
+"""Number of sentences in a list; by default a server accepts at most 2048."""
 
 MAX_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class ConsistencyReport:
-    """Lines, counted from 1, that are translated differently alone and with other texts.
+    """The lines whose translation depends on the other texts; lines are counted from 1.
 
     Attributes:
         pair: Source and target language, such as `en-pt`.
         sentences: Number of sentences.
         clients: Number of clients that send at random times.
         seed: Seed of the clients' order and pauses.
-        lists_differ: Lines that differ when one request holds many lines.
-        clients_differ: Lines that differ when clients send single sentences at random times.
+        lists_differ: Lines whose translation in a list differs from their translation alone.
+        clients_differ: Lines that many clients send one by one at random times, and whose
+            translation then differs from their translation alone.
     """
 
     pair: str
@@ -40,7 +41,9 @@ class ConsistencyReport:
 async def run_consistency(
     url: str, pair: str, sentences: Sequence[str], num_clients: int, seed: int
 ) -> ConsistencyReport:
-    """Translates all sentences alone, in lists and from clients at random times, and compares.
+    """Translates all sentences three times, and compares the translations.
+
+    The sentences are sent alone, in lists, and by many clients at random times.
 
     Raises:
         BenchError: A request failed.
@@ -66,7 +69,7 @@ async def run_consistency(
 
 
 def restore(order: Sequence[int], items: Sequence[str]) -> list[str]:
-    """Undoes a shuffle: item n returns to place `order[n]`."""
+    """Undoes a shuffle: moves item n to place `order[n]`."""
     return [item for _, item in sorted(zip(order, items, strict=True))]
 
 

@@ -1,8 +1,8 @@
-"""Closed-loop load: each client sends its next sentence when it has the last reply.
+"""Closed-loop load: each client sends its next sentence after the reply to the previous one.
 
-Sentences count if they finish inside the measured window, which opens after the warm-up and
-closes while all clients still send. Errors always count. The server's own figures are the
-differences of its /metrics between start and end of the window.
+A sentence counts if it finishes inside the measured window. The window starts after the warm-up and
+ends while all clients still send. Errors count at any time. Some figures come from the server's
+/metrics: they are the increases between the start and the end of the window.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ class LoadReport:
         clients: Number of clients.
         seconds: Length of the measured window.
         sentences: Number of sentences that finished inside the window.
-        sentences_per_second: Rate of these sentences.
+        sentences_per_second: `sentences` divided by `seconds`.
         p50_ms: Median latency in milliseconds.
         p95_ms: 95th percentile of the latency in milliseconds.
         p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Number of errors, by status and error type or by the kind of RequestError.
-        mean_rows: Mean number of live sentences in a decode step.
-        padding_share: Share of padding in all positions of encoder and decoder, 0 to 1.
-        ratio: Sentences per second, divided by the figure of the first run.
+        errors: Number of errors by name: status and error type, or the kind of a RequestError.
+        mean_rows: Mean number of rows in use in a decode step.
+        padding_share: Share of padding among all positions that the models computed, 0 to 1.
+        ratio: Sentences per second, divided by the sentences per second of the first run.
     """
 
     clients: int
@@ -60,7 +60,7 @@ class LoadReport:
 class Window:
     """Latencies and errors of one run; times are values of perf_counter.
 
-    The event loop's clock is too coarse: uvloop's advances in whole milliseconds.
+    The clock of the event loop is too coarse: in uvloop it advances in whole milliseconds.
     """
 
     start: float
@@ -77,14 +77,22 @@ class Window:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float | None:
-    """Returns the smallest value that `percent` % of the ascending values do not exceed."""
+    """Returns a percentile by the nearest-rank method; None if there are no values.
+
+    Args:
+        ordered: Values in ascending order.
+        percent: The percentile, from 0 to 100.
+    """
     if not ordered:
         return None
     return ordered[max(math.ceil(len(ordered) * percent / 100), 1) - 1]
 
 
 def increase(before: str, after: str, name: str, **labels: str) -> float:
-    """Returns the total increase of all samples with a name and at least these labels."""
+    """Returns the total increase of all samples that have this name and these labels.
+
+    A sample may have further labels.
+    """
 
     def total(metrics: str) -> float:
         return sum(
@@ -98,21 +106,21 @@ def increase(before: str, after: str, name: str, **labels: str) -> float:
 
 
 def mean_decode_rows(before: str, after: str) -> float | None:
-    """Returns the mean rows of the decode steps between two readings of /metrics."""
+    """Returns the mean number of rows in the decode steps between two readings of /metrics."""
     rows = increase(before, after, "regard_batch_rows_sum", phase="decode")
     steps = increase(before, after, "regard_batch_rows_count", phase="decode")
     return rows / steps if steps > 0 else None
 
 
 def padding_share(before: str, after: str) -> float | None:
-    """Returns the share of padding in all positions between two readings of /metrics."""
+    """Returns the share of padding in the positions computed between two readings of /metrics."""
     computed = increase(before, after, "regard_tokens_total")  # source, target and padding
     padding = increase(before, after, "regard_tokens_total", kind="padding")
     return padding / computed if computed > 0 else None
 
 
 def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
-    """Returns the reports with their ratio to the first."""
+    """Returns the reports with `ratio` set, their rate relative to the first report."""
     first = reports[0].sentences_per_second
     return [
         replace(report, ratio=report.sentences_per_second / first if first else None)
@@ -156,7 +164,7 @@ async def run_load(
         BenchError: The first request failed; it is sent alone before the clients start.
     """
     address = Address.parse(url)
-    # Encoded once, before the clock runs.
+    # Requests are encoded once, before the measured time.
     encoded = [translate_request(address, pair, text, True) for text in sentences if text.strip()]
     requests = itertools.cycle(encoded)
     reply = await send_once(address, next(requests))
@@ -173,7 +181,14 @@ async def run_load(
 
 
 def summarise(num_clients: int, window: Window, before: str, after: str) -> LoadReport:
-    """Computes the figures of a run from its window and /metrics at both ends of the window."""
+    """Computes the figures of a run.
+
+    Args:
+        num_clients: Number of clients.
+        window: Latencies and errors of the run.
+        before: Text of /metrics at the start of the window.
+        after: Text of /metrics at the end of the window.
+    """
     ordered = sorted(1000 * seconds for seconds in window.latencies)
     seconds = window.end - window.start
     return LoadReport(
@@ -193,11 +208,14 @@ def summarise(num_clients: int, window: Window, before: str, after: str) -> Load
 async def send_until_end(
     address: Address, requests: Iterator[bytes], window: Window, sign: bytes = TRANSLATED
 ) -> None:
-    """Runs one client. It pauses after an error, so that the speed of refusals is not measured.
+    """Runs one client.
+
+    It pauses after an error. Without the pause, refused requests would follow each other much
+    faster than translated ones.
 
     Args:
         address: Address of the server.
-        requests: Encoded requests; each is sent when the client has the last reply.
+        requests: Encoded requests; each is sent after the reply to the previous request.
         window: Window that counts the requests; no request starts after its end.
         sign: Text that every good reply contains.
     """
@@ -217,7 +235,10 @@ async def send_until_end(
 
 
 async def _scrape_at(moment: float, address: Address, window: Window) -> str:
-    """Reads /metrics at a moment of perf_counter; returns an empty text if the server has none."""
+    """Waits until perf_counter reaches `moment`, then reads /metrics.
+
+    Returns an empty text if /metrics cannot be read.
+    """
     await asyncio.sleep(moment - perf_counter())
     try:
         reply = await send_once(address, address.request("GET", "/metrics"))

@@ -1,7 +1,9 @@
-"""Measures how much long embeddings slow down short ones during translations and attention.
+"""Measures how much slower short texts are embedded while other clients embed long texts.
 
-Windows without and with clients that embed long texts alternate; all other clients send in both.
-All clients are closed loops, so the speed of the server determines the rate of each kind.
+The run has periods of equal length, called windows. Clients embed long texts in every second
+window. All other clients send in every window: they embed short texts, translate, or request
+attention. Each client sends its next request after the reply to the previous one, so the server
+determines the rate of each kind of client.
 """
 
 import asyncio
@@ -18,24 +20,24 @@ from service.bench.load import Window, increase, percentile, send_until_end
 from service.bench.mixed_texts import ATTENTION, LONG, SHORT, TRANSLATIONS, Traffic, all_traffic
 
 SETTLE_SECONDS = 1.0
-"""Time before the measured seconds of a window, in which all clients already send."""
+"""Seconds at the start of a window that are not measured. All clients already send."""
 
 WINDOW_SECONDS = 10.0
-"""Default length of a window, SETTLE_SECONDS included."""
+"""Approximate length of a window by default, SETTLE_SECONDS included."""
 
 SECONDS_A_LINE = 60.0
 
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients over all windows of one sort.
+    """Figures of one kind of clients, over all windows without long embeddings or all with them.
 
     Attributes:
         clients: Number of clients.
         requests: Number of requests answered inside the windows.
-        per_second: Rate of these requests.
+        per_second: Number of these requests per measured second.
         p50_ms: Median latency in milliseconds; None if no request was answered.
-        p99_ms: 99th percentile in milliseconds; None if no request was answered.
+        p99_ms: 99th percentile of the latency in milliseconds; None if no request was answered.
     """
 
     clients: int
@@ -47,7 +49,7 @@ class KindFigures:
 
 @dataclass(frozen=True)
 class Interval:
-    """Figures of a long run since its last progress line.
+    """Figures of the part of a run since the previous progress line.
 
     Attributes:
         seconds: Time since the start of the run.
@@ -55,7 +57,7 @@ class Interval:
         alone_p99_ms: P99 of short embeddings in windows without long ones.
         beside_p99_ms: P99 of short embeddings in windows with long ones.
         errors: Number of errors of all kinds of clients.
-        memory_mib: Memory of the server at the end.
+        memory_mib: Memory of workers and main process in MiB, at the end of this part.
     """
 
     seconds: float
@@ -72,14 +74,15 @@ class MixedReport:
 
     Attributes:
         pair: Language pair of translations and attention requests.
-        seconds: Time from the first window to the last.
-        rounds: Number of windows without long embeddings, and of windows with them.
+        seconds: Time from the start of the first window to the end of the last.
+        rounds: Number of pairs of windows: one without long embeddings, then one with them.
         short_tokens: Tokens of the shortest and the longest short text.
         long_tokens: Tokens of the shortest and the longest long text, before truncation.
         alone: Figures by kind of client in windows without long embeddings.
         beside: Figures by kind of client in windows with long embeddings.
-        p99_ratio: P99 of short embeddings with long ones, divided by p99 without.
-        errors: Number of errors, by kind of client, and by status and error type.
+        p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
+            the other windows.
+        errors: Number of errors for each kind of client, by name of the error.
         memory_mib: Memory of workers and main process after the first round and at the end; 0 if
             the metrics do not report it.
     """
@@ -98,7 +101,13 @@ class MixedReport:
 
 @dataclass(frozen=True)
 class Round:
-    """One window of each sort, by kind of client, and the server's memory after both."""
+    """A window without long embeddings, then a window with them.
+
+    Attributes:
+        alone: Figures of the window without long embeddings, by kind of client.
+        beside: Figures of the window with long embeddings, by kind of client.
+        memory_mib: Memory of workers and main process after both windows, in MiB.
+    """
 
     alone: Mapping[str, Window]
     beside: Mapping[str, Window]
@@ -118,8 +127,8 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
     rounds = max(1, round(seconds / (2 * WINDOW_SECONDS))) if wanted is None else wanted
     if seconds / (2 * rounds) <= SETTLE_SECONDS:
         raise BenchError(
-            f"{seconds:g} seconds in {rounds} rounds leave {seconds / (2 * rounds):g} a window, "
-            f"and its first {SETTLE_SECONDS:g} is not measured; raise --duration"
+            f"with {seconds:g} s and {rounds} rounds, a window lasts {seconds / (2 * rounds):g} s; "
+            f"its first {SETTLE_SECONDS:g} s are not measured; raise --duration"
         )
     return rounds
 
@@ -165,8 +174,8 @@ class MixedLoad:
         """Measures alternating windows without and with long embeddings.
 
         Args:
-            rounds: Number of windows of each sort.
-            seconds: Length of all windows, SETTLE_SECONDS of each included.
+            rounds: Number of pairs of windows: one without long embeddings, then one with them.
+            seconds: Total length of all windows; each includes its SETTLE_SECONDS.
             on_interval: Receives the progress about once a minute.
         """
         self.start = perf_counter()
@@ -199,7 +208,7 @@ class MixedLoad:
         """Returns the figures of the run.
 
         Raises:
-            BenchError: The windows ended without one short embedding.
+            BenchError: No short embedding was measured.
         """
         alone, beside = (
             [each.alone for each in self.rounds],
@@ -225,7 +234,7 @@ class MixedLoad:
 
 
 def figures(kind: str, clients: int, windows: Sequence[Mapping[str, Window]]) -> KindFigures:
-    """Returns the figures of one kind of clients over windows of one sort."""
+    """Returns the figures of one kind of clients over the given windows."""
     seconds = sum(each[kind].end - each[kind].start for each in windows)
     ordered = ordered_ms(kind, windows)
     rate = len(ordered) / seconds
@@ -242,16 +251,16 @@ def p99_of(known: Mapping[str, KindFigures]) -> float:
     """Returns the p99 of short embeddings, in milliseconds.
 
     Raises:
-        BenchError: The windows ended without one short embedding.
+        BenchError: No short embedding was measured.
     """
     p99 = known[SHORT].p99_ms
     if p99 is None:
-        raise BenchError("the windows ended without one short embedding; raise --duration")
+        raise BenchError("no short embedding finished in the measured time; raise --duration")
     return p99
 
 
 def errors_of(windows: Iterable[Mapping[str, Window]]) -> dict[str, dict[str, int]]:
-    """Returns the errors by kind of client, without kinds that have none."""
+    """Returns the errors by kind of client; leaves out kinds without errors."""
     errors: dict[str, Counter[str]] = {}
     for each in windows:
         for kind, window in each.items():
@@ -260,7 +269,7 @@ def errors_of(windows: Iterable[Mapping[str, Window]]) -> dict[str, dict[str, in
 
 
 def interval(rounds: Sequence[Round], elapsed: float) -> Interval:
-    """Returns the figures of some rounds for a progress line."""
+    """Returns the figures of the given rounds for a progress line."""
     alone, beside = [each.alone for each in rounds], [each.beside for each in rounds]
     windows = [window for each in [*alone, *beside] for window in each.values()]
     return Interval(
@@ -302,9 +311,9 @@ def run_mixed(
         pair: Language pair of translations and attention requests.
         sentences: Sentences to make texts of.
         clients: Number of clients of each kind.
-        max_tokens: Tokens of the longest text to embed.
+        max_tokens: Number of tokens of the longest text to embed.
         seconds: Length of the whole run.
-        rounds: Number of windows of each sort.
+        rounds: Number of pairs of windows: one without long embeddings, then one with them.
         on_interval: Receives the progress about once a minute.
 
     Raises:

@@ -11,16 +11,19 @@ from service.bench.load import TRANSLATED, failure_of
 from service.bench.translation import split_pair, translate_request
 
 SHORT_TOKENS = (8, 30)
-"""Fewest and most tokens of a short text, special tokens included."""
+"""Smallest and largest number of tokens of a short text, special tokens included."""
 
 LONG_PARTS = 4
 """Number of different lengths of long texts: 1/4, 2/4, 3/4 and 4/4 of the longest."""
 
 NUM_LONG = 32
-"""Number of long texts."""
+"""Number of different long texts."""
 
 MAX_SENTENCES = 200
-"""Most sentences that are used. Before the run, the server counts the tokens of each sentence."""
+"""Largest number of sentences that are used.
+
+It is limited, because the server must count the tokens of each sentence before the run.
+"""
 
 SHORT, LONG = "short embeddings", "long embeddings"
 TRANSLATIONS, ATTENTION = "translations", "attention"
@@ -32,7 +35,7 @@ class Traffic:
 
     Attributes:
         kind: Name of the kind.
-        requests: Encoded requests, sent in turn.
+        requests: Encoded requests; the clients send them in turn.
         sign: Text that every good reply contains.
         tokens: Tokens of the shortest and the longest text; None if they were not counted.
     """
@@ -46,7 +49,9 @@ class Traffic:
 async def all_traffic(
     address: Address, pair: str, sentences: Sequence[str], max_tokens: int
 ) -> list[Traffic]:
-    """Returns the requests of each kind of clients, after sending the first of each kind once.
+    """Returns the requests of each kind of clients.
+
+    The first request of each kind is sent once, to check that the server answers it.
 
     Args:
         address: Address of the server.
@@ -71,7 +76,7 @@ async def all_traffic(
     for each in traffic:
         reply = await send_once(address, each.requests[0])
         if failure_of(reply, each.sign) is not None:
-            raise BenchError(f"{each.kind}: answered {reply.status}: {reply.excerpt}")
+            raise BenchError(f"{each.kind}: the first request got {reply.status}: {reply.excerpt}")
     return traffic
 
 
@@ -106,7 +111,9 @@ def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
 def long_embeddings(
     address: Address, sizes: dict[str, int], num_special: int, max_tokens: int
 ) -> Traffic:
-    """Returns embedding requests for joined sentences, in LONG_PARTS lengths in turn.
+    """Returns requests to embed long texts, which are joined sentences.
+
+    Successive texts have different lengths; there are LONG_PARTS lengths.
 
     Raises:
         BenchError: The sentences have too few tokens for the longest text.
@@ -128,11 +135,11 @@ def long_embeddings(
 
 
 def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
-    """Joins sentences up to a number of tokens; returns the text and its tokens.
+    """Joins sentences up to a number of tokens; returns the text and its number of tokens.
 
     Args:
-        wanted: Most tokens of the text.
-        bare: Tokens of each sentence, without special tokens.
+        wanted: Largest number of tokens of the text.
+        bare: Number of tokens of each sentence, without special tokens.
         first: Index of the first sentence; a sentence that does not fit is left out.
     """
     lines = list(bare)
@@ -152,7 +159,7 @@ def embed_request(address: Address, text: str) -> bytes:
 
 
 def attention_request(address: Address, pair: str, text: str) -> bytes:
-    """Encodes one attention request like the page's: every head of the last layer."""
+    """Encodes an attention request such as the page sends: for every head of the last layer."""
     source, target = split_pair(pair)
     body: dict[str, Any] = {"text": text, "source": source, "target": target, "layers": [-1]}
     body |= {"kinds": ["encoder", "cross"], "reduce": "none"}

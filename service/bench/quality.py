@@ -8,7 +8,7 @@ from service.bench.client import BenchError
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores against the reference, both 0 to 100."""
+    """Scores of all translations together, compared with the reference; from 0 to 100."""
 
     bleu: float
     chrf: float
@@ -26,9 +26,8 @@ class QualityReport:
         scores: Scores of the server's translations.
         signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
             can be compared.
-        compared: Scores of another system's file; None if no file was compared.
-        equal: Number of translations that equal their line in that file; None if no file was
-            compared.
+        compared: Scores of another system's translations; None if there are none.
+        equal: Number of translations that equal the other system's; None if there are none.
     """
 
     pair: str
@@ -42,7 +41,7 @@ class QualityReport:
 
 
 class Scorer:
-    """Scores translations against one reference, line n against line n.
+    """Compares translations with a reference: line n of one with line n of the other.
 
     Raises:
         BenchError: The optional package sacrebleu is not installed.
@@ -59,7 +58,7 @@ class Scorer:
     def report(
         self, pair: str, translations: Sequence[str], seconds: float, others: Sequence[str] | None
     ) -> QualityReport:
-        """Scores our translations, and another system's translations if there are any."""
+        """Scores the server's translations, and another system's translations if there are any."""
         return QualityReport(
             pair=pair,
             sentences=len(translations),

@@ -30,7 +30,9 @@ def running_server(
     command: Callable[[int], list[str]] = serve_command,
     ready_limit_seconds: float = READY_LIMIT_SECONDS,
 ) -> Iterator[str]:
-    """Yields the base URL of a server: `url`, or a server that runs as long as the context.
+    """Yields the base URL of a server.
+
+    If `url` is None, a server is started and runs until the context ends.
 
     Args:
         url: Address of a running server, or None to start one.
@@ -79,7 +81,9 @@ async def _is_ready(address: Address) -> bool:
 def _failure(what: str, log: Path) -> BenchError:
     lines = log.read_text("utf-8", errors="replace").splitlines()[-SHOWN_LINES:]
     output = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
-    return BenchError(f"{what}; give --url to measure a running server. Its last lines:\n{output}")
+    return BenchError(
+        f"{what}; to measure a running server, give --url. Last lines of output:\n{output}"
+    )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -26,7 +26,7 @@ def split_pair(pair: str) -> tuple[str, str]:
 def translate_request(
     address: Address, pair: str, q: str | Sequence[str], split_sentences: bool
 ) -> bytes:
-    """Encodes one request."""
+    """Encodes one request for translations."""
     source, target = split_pair(pair)
     body = {"q": q, "source": source, "target": target, "split_sentences": split_sentences}
     return address.request("POST", "/translate", orjson.dumps(body))
@@ -35,8 +35,8 @@ def translate_request(
 def unusable(reply: Reply, num_texts: int) -> BenchError:
     """Returns the error for a reply that does not have `num_texts` translations."""
     return BenchError(
-        f"/translate answered {reply.status} to {num_texts} text(s) "
-        f"without as many translations: {reply.excerpt}"
+        f"/translate answered {reply.status} to a request with {num_texts} text(s), and the reply "
+        f"does not have {num_texts} translation(s): {reply.excerpt}"
     )
 
 
@@ -77,7 +77,7 @@ async def translate(
 
 
 def in_lists(sentences: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Cuts sentences into lists of `size`; the last may be shorter."""
+    """Divides sentences into lists of `size` sentences; the last list may be shorter."""
     return [sentences[start : start + size] for start in range(0, len(sentences), size)]
 
 

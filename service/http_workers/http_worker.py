@@ -1,4 +1,4 @@
-"""An HTTP worker: a process that answers HTTP and leaves all computing to the main process.
+"""An HTTP worker: a process that answers HTTP and sends all items to the main process.
 
 The command is `python -m service.http_workers.http_worker CHANNEL LISTENER...`. The arguments are
 inherited file descriptors: the worker's end of a socket pair, and the listening sockets.
@@ -34,17 +34,17 @@ class HttpWorkerServer(uvicorn.Server):
         self.backend = backend
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen, and reports it."""
+        """Starts to listen, and reports this to the main process."""
         await super().startup(sockets)
         freeze_heap()
         self.backend.listen()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Ignores SIGTERM and SIGINT: a signal to the whole process group must not end it early."""
+        """Ignores SIGTERM and SIGINT: only the main process decides when this process ends."""
 
 
 def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
-    """Answers HTTP until the main process asks to stop, or is gone."""
+    """Answers HTTP until the main process asks it to stop, or until the main process is gone."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
@@ -61,8 +61,8 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
         async with backend.connected(connection):
             yield
 
-    catalog = Catalog.of(config.models, settings.offered)
-    services = build_services(settings, catalog, backend, config.started)
+    catalog = Catalog.of(config.models, settings.offered, settings.aliases)
+    services = build_services(settings, catalog, backend, config.started, config.folder)
     backend.change_models = services.served_models.change
     server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)
     server.run(listeners)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from service.core import build_core
+from service.documents.store import TemporaryFolder
 from service.http_workers.messages import HttpWorkerConfig
 from service.http_workers.supervisor import HttpWorkers, StartHttpWorker
 from service.http_workers.supervisor import start_process as start_http_process
@@ -27,7 +28,7 @@ class MainProcess:
         listeners: Bound sockets.
         start_worker: Starts a device worker.
         start_http_worker: Starts an HTTP worker.
-        on_listening: Called when connections are accepted.
+        on_listening: Called when the first HTTP worker accepts connections.
 
     Raises:
         CheckpointError: A model's files are missing or damaged.
@@ -42,9 +43,11 @@ class MainProcess:
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
-        self.catalog = catalog = Catalog.load(settings.models, settings.offered)
+        self.catalog = catalog = Catalog.load(settings.models, settings.offered, settings.aliases)
         self.core = build_core(settings, catalog.files, start_worker, self._fail)
-        config = HttpWorkerConfig(settings, int(time.time()), catalog.files)
+        self.documents = TemporaryFolder() if settings.files else None
+        folder = self.documents.name if self.documents else ""
+        config = HttpWorkerConfig(settings, int(time.time()), catalog.files, folder)
         self.http_workers = HttpWorkers(
             self.core, config, listeners, start_http_worker, on_listening
         )
@@ -64,13 +67,15 @@ class MainProcess:
         drain_seconds = math.ceil(self.settings.drain_timeout_seconds)
         await self.http_workers.stop(drain_seconds + processes.STOP_SECONDS)
         await self.core.stop()
+        if self.documents:
+            self.documents.cleanup()
 
     def stop(self) -> None:
         """Begins the shutdown."""
         self.stopping.set()
 
     def interrupt(self) -> None:
-        """Begins the shutdown; the second call does not wait for requests."""
+        """Begins the shutdown; a second call ends the HTTP workers without waiting for requests."""
         if self.stopping.is_set():
             self.http_workers.kill()
         self.stop()

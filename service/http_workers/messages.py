@@ -1,8 +1,9 @@
-"""The messages between an HTTP worker and the main process, in lists, over one socket pair.
+"""The messages between an HTTP worker and the main process.
 
-A short request takes one message each way: a Submit, and a Results or a Refusal. A long request
-asks for its admission first (Admit): if it is refused, its text is not even tokenised. The end of a
-request (Release, Ended) is sent together with later messages. Deadlines are sent as durations.
+They are sent in lists over one socket pair. A short request takes one message each way: a Submit,
+and a Results or a Refusal. For a long request, an Admit asks for the admission first, so that a
+refused text is not tokenised. The end of a request (Release, Ended) is sent together with later
+messages. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -26,11 +27,13 @@ class HttpWorkerConfig:
         settings: Settings of the server, command line included.
         started: Start of the server, in Unix seconds.
         models: The models that are served now.
+        folder: Folder of the kept documents; "" if documents are not translated.
     """
 
     settings: Settings
     started: int
     models: ModelSet
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,16 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """HTTP worker to main process: a request to the endpoint of a remote model has ended."""
+
+    model: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admit:
-    """HTTP worker to main process: requests the admission of about `tokens` tokens.
+    """HTTP worker to main process: asks to admit a request of about `tokens` tokens.
 
     Attributes:
         id: Id of the question; the Answer or Refusal to it has the same id.
@@ -68,8 +79,9 @@ class Submit:
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
         lease: Id of the lease.
         tokens: Estimated number of tokens; used only if the lease has not been admitted yet.
-        items: At least one.
+        items: Items of the request, at least one.
         seconds: Time until the deadline.
+        total_tokens: Number of tokens of this and all later submissions, if more follow.
     """
 
     id: int
@@ -77,6 +89,7 @@ class Submit:
     tokens: int
     items: Sequence[WorkItem]
     seconds: float
+    total_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -142,7 +155,8 @@ class Serve:
 class Served:
     """HTTP worker to main process: it serves the models of a Serve.
 
-    The requests that it had begun for other models have ended.
+    Its requests for models that are no longer served have ended, or the time limit of a request has
+    passed.
 
     Attributes:
         id: Id of the Serve.
@@ -159,7 +173,7 @@ class Results:
 
     Attributes:
         id: Id of the submission.
-        results: Index and result of each.
+        results: Index of each item, and its result.
     """
 
     id: int
@@ -168,7 +182,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Main process to HTTP worker: the answer to the question with that id."""
+    """Main process to HTTP worker: the answer to the question with the same id."""
 
     id: int
     value: Any
@@ -176,7 +190,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Main process to HTTP worker: a question or a submission ends in an error."""
+    """Main process to HTTP worker: the question or submission with the same id has failed."""
 
     id: int
     error: ServiceError
@@ -188,7 +202,7 @@ class Drain:
 
 
 Question = GetStatus | GetMetrics | LoadModel | UnloadModel
-FromHttpWorker = Listening | Began | Ended | Question | Admit | Submit | Release | Served
+FromHttpWorker = Listening | Began | Called | Ended | Question | Admit | Submit | Release | Served
 ToHttpWorker = Answer | Refusal | Results | Serve | Drain
 
 for _cls in (Ended, Results, Submit):

@@ -1,4 +1,4 @@
-"""A Backend in an HTTP worker: it asks the main process by message."""
+"""A Backend in an HTTP worker: it sends messages to the main process."""
 
 import asyncio
 import itertools
@@ -14,6 +14,7 @@ from service.http_workers.messages import (
     Admit,
     Answer,
     Began,
+    Called,
     Drain,
     GetMetrics,
     GetStatus,
@@ -40,7 +41,7 @@ from service.workers.model_set import ModelSet
 logger = logging.getLogger("regard.http_worker")
 
 FINAL_SECONDS = 1.0
-"""Time at the end in which cancelled requests are answered and counted."""
+"""Time at the end of the process, in which cancelled requests are answered and counted."""
 
 ChangeModels = Callable[[ModelSet], Any]
 
@@ -49,10 +50,11 @@ class RemoteBackend:
     """A Backend that asks the main process.
 
     Args:
-        on_end: Called when the main process asks this one to finish (False) or is gone (True).
+        on_end: Called with False when the main process asks this process to finish, and with True
+            when the main process is gone.
 
     Attributes:
-        change_models: Coroutine function that serves another set of models.
+        change_models: Coroutine function that replaces the set of served models.
     """
 
     def __init__(self, on_end: Callable[[bool], None]) -> None:
@@ -95,6 +97,10 @@ class RemoteBackend:
             self.idle.set()
         self.outbox.post(ended)
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.outbox.post(Called(model, outcome))
+
     def listen(self) -> None:
         """Reports that connections are accepted."""
         self.outbox.send(Listening())
@@ -106,8 +112,8 @@ class RemoteBackend:
         also asks for the admission.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         lease = RemoteLease(self, next(self.ids), tokens)
         if at_once:
@@ -150,7 +156,7 @@ class RemoteBackend:
         """Sends a question, and returns the answer of the main process.
 
         Raises:
-            ServiceError: The main process refuses, or is gone.
+            ServiceError: The main process refuses the question, or is gone.
         """
         if self.is_lost:
             raise stopping()
@@ -228,10 +234,10 @@ class RemoteLease:
         self.streams: list[int] = []
 
     async def ask(self) -> None:
-        """Asks for the admission alone.
+        """Asks for the admission, before any items are submitted.
 
         Raises:
-            ServiceError: It is refused.
+            ServiceError: The admission is refused.
         """
         number = next(self.backend.ids)
         self.is_held = True
@@ -244,7 +250,9 @@ class RemoteLease:
             self.release()
             raise
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request; iterating over the results may raise a ServiceError."""
         number = next(self.backend.ids)
         stream = ResultStream(len(items))
@@ -255,11 +263,13 @@ class RemoteLease:
         self.streams.append(number)
         self.backend.streams[number] = stream
         seconds = deadline - time.perf_counter()
-        self.backend.outbox.send(Submit(number, self.number, self.tokens, items, seconds))
+        self.backend.outbox.send(
+            Submit(number, self.number, self.tokens, items, seconds, total_tokens)
+        )
         return stream
 
     def release(self) -> None:
-        """Ends the admission, and cancels the items that are left."""
+        """Ends the admission, and cancels the unfinished items."""
         streams = [self.backend.streams.pop(number) for number in self.streams]
         is_over = all(stream.is_closed for stream in streams)
         for stream in streams:

@@ -1,4 +1,4 @@
-"""Keeps the HTTP workers running, and passes their submissions to the core."""
+"""Keeps the HTTP workers running, and passes their messages to the core."""
 
 import asyncio
 import itertools
@@ -17,6 +17,7 @@ from service.http_workers.messages import (
     Admit,
     Answer,
     Began,
+    Called,
     Drain,
     FromHttpWorker,
     GetMetrics,
@@ -86,6 +87,8 @@ class HttpWorkerLink:
             case Began():
                 self.inflight[message.task] += 1
                 self.core.begin(message.task)
+            case Called():
+                self.core.count_call(message.model, message.outcome)
             case Ended():
                 self.inflight[message.task] -= 1
                 self.core.end(message)
@@ -103,7 +106,7 @@ class HttpWorkerLink:
         task.add_done_callback(lambda _: self.tasks.pop(number))
 
     def lose(self) -> None:
-        """Cancels the work of an HTTP worker that has ended. Its clients are gone with it."""
+        """Cancels the work of an HTTP worker that has ended. Its connections are closed."""
         for task in self.tasks.values():
             task.cancel()
         for lease in self.leases.values():
@@ -115,7 +118,7 @@ class HttpWorkerLink:
                 self.core.metrics.lose(name, count)
 
     async def serve(self, models: ModelSet) -> str | None:
-        """Replaces the served models. Returns the reason if the HTTP worker cannot serve them."""
+        """Replaces the served models. Returns a reason if the HTTP worker cannot serve them."""
         number = next(self.ids)
         future = self.served[number] = asyncio.get_running_loop().create_future()
         self.outbox.send(Serve(number, models))
@@ -126,11 +129,12 @@ class HttpWorkerLink:
     def _submit(self, message: Submit) -> None:
         """Begins a submission at once, not in a task.
 
-        So the submission comes before a Release of the same lease.
+        In a task, it could begin after a Release of the same lease.
         """
         deadline = time.perf_counter() + message.seconds
         try:
-            stream = self._lease(message.lease, message.tokens).submit(message.items, deadline)
+            lease = self._lease(message.lease, message.tokens)
+            stream = lease.submit(message.items, deadline, message.total_tokens)
         except Exception as error:
             self._refuse(message.id, error)
         else:

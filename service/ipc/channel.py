@@ -17,7 +17,7 @@ from typing import Any
 
 LENGTH = struct.Struct("<Q")
 LINGER_SECONDS = 0.005
-"""Longest time that a message without urgency waits for others to be sent with it."""
+"""Longest time that a message without urgency waits for other messages to be sent with it."""
 
 
 def pack(message: object) -> bytes:
@@ -29,8 +29,9 @@ def pack(message: object) -> bytes:
 def pickle_by_fields(cls: type) -> None:
     """Registers a pickle reducer that rebuilds a dataclass by a call with its field values.
 
-    Python's own way for a dataclass with slots takes three times as long: 114 µs instead of 33 µs
-    for the results of 32 sentences. The dataclass must have at least two fields.
+    Python's default reducer for a dataclass with slots takes three times as long. For the results
+    of 32 sentences, it takes 114 µs, and this reducer takes 33 µs. The dataclass must have at least
+    two fields.
     """
     get = attrgetter(*(each.name for each in fields(cls)))
     copyreg.pickle(cls, lambda value: (cls, get(value)))
@@ -60,7 +61,7 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
 class Outbox:
     """Collects the messages of one turn of the event loop and sends them as one list.
 
-    Under load, many requests cost one write and one wake-up of the peer.
+    Under load, many requests share one write and one wake-up of the peer.
 
     Args:
         writer: Stream to the peer.
@@ -73,7 +74,7 @@ class Outbox:
         self.is_urgent = False
 
     def send(self, message: object) -> None:
-        """Sends a message at the end of this turn of the loop, in the order of the calls."""
+        """Sends a message at the end of this turn of the event loop, after earlier messages."""
         self.messages.append(message)
         if not self.is_urgent:
             self.is_urgent = True
@@ -82,7 +83,7 @@ class Outbox:
     def post(self, message: object) -> None:
         """Sends a message that needs no quick answer.
 
-        It goes out with the next urgent message, or after LINGER_SECONDS.
+        It is sent with the next message of `send`, or after LINGER_SECONDS.
         """
         self.messages.append(message)
         if self.due is None:
@@ -106,7 +107,7 @@ class Outbox:
 
 
 class Channel:
-    """Sends and receives messages over a blocking socket: the worker's end.
+    """The worker's end of a channel: sends and receives messages over a blocking socket.
 
     It uses `poll`, because `select` fails for descriptors of 1,024 and above. A worker that is
     started while the server holds many connections may inherit such a descriptor.

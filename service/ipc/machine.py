@@ -1,4 +1,4 @@
-"""Facts about this machine that need no torch: platform, cores, GPU, number of processes."""
+"""Finds out, without torch, the platform, cores and GPU, and the number of processes."""
 
 import gc
 import os
@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 MAX_HTTP_WORKERS = 8
-"""Largest number of HTTP processes if the setting is 0. A setting above 0 may ask for more."""
+"""Largest number of HTTP processes that the server chooses if REGARD_HTTP_WORKERS is 0."""
 
 YOUNG_OBJECTS = 20_000
 """Number of new objects after which the garbage collector runs. Python's default is 700.
 
-Requests in progress are some thousands of objects. Scanning them after every 700 new objects took
-4 % of the time.
+Requests in progress consist of some thousands of objects. Scanning them after every 700 new objects
+took 4 % of the time.
 """
 
 PROC = Path("/proc/self/stat")
@@ -36,9 +36,9 @@ def require_linux() -> None:
 
 
 def freeze_heap() -> None:
-    """Excludes all present objects from garbage collection, once a process has started.
+    """Excludes all present objects from garbage collection; called when a process has started.
 
-    A full collection scanned these objects and delayed requests by some 30 ms.
+    A full collection of these objects would delay requests by some 30 ms.
     """
     gc.collect()
     gc.freeze()
@@ -48,8 +48,8 @@ def freeze_heap() -> None:
 def available_cores() -> int:
     """Returns the number of whole cores that the affinity and the cgroup quota allow.
 
-    `os.cpu_count()` counts the cores of the machine. A container with a quota of two cores would
-    get one worker for each core of the machine, and the kernel would throttle all workers.
+    `os.cpu_count()` counts the cores of the machine. With that count, a container with a quota of
+    two cores would get one worker for each core, and the kernel would throttle all workers.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -72,7 +72,8 @@ def device_workers(wanted: int, device: str) -> int:
     """Returns the number of device workers.
 
     Args:
-        wanted: The setting. 0 gives one worker for each core, or one worker on a GPU.
+        wanted: The setting REGARD_WORKERS. If it is 0, there is one worker for each core, or one
+            worker on a GPU.
         device: auto, cpu, cuda or cuda:N.
     """
     return wanted or (1 if uses_gpu(device) else available_cores())
@@ -84,7 +85,8 @@ def http_workers(wanted: int, device: str) -> int:
     On a CPU the device workers need the cores, and one HTTP process is fast enough to feed them.
 
     Args:
-        wanted: The setting. 0 gives one process, or on a GPU one for every two cores, at most 8.
+        wanted: The setting REGARD_HTTP_WORKERS. If it is 0, there is one process on a CPU, and one
+            process for every two cores on a GPU, at most MAX_HTTP_WORKERS.
         device: auto, cpu, cuda or cuda:N.
     """
     if wanted:

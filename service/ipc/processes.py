@@ -44,7 +44,8 @@ async def start_module(
 
     Args:
         module: Name of the module, run as `python -m`.
-        descriptors: File descriptors that the child inherits. Their numbers are its arguments.
+        descriptors: File descriptors that the child inherits. Their numbers are the arguments of
+            the module.
         environment: Variables that the child gets in addition to the server's own.
     """
     return await asyncio.create_subprocess_exec(
@@ -123,7 +124,7 @@ class ProcessSupervisor:
         """Waits for all processes to end.
 
         Args:
-            seconds: Time after which the processes that still run are ended.
+            seconds: Time after which processes that still run are ended.
         """
         if not self.tasks:
             return
@@ -138,7 +139,7 @@ class ProcessSupervisor:
             started = time.monotonic()
             try:
                 await self.run(name)
-            except Exception:  # perhaps a temporary one, such as no memory for another process
+            except Exception:  # perhaps temporary, such as too little memory
                 logger.exception("%s could not be run", name)
             if self.is_stopping:
                 return

@@ -4,13 +4,13 @@ from typing import ClassVar, Protocol
 
 
 class WorkItem(Protocol):
-    """One unit of work: it is scheduled, computed, retried and aborted by itself.
+    """One unit of work, which is scheduled, computed, retried and aborted separately.
 
     Attributes:
         kind: Name of its task kind, a row of `service/tasks/table.py`.
         model: Served name of the model that computes it.
         is_bulk: Whether the item waits in the bulk lane, because its request has many items.
-        id: Number that the scheduler assigns, unique among all items; 0 before.
+        id: Number that the scheduler assigns, unique among all items. Until then it is 0.
     """
 
     kind: ClassVar[str]
@@ -28,4 +28,4 @@ class WorkItem(Protocol):
 
     @property
     def num_legs(self) -> int:
-        """Number of models that the input still passes through: 2 before a pivot, otherwise 1."""
+        """Number of models that must still compute the input: 2 before a pivot language, else 1."""

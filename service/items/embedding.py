@@ -19,7 +19,7 @@ class EmbeddingItem:
     Attributes:
         model: Served name of the model.
         ids: Token ids, special tokens included.
-        is_per_token: Whether the result has a vector for each token instead of one for the text.
+        is_per_token: Whether the result has a vector for each token, not one vector for the text.
         is_raw: Whether the model's final Normalize module is left out.
         is_bulk: Whether the text waits in the bulk lane.
         id: Number that the scheduler assigns.

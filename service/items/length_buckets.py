@@ -1,7 +1,7 @@
 """Length buckets of texts to embed and of pairs to rerank, for the scheduler and the workers."""
 
 BUCKET_TOKENS = (64, 256)
-"""Largest number of tokens of a text in each bucket; a last bucket takes all longer texts.
+"""Largest number of tokens of a text in each bucket; one more bucket takes all longer texts.
 
 A batch has about 256 tokens. Batches of the first bucket therefore cost about the same, whatever
 the lengths of their texts are.

@@ -10,7 +10,7 @@ RERANK = "rerank"
 
 @dataclass(slots=True)
 class RerankItem:
-    """A pair to score; the value of its result is the score's float32 as 4 bytes.
+    """A pair to score; the value of its result is the score, as the 4 bytes of a float32.
 
     Attributes:
         model: Served name of the model.

@@ -12,8 +12,8 @@ class Result:
 
     Attributes:
         value: The value that the item's executor computed; the item's class documents its type.
-        queue_seconds: Time from the item's submission until a worker received it.
-        device_seconds: Time from the worker's receipt of the item until its report.
+        queue_seconds: Time from the item's submission until its dispatch to the worker.
+        device_seconds: Time from the dispatch to this worker until its report of the result.
     """
 
     value: Any
@@ -38,7 +38,7 @@ class Done:
 class Failed:
     """A worker's report that an item failed.
 
-    A batch that fails is computed again in parts, so the item was computed alone.
+    A batch that fails is computed again in parts, until the failing item is computed alone.
 
     Attributes:
         id: Id of the item.

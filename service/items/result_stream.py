@@ -69,7 +69,7 @@ class ResultStream:
         return finished
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Result]]:
-        """Yields each result after the index of its item.
+        """Yields pairs: the index of an item, and its result.
 
         Raises:
             ServiceError: An item was refused or failed, or the deadline passed.

@@ -6,7 +6,7 @@ Label values come from closed sets. No label holds a text, a key, an address or 
 a client chooses freely.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -19,12 +19,17 @@ from prometheus_client import (
 )
 
 from model.sequence import BatchStats
+from service.items.translation import TRANSLATE
+from service.metrics.buckets import POWERS, RATIOS, SECONDS, STAGE_SECONDS, TOKENS
 from service.metrics.histogram import Histogram
 from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
 
 DETECT = "detect"
-"""The task of language detection. It has no work items: HTTP processes compute it themselves."""
+"""The task of language detection. It has no work items: the HTTP processes detect languages."""
+
+DOCUMENT = "document"
+"""The task of translating a document. Its texts are work items of translation."""
 
 OUTCOMES = (
     "ok",
@@ -37,16 +42,12 @@ OUTCOMES = (
     "unavailable",
     "error",
 )
+CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
+"""Outcomes of a request to the endpoint of a remote model."""
+
 STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
 NO_MODEL = "none"
 """Model label of a request that used several models, or that ended before a model was chosen."""
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-STAGE_SECONDS = (0.00025, 0.0005, *SECONDS)
-POWERS = tuple(float(2**n) for n in range(11))
-TOKENS = tuple(float(2**n) for n in range(16))
-RATIOS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
-
 
 Metric = TypeVar("Metric", Counter, Gauge)
 
@@ -56,7 +57,7 @@ class Ended:
     """The figures of one answered request.
 
     Attributes:
-        task: Name of a task kind, or DETECT.
+        task: Name of a task kind, DETECT or DOCUMENT.
         model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         status: HTTP status of the response.
@@ -64,6 +65,8 @@ class Ended:
         seconds: Time from the first byte of the request to the last byte of the response.
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
+        billed_characters: Characters that DeepL's dialect has translated for the request.
+        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 
     task: str
@@ -74,6 +77,8 @@ class Ended:
     seconds: float
     stages: dict[str, float]
     num_cut: dict[str, int]
+    billed_characters: int = 0
+    first_sentence_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class TaskSeries:
 
     Attributes:
         phases: Kinds of model calls, such as `encode` and `decode`.
-        sides: Sides whose tokens are counted: source and target, source alone, or none.
+        sides: Names of the token counts: `source` and `target`, only `source`, or none.
     """
 
     phases: Sequence[str]
@@ -112,7 +117,7 @@ class Metrics:
         self._make_queue()
         self._make_server()
         self.build_info.labels(version).set(1)
-        for task in (*self.task_series, DETECT):
+        for task in (*self.task_series, DETECT, DOCUMENT):
             self._make_request_series(task, NO_MODEL)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -143,10 +148,16 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time in one stage. The stages queue and device give the time of the slowest sentence.",
+            "Time of a request in a stage. In queue and device, the time of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
+        )
+        self.first_sentence = self._histogram(
+            "first_sentence_seconds",
+            "Time from the first byte of a request to the first sentence of its stream.",
+            SECONDS,
+            "model",
         )
         self.tokens = self._counter(
             "tokens", "Tokens that were read (source), written (target) or computed as padding.",
@@ -159,13 +170,22 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Sentences and texts whose request was abandoned.", *kind, "where"
+            "cancelled", "Sentences and texts of requests whose client has gone.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
             "Texts over the length limit. Translation splits them; embedding truncates them.",
             *kind,
         )
+        self.billed_characters = self._counter(
+            "billed_characters", "Characters of the texts that DeepL's API has translated."
+        )
+
+        self.remote_calls = self._counter(
+            "remote_calls",
+            "Requests to the endpoints of remote models, second attempts included.",
+            "model", "outcome",
+        )  # fmt: skip
 
     def _make_batches(self) -> None:
         kind = ("task", "model")
@@ -213,10 +233,10 @@ class Metrics:
 
     def _make_server(self) -> None:
         self.ready = self._gauge(
-            "ready", "1 while at least one device worker is ready, otherwise 0."
+            "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
         self.draining = self._gauge(
-            "draining", "1 after SIGTERM while requests are finished, otherwise 0."
+            "draining", "Is 1 while requests are finished after SIGTERM, and 0 before."
         )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"
@@ -239,13 +259,21 @@ class Metrics:
             "model", "source", "target", "device", "dtype", "revision",
         )  # fmt: skip
 
-    def add_model(self, name: str, kinds: Iterable[str]) -> None:
+    def add_model(self, name: str, kinds: Collection[str]) -> None:
         """Creates the series of a model for its task kinds, with value zero."""
         for task in kinds:
             self._make_request_series(task, name)
             self._make_task_series(task, name)
+        if TRANSLATE in kinds:
+            self.first_sentence.labels(name)
         self.oom.labels(name)
         self.batch_splits.labels(name)
+
+    def add_remote_model(self, name: str) -> None:
+        """Creates the series of a remote model, with value zero."""
+        self._make_request_series(TRANSLATE, name)
+        for outcome in CALL_OUTCOMES:
+            self.remote_calls.labels(name, outcome)
 
     def forget_model(self, name: str) -> None:
         """Removes the gauges of an unloaded model. Its counters and histograms stay."""
@@ -311,6 +339,19 @@ class Metrics:
             self.stage_duration.labels(*kind, stage).observe(seconds)
         for name, count in ended.num_cut.items():
             self.series(self.truncated_inputs, ended.task, name).inc(count)
+        self.billed_characters.inc(ended.billed_characters)
+        if ended.first_sentence_seconds is not None:
+            self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)
+
+    @property
+    def num_billed(self) -> int:
+        """Number of characters that DeepL's API has translated since the start."""
+        (family,) = self.billed_characters.collect()
+        return int(family.samples[0].value)
+
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model."""
+        self.series(self.remote_calls, model, outcome).inc()
 
     def lose(self, task: str, count: int) -> None:
         """Counts the open requests of an HTTP process that has died."""
@@ -318,7 +359,7 @@ class Metrics:
         self.series(self.requests, task, NO_MODEL, "error").inc(count)
 
     def observe_lengths(self, task: str, model: str, lengths: Sequence[tuple[int, ...]]) -> None:
-        """Counts finished items by their source tokens, and target tokens if there are any."""
+        """Counts the source tokens of finished items, and their target tokens if there are any."""
         for position, side in enumerate(self.task_series[task].sides):
             tokens = [each[position] for each in lengths]
             series = (self.source_tokens, self.target_tokens)[position].labels(task, model)

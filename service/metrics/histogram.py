@@ -1,8 +1,8 @@
 """A histogram that is fast enough for several observations per request.
 
-One observation is a binary search and two additions. The client library's histogram walks through
-its buckets under a lock; this takes six times as long. Our histogram passes its counts to the
-library when /metrics is scraped. Only one thread may use our histogram.
+An observation is a binary search and two additions. In the client library's histogram it takes six
+times as long, because that histogram goes through its buckets under a lock. Our histogram passes
+its counts to the library when /metrics is scraped. Only one thread may use our histogram.
 """
 
 from bisect import bisect_left

@@ -25,7 +25,7 @@ class ProcessMetrics:
 
     Args:
         registry: Registry that exposes the figures.
-        proc: Where the process file system is mounted.
+        proc: Folder at which the process file system is mounted.
     """
 
     def __init__(self, registry: CollectorRegistry, proc: Path = Path("/proc")) -> None:
@@ -51,7 +51,7 @@ class ProcessMetrics:
         for name, pid in [*self.pids.items()]:
             try:
                 self._read(families, name, self.proc / str(pid))
-            except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            except (FileNotFoundError, ProcessLookupError):  # the process has just ended
                 continue
         yield from families
 

@@ -1,1 +1,1 @@
-"""The served models: catalog, loading and unloading while running, registry."""
+"""The served models: catalog, loading and unloading while the server runs, registries."""

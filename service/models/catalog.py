@@ -1,10 +1,11 @@
 """The catalog of the served models, and of the language pairs that they translate."""
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import TypeVar
 
 from model.checkpoints.families.cross_encoders import by_architecture
@@ -12,6 +13,7 @@ from model.checkpoints.families.sentence_transformers import find_embedding_mode
 from model.checkpoints.load import ModelFiles, find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.errors import SHOWN_CHARS, UnsupportedLanguageError
+from service.models.remote import RemoteFiles, ServedRemote, find_remote
 from service.models.served import LOAD_SERVED, AnyServed, Direction, ServedEmbedder, ServedModel
 from service.models.text_reader import TextReader
 from service.settings import DEFAULT_MODELS, EMBEDDING_PACKAGE
@@ -30,7 +32,7 @@ If no model translates a pair, one model translates into this language, a second
 """
 
 MAX_ROUTES = 1024
-"""Most language pairs whose routes are cached; a model of 200 languages has 40,000 pairs."""
+"""Largest number of cached routes. A model of 200 languages has 40,000 language pairs."""
 
 Served = TypeVar("Served", bound=AnyServed)
 
@@ -41,26 +43,51 @@ class Catalog:
     Args:
         served: Models with distinct names. The first embedding model is the default.
         offered: Codes of the languages to offer; empty for all languages of the models.
+        aliases: Served names by alias. A served model precedes an alias of the same name.
 
     Raises:
         CheckpointError: Two models have the same name, or no model has an offered language.
     """
 
-    def __init__(self, served: Sequence[AnyServed] = (), offered: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        served: Sequence[AnyServed] = (),
+        offered: Collection[str] = (),
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.aliases = dict(aliases)
         names = [each.name for each in served]
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise CheckpointError(f"more than one model for {', '.join(twice)}; name only one")
         self.served = {each.name: each for each in served}
         models = list(self.of_type(ServedModel).values())
-        self.pairs = {(m.files.source, m.files.target): m for m in models if m.files.source}
         self.multilingual = [model for model in models if not model.files.source]
-        files = [model.files for model in models]
+        # A model on this server is preferred to a remote one.
+        all_: list[ServedModel | ServedRemote] = [*self.of_type(ServedRemote).values(), *models]
+        self.pairs = {(m.files.source, m.files.target): m for m in all_ if m.files.source}
+        files = [model.files for model in all_]
         self.languages = sorted({code for f in files for code in (*f.sources, *f.targets)})
         self.offered = tuple(offered)
         if offered:
             self.languages = sorted({self._offered(code) for code in offered})
         self._make_caches()
+
+    def named(self, name: str) -> str:
+        """Returns the served name of a model that a request names by this name or by an alias."""
+        return name if name in self.served else self.aliases.get(name, name)
+
+    def _check_aliases(self) -> None:
+        for alias, name in self.aliases.items():
+            known = ", ".join(self.served)
+            if alias in self.served:
+                raise CheckpointError(
+                    f"REGARD_MODEL_ALIASES: {alias} is the name of a model; choose another alias"
+                )
+            if name not in self.served:
+                raise CheckpointError(
+                    f"REGARD_MODEL_ALIASES: {alias}={name} names no served model; there are {known}"
+                )
 
     def of_type(self, cls: type[Served]) -> dict[str, Served]:
         """Returns the served models of a class, by name."""
@@ -95,16 +122,22 @@ class Catalog:
             ) from None
 
     @classmethod
-    def load(cls, references: Iterable[str], offered: Collection[str] = ()) -> "Catalog":
+    def load(
+        cls,
+        references: Iterable[str],
+        offered: Collection[str] = (),
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> "Catalog":
         """Finds models and loads their vocabularies; no weights are read.
 
         Args:
             references: Folders and packages that hold models.
             offered: Codes of the languages to offer; empty for all.
+            aliases: Served names by alias.
 
         Raises:
-            CheckpointError: A reference leads to no model, a file is damaged, or no model has an
-                offered language.
+            CheckpointError: A reference leads to no model, a file is damaged, no model has an
+                offered language, or an alias leads to no model.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -117,7 +150,9 @@ class Catalog:
                 logger.warning("embeddings are not served: %s", error)
                 continue
             served += [load_served(files) for files in found]
-        return cls(served, offered)
+        catalog = cls(served, offered, aliases)
+        catalog._check_aliases()
+        return catalog
 
     @property
     def files(self) -> ModelSet:
@@ -125,13 +160,20 @@ class Catalog:
         return ModelSet(tuple(each.files for each in self.served.values()))
 
     @classmethod
-    def of(cls, files: ModelSet, offered: Collection[str]) -> "Catalog":
-        """Returns a catalog of these models. They need not have all of the offered languages.
+    def of(
+        cls,
+        files: ModelSet,
+        offered: Collection[str],
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> "Catalog":
+        """Returns a catalog of these models.
+
+        They need not have all of the offered languages, nor all models that aliases name.
 
         Raises:
             CheckpointError: A file is damaged.
         """
-        empty = cls()
+        empty = cls(aliases=aliases)
         empty.offered = tuple(offered)
         return empty.changed_to(files)
 
@@ -146,6 +188,7 @@ class Catalog:
         """
         known: dict[AnyFiles, AnyServed] = {each.files: each for each in self.served.values()}
         changed = Catalog([known.get(each) or load_served(each) for each in files.files])
+        changed.aliases = self.aliases
         changed.offered = self.offered
         if self.offered:
             found = {match_language(code, changed.languages) for code in self.offered}
@@ -155,7 +198,7 @@ class Catalog:
 
     def replace(self, other: "Catalog") -> None:
         """Serves the models of another catalog; an earlier copy keeps its models and routes."""
-        self.served, self.pairs = other.served, other.pairs
+        self.served, self.pairs, self.aliases = other.served, other.pairs, other.aliases
         self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
 
@@ -163,7 +206,7 @@ class Catalog:
         """Returns the reader of each model: first embedding models, then translation models.
 
         Args:
-            max_source_tokens: Most tokens of a text for a translation model.
+            max_source_tokens: Largest number of tokens of a text for a translation model.
         """
         readers = {name: embedder.reader for name, embedder in self.embedders.items()}
         return readers | {
@@ -252,7 +295,7 @@ class Catalog:
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
-            return Direction(own.name, source, target, own.vocabularies)
+            return own.direction(source, target)
         for model in self.multilingual:
             if source in model.files.sources and target in model.files.targets:
                 return model.direction(source, target)
@@ -265,6 +308,8 @@ def load_served(files: AnyFiles) -> AnyServed:
     Raises:
         CheckpointError: A file is damaged, or names a part that is not implemented.
     """
+    if isinstance(files, RemoteFiles):
+        return ServedRemote.load(files)
     return LOAD_SERVED[type(files)](files)
 
 
@@ -274,6 +319,8 @@ def find_all(reference: str) -> list[AnyFiles]:
     Raises:
         CheckpointError: The reference leads to no model, or a file is damaged.
     """
+    if remote := find_remote(reference):
+        return list(remote)
     models: list[ModelFiles] = []
     reasons = []
     try:

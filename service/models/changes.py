@@ -25,6 +25,7 @@ from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
+from service.models.remote import RemoteFiles
 from service.models.state import ModelState
 from service.settings import Settings
 from service.workers.model_set import AnyFiles, ModelSet
@@ -33,8 +34,8 @@ from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostE
 logger = logging.getLogger("regard.models")
 
 Announce = Callable[[ModelSet], Awaitable[None]]
-"""Announces the served models to the processes that answer HTTP. It returns when all of them serve
-these models, and when the requests that they had begun for an unloaded model have ended."""
+"""Announces the served models to the processes that answer HTTP, and waits until they serve these
+models. It also waits, for a limited time, for running requests to a model that was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Found:
 
     Attributes:
         files: Files of the model.
-        placements: Device and dtype by folder, if a manifest gives the model its own.
+        placements: Device and dtype of the model, by folder, if a manifest sets them; else empty.
     """
 
     files: AnyFiles
@@ -51,7 +52,7 @@ class Found:
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """Serves as `announce` where no process answers HTTP; does nothing."""
+    """Accepts an announcement and does nothing: the default if no process answers HTTP."""
 
 
 class ModelChanges:
@@ -66,7 +67,8 @@ class ModelChanges:
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons of the models whose state is `failed`.
-        unanswered: Models whose load had not ended when the request to load them was answered.
+        unanswered: Models whose load was still in progress when the request to load them was
+            answered.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; returns `ready`, or `loading` if it takes longer than a request may.
+        """Loads a model; returns `ready`, or `loading` if it takes longer than a request may take.
 
         Args:
             name: Name of one of the models that the reference names.
@@ -127,6 +129,8 @@ class ModelChanges:
         if name not in self.files.names:
             there = ", ".join(sorted(self.files.names)) or "none"
             raise NotFoundError(f"there is no model {name}; there are: {there}", param="model")
+        if any(each.name == name and isinstance(each, RemoteFiles) for each in self.files.files):
+            raise ConflictError(f"{name} is a remote model; remove it from REGARD_MODELS")
         self.states[name] = "unloading"
         return await self._within_request(self._unload(name), "unloaded", "unloading")
 
@@ -147,7 +151,7 @@ class ModelChanges:
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work, and returns `done`, or `pending` if the work outlasts its request."""
+        """Runs work; returns `done`, or `pending` if the work takes longer than a request may."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)
@@ -160,7 +164,7 @@ class ModelChanges:
     def _end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # marked as seen: the request or the log has the error
+            task.exception()  # marks the error as seen; the request or the log has it
 
     async def _load(self, name: str, source: str) -> None:
         try:
@@ -179,7 +183,7 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Records a failed load, unless only its request needs to know of the failure."""
+        """Records a failed load, unless only the reply to its request has to report it."""
         if name in self.states or name in self.unanswered:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -187,7 +191,7 @@ class ModelChanges:
         try:
             found = await asyncio.to_thread(find, name, source, self.settings)
         except BaseException:
-            del self.states[name]  # nothing was loaded: only the request learns of the failure
+            del self.states[name]  # no state remains: the reply to the request has the error
             raise
         try:
             await self.supervisor.load(found.files, found.placements)
@@ -216,7 +220,7 @@ class ModelChanges:
         finally:
             self.states.pop(
                 name, None
-            )  # absent if a worker lost the model while `_load` was still announcing it
+            )  # absent if a worker lost the model while `_load` was still announcing the model
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
@@ -234,9 +238,9 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """Finds the model `name` of a reference on this disk, and checks its files.
+    """Finds on disk the model of a reference that has the name `name`, and checks its files.
 
-    Reads its small files, and compares its pinned checksums.
+    The check reads the small files, and compares pinned checksums.
 
     Raises:
         InvalidRequestError: No model has that name, or a file is missing or damaged.
@@ -245,9 +249,13 @@ def find(name: str, source: str, settings: Settings) -> Found:
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
         found = [files for each in located for files in find_all(each.place)]
         for files in found:
+            if isinstance(files, RemoteFiles):
+                raise InvalidRequestError(
+                    f"{name} is a remote model; name it in REGARD_MODELS", param="source"
+                )
             if files.name == name:
                 Catalog().changed_to(ModelSet((files,)))
-                _ = files.revision  # cached for later: computing it here blocks no event loop
+                _ = files.revision  # computed now, so that it never blocks the event loop
                 return Found(files, placements_of(located))
     except (ModelError, RegistryError) as error:
         raise InvalidRequestError(f"{name} cannot be loaded: {error}", param="source") from error
@@ -264,7 +272,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
 def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceError:
     """Returns the error for a client when the workers cannot load a model."""
     if isinstance(error, WorkerLostError):
-        return UnavailableError(f"{name} was not loaded: a worker died; try again", 1)
+        return UnavailableError(f"{name} was not loaded, because a worker died; try again", 1)
     failed = error.failed
     if failed.is_out_of_memory:
         return ConflictError(f"there is no memory left for {name}; unload another model first")

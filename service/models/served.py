@@ -69,11 +69,11 @@ class ServedModel:
     def reader(self, max_tokens: int) -> TextReader:
         """Returns a reader of texts that the model's encoder embeds.
 
-        A text begins with the same tokens as a source sentence. In a multilingual model these
-        include a language token, which the request chooses.
+        The tokens before a text are the same as before a source sentence. In a multilingual model,
+        they include the token of a language, which the request chooses.
 
         Args:
-            max_tokens: Largest length, EOS and language token included. Longer texts are
+            max_tokens: Largest number of tokens, EOS and language token included. Longer texts are
                 truncated.
         """
         tokenizer = self.vocabularies.source
@@ -95,7 +95,10 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Source tokenizers, by the language whose token begins a source; one for a single pair."""
+        """Source tokenizers by language; each puts the token of its language before a source.
+
+        A model of a single pair has one tokenizer, and needs no such token.
+        """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
             return {self.files.source: tokenizer}
@@ -127,12 +130,20 @@ class Direction:
         source: Source language.
         target: Target language.
         vocabularies: Tokenizers that put the tokens of these languages before texts.
+        max_tokens: Largest number of tokens of a sentence; 0 for the limit of the server.
+        has_attention: Whether the attention of the model can be inspected.
     """
 
     name: str
     source: str
     target: str
     vocabularies: Vocabularies
+    max_tokens: int = 0
+    has_attention: bool = True
+
+    def limit(self, max_source_tokens: int) -> int:
+        """Returns the largest number of tokens of a sentence, EOS included."""
+        return self.max_tokens or max_source_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ Direction = Literal["left", "right"]
 Encode = Callable[[str, str, int, Direction], tuple[list[int], bool]]
 """Takes a prompt, a text, the number of ids that fit, and the end at which to truncate.
 
-Returns ids without special tokens, and whether they are all ids of the text. If more ids than the
-given number exist, ids may be missing at that end."""
+Returns ids without special tokens, and whether these are all ids of the text. If the text has more
+ids than fit, ids at the truncated end may be missing."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class ReadText:
 
     Attributes:
         ids: Ids of the tokens, with special tokens and the prompt.
-        num_tokens: Number of tokens before truncation; a lower bound unless `is_exact`.
+        num_tokens: Number of tokens before truncation; only a lower bound if `is_exact` is false.
         is_exact: Whether all tokens were counted.
     """
 
@@ -72,8 +72,8 @@ class TextReader:
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
         """Returns the ids of a text, or of the token ids that a client sends in its place.
 
-        Ids that a client sends without special tokens get them here. Ids with and without special
-        tokens therefore give the same result.
+        If a client sends ids without special tokens, this method adds them. Ids with and without
+        special tokens therefore give the same result.
 
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.
@@ -97,7 +97,7 @@ class TextReader:
         return ReadText([*self.before, *content, *self.behind], num_tokens, is_exact)
 
     def _bare(self, ids: list[int]) -> list[int]:
-        """Removes the special tokens around ids if they are on both sides."""
+        """Removes the special tokens around ids, if they are both before and after the ids."""
         first, last = len(self.before), len(ids) - len(self.behind)
         if first <= last and ids[:first] == self.before and ids[last:] == self.behind:
             return ids[first:last]

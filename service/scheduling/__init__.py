@@ -1,1 +1,1 @@
-"""Admission, lanes and dispatch of work items to workers. It knows no task kind."""
+"""Admission, lanes and dispatch of work items, without code for particular task kinds."""

@@ -1,4 +1,4 @@
-"""Admission: limits on the requests and tokens in flight, and the time until there is room."""
+"""Limits the requests and tokens in progress, and estimates when there is room for more."""
 
 import math
 import time
@@ -25,7 +25,7 @@ class Throughput:
         self._forget()
 
     def seconds_for(self, tokens: int) -> int:
-        """Returns the seconds that `tokens` tokens should take, from 1 to MAX_RETRY_SECONDS."""
+        """Estimates the seconds until `tokens` tokens are finished: from 1 to MAX_RETRY_SECONDS."""
         self._forget()
         if not self.tokens:
             return 1
@@ -44,7 +44,8 @@ class Reservation:
 
     Attributes:
         admission: The limits.
-        tokens: Number of tokens counted for the request: an estimate until it is tokenised.
+        tokens: Number of tokens counted for the request. It is an estimate until the request is
+            tokenised.
     """
 
     admission: "Admission"
@@ -60,8 +61,8 @@ class Admission:
     """Counts requests and tokens between admission and reply.
 
     Args:
-        max_requests: Largest number of requests; more are refused.
-        max_tokens: Largest number of tokens; more are refused.
+        max_requests: Largest number of requests in progress; further requests are refused.
+        max_tokens: Largest number of tokens in progress; further requests are refused.
     """
 
     def __init__(self, max_requests: int, max_tokens: int) -> None:
@@ -74,12 +75,12 @@ class Admission:
     def reserve(self, tokens: int) -> Reservation:
         """Reserves capacity for a request of about `tokens` tokens.
 
-        The capacity is counted before anything is computed, so that a burst cannot pass the limit
-        between the check and the count.
+        The capacity is counted before anything is computed. A burst of requests therefore cannot
+        exceed the limits between the check and the count.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         self._check(1, tokens)
         self.requests += 1
@@ -90,8 +91,8 @@ class Admission:
         """Replaces the estimate by the counted number of tokens.
 
         Raises:
-            RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            RequestTooLargeError: The request alone exceeds the token limit.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         self._check(0, tokens - reservation.tokens, total=tokens)
         self.tokens += tokens - reservation.tokens

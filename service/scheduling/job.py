@@ -28,14 +28,14 @@ class Job:
         item: The item, as the worker receives it.
         receiver: The submission that the item belongs to.
         index: Place of the item in its submission.
-        bucket: Length bucket in which the job waits; 0 if its policy has only one.
-        cost: Amount of a worker's capacity that it takes, in the unit of its policy.
+        bucket: Length bucket in which the job waits; 0 if its policy has only one bucket.
+        cost: Amount of a worker's capacity that the job takes, in the unit of its policy.
         created: When it was submitted, by time.perf_counter.
         dispatched: When the present worker received it, by time.perf_counter.
         attempts: Number of workers that have received it.
         id: Id of the item.
         tokens: Number of its tokens.
-        rows: Number of rows that it takes in a batch; 1 for a kind without rows.
+        rows: Number of rows that the job takes in a batch; 1 for a kind without rows.
     """
 
     item: WorkItem

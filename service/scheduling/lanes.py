@@ -13,11 +13,11 @@ LOOK_AHEAD = 4
 """Number of waiting jobs, per free row, among which jobs of similar length are chosen."""
 
 BULK_SHARE = 5
-"""One row in five goes to the bulk lane while jobs wait in both lanes."""
+"""While jobs wait in both lanes, one in BULK_SHARE rows goes to the bulk lane."""
 
 
 class Lane:
-    """Jobs in order of arrival; any of them may leave early."""
+    """Jobs in order of arrival; any job may be removed before its turn."""
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
@@ -55,9 +55,10 @@ class Lane:
         return True
 
     def take(self, rows: int) -> list[Job]:
-        """Removes and returns jobs of at most `rows` rows: the oldest, and jobs of similar length.
+        """Removes and returns the oldest job, and jobs of similar length that fit into the rows.
 
-        If the oldest job takes more than `rows` rows, none is returned: no other job passes it.
+        The jobs take at most `rows` rows together. If the oldest job alone takes more, no job is
+        returned, because no other job may overtake it.
         """
         window = list(itertools.islice(self.jobs.values(), LOOK_AHEAD * rows))
         if not window:
@@ -82,7 +83,7 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        self.debt = 0  # rows that the interactive lane received while bulk jobs waited
+        self.debt = 0  # interactive rows for which the bulk lane has not had its share
 
     def __len__(self) -> int:
         return len(self.interactive) + len(self.bulk)
@@ -94,7 +95,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the wider of the two oldest jobs needs."""
+        """Larger number of rows that the oldest job of one of the lanes takes."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -104,13 +105,13 @@ class LanePair:
     def take(self, rows: int, spare: int | None = None) -> list[Job]:
         """Removes and returns jobs of at most `rows` rows, most of them interactive.
 
-        Rows become free a few at a time, so the share of the bulk lane is kept as a debt over many
-        calls. When it is the turn of a wide beam in the bulk lane, free rows stay empty until the
-        beam fits.
+        Only a few rows become free at a time, so `debt` keeps the share of the bulk lane over many
+        calls. If the bulk lane has its turn, and its oldest job is a wide beam, free rows stay
+        empty until the beam fits.
 
         Args:
             rows: Number of free rows.
-            spare: Number of free rows that the bulk lane may take before its turn; all by default.
+            spare: Number of free rows that the bulk lane may take before its turn. None means all.
         """
         if not len(self.bulk):
             self.debt = 0

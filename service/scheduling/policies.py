@@ -1,4 +1,4 @@
-"""Scheduling policies: how the work of a task kind is counted, and which worker receives it.
+"""Scheduling policies: each counts the work of a task kind and chooses the workers for it.
 
 A policy has no code for particular task kinds, and uses only the interface `WorkItem` of the items.
 The task table names a policy for each kind.
@@ -14,16 +14,17 @@ from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
 KEPT_SHARE = 1 / 8
-"""Share of the rows that stays free of bulk work. Otherwise an interactive sentence would wait
-until a bulk sentence has ended."""
+"""Share of the rows that stays free of bulk work. Without free rows, an interactive sentence would
+wait until a bulk sentence has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
-"""A worker with fewer tokens than this of one model and length bucket receives more texts. The
-worker then has a few batches in advance, and the scheduler decides the order of all other texts."""
+"""Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
+tokens receives more texts. It then has a few batches in advance, and the scheduler decides the
+order of all other texts."""
 
 MAX_SLOTS = 4
-"""Most items that a worker holds at once under SlotPolicy. A worker can compute several items
-together, and further items remain for other workers."""
+"""Largest number of items that SlotPolicy gives to a worker at once. A worker can compute several
+items together. Further items wait, so that other workers can take them."""
 
 Assignment = tuple[WorkerState, list[Job]]
 
@@ -33,9 +34,9 @@ class Policy(Protocol):
 
     Attributes:
         num_buckets: Number of length buckets of each queue.
-        shares_models: Whether the models of a worker share one capacity. Then the model whose
+        shares_models: Whether the models of a worker share one capacity. If so, the model whose
             oldest job has waited longest is served first.
-        counts_rows: Whether capacity is the rows of a model's batch.
+        counts_rows: Whether the policy counts capacity in rows of a model's batch.
     """
 
     num_buckets: int
@@ -51,7 +52,7 @@ class Policy(Protocol):
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Takes jobs from a queue as far as workers have capacity, and assigns the jobs.
+        """Takes jobs from a queue, as many as workers have capacity for, and assigns them.
 
         Args:
             kind: Name of the task kind.
@@ -82,7 +83,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Fills the free rows of all workers, beginning with the worker that has most free rows."""
+        """Fills the free rows of all workers, beginning with the worker with the most free rows."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -90,7 +91,7 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # A share must hold the oldest job: otherwise the job would wait although rows are free.
+            # Each share has room for the oldest job. Without it, the job waits while rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -127,10 +128,10 @@ class TokenPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives each job to the worker with the fewest tokens to compute before it.
+        """Gives each job to the worker with the fewest tokens to compute before the job.
 
-        These are the tokens of its length bucket and of the buckets of shorter texts. A worker with
-        no work in a bucket takes a text even if the text alone exceeds the capacity.
+        These are the tokens in the job's length bucket and in the buckets of shorter texts. A
+        worker without work in a bucket takes a text even if this text alone exceeds the capacity.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}
@@ -178,7 +179,7 @@ class SlotPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Gives one job after the other to the worker that holds fewest jobs of the kind."""
+        """Gives one job after the other to the worker that holds the fewest jobs of the kind."""
         loaded = [worker for worker in workers if model not in worker.missing]
         (lanes,) = queue.buckets
         while len(lanes):

@@ -1,4 +1,4 @@
-"""Assigns items to workers: queues, deadlines, cancellation, results.
+"""Assigns items to workers; handles queues, deadlines, cancellation and results.
 
 The scheduler runs in the event loop of the server and is not thread-safe. Every job is settled
 exactly once: by a result, by an error, or by the end of its request. The scheduler has no code for
@@ -27,7 +27,7 @@ from service.workers.messages import Abort, Compute, Report
 logger = logging.getLogger("regard.scheduler")
 
 MAX_ATTEMPTS = 2
-"""An item whose worker died is tried once more."""
+"""Largest number of workers that receive an item. A second worker receives it if the first dies."""
 
 
 class Scheduler:
@@ -36,7 +36,7 @@ class Scheduler:
     Args:
         kinds: The task table, by name of the kind.
         admission: Receives the number of finished tokens, to estimate waits.
-        metrics: Counts everything.
+        metrics: Metrics of the server.
     """
 
     def __init__(
@@ -146,9 +146,9 @@ class Scheduler:
         """Accepts a worker that has loaded its models.
 
         Args:
-            link: The channel to it.
+            link: The channel to the worker.
             max_rows: Number of rows of each model that has a batch.
-            missing: Models that it has yet to load.
+            missing: Models that the worker still has to load.
         """
         self.workers[link] = WorkerState(link, dict(max_rows), missing={*missing})
         self._dispatch()
@@ -159,7 +159,10 @@ class Scheduler:
         self._dispatch()
 
     def worker_lost(self, link: Link) -> None:
-        """Puts the jobs of a dead worker first in their lanes; fails jobs that lost two workers."""
+        """Puts the jobs of a dead worker first in their lanes, to be tried again.
+
+        A job that has been tried MAX_ATTEMPTS times fails.
+        """
         worker = self.workers.pop(link, None)
         if worker is None:
             return
@@ -170,7 +173,9 @@ class Scheduler:
                 self.queues[job.kind][job.model].lane(job).add(job, is_first=True)
             else:
                 job.receiver.fail(
-                    UnavailableError("the worker died twice over this request; try again", 1)
+                    UnavailableError(
+                        "two workers died while they computed this request; try again", 1
+                    )
                 )
         self._dispatch()
 
@@ -206,10 +211,10 @@ class Scheduler:
         return job
 
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
-        """Fails jobs.
+        """Fails the jobs that a worker has reported as failed.
 
-        Takes all jobs back first. Otherwise the failure of one job would count the failed jobs of
-        the same request as cancelled.
+        All jobs are taken back first. A job that is still held would count as cancelled when
+        another job of its request fails.
         """
         jobs = [(worker.held[each.id], each) for each in failed if each.id in worker.held]
         for job, _ in jobs:

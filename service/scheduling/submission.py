@@ -1,4 +1,4 @@
-"""The items of one `submit`, and their results as they finish."""
+"""The items of one call of `Scheduler.submit`, and their results as they finish."""
 
 import asyncio
 from collections.abc import Callable, Sequence

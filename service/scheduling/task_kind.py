@@ -12,7 +12,7 @@ from service.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """One kind of work that workers do.
+    """One kind of work for the workers.
 
     Attributes:
         item: Class of its work items; `item.kind` is the name of the kind.
@@ -21,7 +21,7 @@ class TaskKind:
             only workers may load torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
             other work waits. Returns None for the kind that always runs.
-        series: Its phases and token counts in the metrics.
+        series: Phases and token counts of the kind in the metrics.
         lengths: Returns the number of source tokens, and of target tokens if there are any, from an
             item and the value of its result. None for a kind without these counts.
     """

@@ -30,10 +30,10 @@ class WorkerState:
     Attributes:
         link: The channel to the worker.
         max_rows: Number of rows of each translation model's batch.
-        held: Jobs that it holds, by id.
+        held: Jobs that the worker holds, by id.
         used: Capacity that the held jobs take, by task kind, model and length bucket, in the unit
             of the kind's policy.
-        missing: Models that it has yet to load.
+        missing: Models that the worker still has to load.
     """
 
     link: Link
@@ -57,7 +57,7 @@ class WorkerState:
         self.used[job.kind, job.model, job.bucket] -= job.cost
 
     def load(self, model: str, max_rows: int) -> None:
-        """Records that the worker has loaded a model; `max_rows` is 0 for one without a batch."""
+        """Records that the worker has loaded a model; without a batch, `max_rows` is 0."""
         self.missing.discard(model)
         if max_rows:
             self.max_rows[model] = max_rows

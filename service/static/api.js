@@ -40,7 +40,7 @@ async function send(path, options, read) {
 async function refusal(response) {
   const body = await response.json().catch(() => ({})); // a proxy may answer with a page
   const openai = { message: body.error?.message, type: body.error?.code }; // under v1/
-  const own = { message: body.error, type: body.error_type };
+  const own = { message: withDetails(body), type: body.error_type };
   const { message, type } = typeof body.error === 'object' ? openai : own;
   const seconds = Number.parseInt(response.headers.get('Retry-After') ?? '', 10);
   return new ApiError(typeof message === 'string' ? message : '', {
@@ -51,13 +51,16 @@ async function refusal(response) {
   });
 }
 
-/** Runs one operation at a time: a new one aborts the requests of the one before. */
+/** Joins the text of an error and its details, as the shape under v1/ does. */
+const withDetails = ({ error, details }) => (details ? `${error}; ${details}` : error);
+
+/** Runs one operation at a time: a new operation aborts the requests of the previous operation. */
 export class Latest {
   #controller = null;
 
   /**
    * @param {function(AbortSignal): Promise<T>} work
-   * @returns {Promise<T|undefined>} Its result; undefined if a newer operation replaced it.
+   * @returns {Promise<T|undefined>} The result of `work`; undefined if a newer operation began.
    */
   async run(work) {
     this.cancel();

@@ -14,7 +14,8 @@ export class Models {
   /** Requests the list of models; returns the names of the models that only embed. */
   async embedders() {
     this.#list = (await get('v1/models')).data;
-    return this.#list.filter(({ task }) => task === 'embed').map(({ id }) => id);
+    const embedders = this.#list.filter((model) => model.task === 'embed' && !model.alias_of);
+    return embedders.map(({ id }) => id);
   }
 
   /** Returns the model that embeds or translates a text; undefined if there is none. */
@@ -38,7 +39,7 @@ export class Models {
   }
 }
 
-/** Replaces the choices of a view that a model does not have by ones that it has. */
+/** Replaces each choice of a view that a model does not have by a choice that the model has. */
 export function settled(view, shape, numSentences) {
   const kind = view.kind in shape ? view.kind : Object.keys(shape)[0];
   const { layers, heads } = shape[kind];

@@ -27,6 +27,7 @@ class Status:
         models: Resident models by served name; empty while they load.
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why loading failed, by model; only administrators may see them.
+        billed_characters: Characters that DeepL's routes have translated since the start.
     """
 
     failure: str | None
@@ -35,6 +36,7 @@ class Status:
     models: dict[str, Resident]
     changes: dict[str, ModelState] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    billed_characters: int = 0
 
 
 class Lease(Protocol):
@@ -43,7 +45,9 @@ class Lease(Protocol):
     The request keeps its lease until its reply has been written.
     """
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> ResultStream:
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
         """Submits items of the request.
 
         The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
@@ -52,6 +56,7 @@ class Lease(Protocol):
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
+            total_tokens: Number of tokens of this and all later submissions, if more follow.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if the items are refused,
@@ -71,9 +76,15 @@ class Recorder(Protocol):
     def end(self, ended: Ended) -> None:
         """Counts a request that has been answered."""
 
+    def count_call(self, model: str, outcome: str) -> None:
+        """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
 
-class Backend(Recorder, Protocol):
-    """Admits and computes requests, counts them, and reports the state of the server."""
+
+class Admitter(Protocol):
+    """Admits and computes requests, and reports the state of the server."""
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
 
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
@@ -88,8 +99,9 @@ class Backend(Recorder, Protocol):
             OverloadedError: The waiting requests leave no room for it.
         """
 
-    async def status(self) -> Status:
-        """Returns the state of the server."""
+
+class Backend(Recorder, Admitter, Protocol):
+    """Admits, computes and counts requests, and changes the served models."""
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model that is on disk.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
-from service.tasks.backend import Backend, Lease
+from service.tasks.backend import Admitter, Lease
 
 
 @dataclass(slots=True)
@@ -16,13 +16,17 @@ class RequestContext:
     Attributes:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
-        task: Name of a task kind, or `detect`; None on routes that are not counted.
+        task: Name of a task kind, `detect` or `document`; None on routes that are not counted.
         model: Served name, or NO_MODEL.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Seconds spent in each stage, by the stage's name.
-        num_cut: Number of sentences or texts longer than the model takes, by model.
+        num_cut: Number of sentences or texts that were too long for a model, by model.
         lease: Admission of the request; None before it is admitted.
+        account: Hash of the API key; "" on a server without API keys.
+        billed_characters: Characters that the request adds to the usage that /v2/usage reports.
+        timeout_seconds: Time limit of this request, such as a document's; None for the server's.
+        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 
     request_id: str
@@ -34,8 +38,20 @@ class RequestContext:
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
     lease: Lease | None = None
+    account: str = ""
+    billed_characters: int = 0
+    timeout_seconds: float | None = None
+    first_sentence_seconds: float | None = None
 
-    async def admit(self, backend: Backend, tokens: int, at_once: bool) -> Lease:
+    def deadline(self, timeout_seconds: float) -> float:
+        """Returns the time by time.perf_counter at which the request fails.
+
+        Args:
+            timeout_seconds: Time limit of the server, for a request without a limit of its own.
+        """
+        return self.started + (self.timeout_seconds or timeout_seconds)
+
+    async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
         """Admits the request. The request keeps its lease until its reply has been written.
 
         Later calls return the same lease.

@@ -1,9 +1,11 @@
-"""Reranking: texts in the order of their relevance to a query."""
+"""Scores of cross-encoders, and texts in the order of their relevance to a query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.tokenization.pairs import Direction, TokenizedPair
 from service.errors import SHOWN_CHARS, NotFoundError
@@ -13,22 +15,49 @@ from service.models.served_reranker import ServedReranker
 from service.settings import Settings
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.embedding_limits import check_num_inputs, check_num_tokens, find_long
-from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.embedding.limits import check_num_inputs, check_num_tokens, find_long
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+
+Scores = NDArray[np.float32]
 
 TEXTS = "texts"
 """Name of the request parameter that has the texts, for error messages."""
 
 
+Inputs = tuple[str] | tuple[str, str]
+"""One text, or a pair of a query and a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """A request for the score of each text or pair.
+
+    Attributes:
+        inputs: Texts or pairs.
+        param: Name of the inputs in the client's request, for error messages.
+        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
+        truncate: Whether inputs that are too long are truncated. If false, they are refused.
+        direction: End at which a text is truncated.
+        model: Served name; None for the first cross-encoder.
+    """
+
+    inputs: Sequence[Inputs]
+    param: str
+    is_raw: bool = False
+    truncate: bool = False
+    direction: Direction = "right"
+    model: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RerankQuery:
-    """A request for scores.
+    """A request for the order of texts by their relevance to a query.
 
     Attributes:
         query: The query that the texts are compared with.
         texts: Texts to rank.
-        is_raw: Whether scores are logits; otherwise they are sigmoids of the logits.
-        truncate: Whether pairs that are too long are truncated; otherwise they are refused.
+        is_raw: Whether scores are logits. If false, they are sigmoids of the logits.
+        truncate: Whether pairs that are too long are truncated. If false, they are refused.
         direction: End at which the query or a text is truncated.
         model: Served name; None for the first cross-encoder.
     """
@@ -39,6 +68,12 @@ class RerankQuery:
     truncate: bool = False
     direction: Direction = "right"
     model: str | None = None
+
+    @property
+    def scores(self) -> ScoreQuery:
+        """Returns the request for the score of the query with each text."""
+        pairs = [(self.query, text) for text in self.texts]
+        return ScoreQuery(pairs, TEXTS, self.is_raw, self.truncate, self.direction, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +111,23 @@ class Reranker:
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
+        scores, _ = await self.score(query.scores, context)
+        order = np.argsort(-scores, kind="stable")
+        return [Ranked(int(index), float(str(scores[index]))) for index in order]
+
+    async def score(self, query: ScoreQuery, context: RequestContext) -> tuple[Scores, str]:
+        """Returns the score of each input (n), and the name of the model's only label.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
         served = self._model(query.model)
         context.model = served.name
-        check_num_inputs(query.texts, self.settings.max_inputs, TEXTS)
-        sizes = [len(query.query) + len(text) for text in query.texts]
+        check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
+        sizes = [sum(map(len, each)) for each in query.inputs]
         limit = served.tokenizer.max_tokens
         estimate = sum([min(size // CHARS_PER_TOKEN, limit) for size in sizes]) + 1
-        num_chars = len(query.query) + sum(map(len, query.texts))
+        num_chars = sum(map(len, {text for each in query.inputs for text in each}))
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
             pairs = await run_sized(num_chars, tokenize, served, query)
@@ -93,16 +138,14 @@ class Reranker:
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
-        scores = logits if query.is_raw else sigmoid(logits)
-        order = np.argsort(-scores, kind="stable")
-        return [Ranked(int(index), float(str(scores[index]))) for index in order]
+        return logits if query.is_raw else sigmoid(logits), served.config.label
 
     def _model(self, name: str | None) -> ServedReranker:
         served = self.catalog.of_type(ServedReranker)
         if name is None and served:
             return next(iter(served.values()))
-        if name is not None and name in served:
-            return served[name]
+        if name is not None and self.catalog.named(name) in served:
+            return served[self.catalog.named(name)]
         known = ", ".join(served) or "none"
         if name is not None:
             message = f"there is no model {name[:SHOWN_CHARS]} that reranks; there are {known}"
@@ -116,23 +159,28 @@ class Reranker:
     def _check(
         self,
         pairs: Sequence[TokenizedPair],
-        query: RerankQuery,
+        query: ScoreQuery,
         limit: int,
         context: RequestContext,
     ) -> None:
         num_tokens = [pair.num_tokens for pair in pairs]
         inexact = [index for index, pair in enumerate(pairs) if not pair.is_exact]
-        long = find_long(num_tokens, limit, query.truncate, TEXTS, inexact)
+        long = find_long(num_tokens, limit, query.truncate, query.param, inexact)
         context.num_cut[context.model] = len(long)
         lengths = [len(pair.ids) for pair in pairs]
-        check_num_tokens(lengths, self.settings.max_pending_tokens, TEXTS)
+        check_num_tokens(lengths, self.settings.max_pending_tokens, query.param)
 
 
-def tokenize(served: ServedReranker, query: RerankQuery) -> list[TokenizedPair]:
-    """Tokenises the query together with each text; returns one pair a text."""
+def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
+    """Tokenises each text or pair; a text that occurs several times is tokenised once."""
     tokenizer, end = served.tokenizer, query.direction
-    first = tokenizer.encode(query.query, end)
-    return [tokenizer.pair(first, tokenizer.encode(text, end), end) for text in query.texts]
+    encode = lru_cache(maxsize=None)(lambda text: tokenizer.encode(text, end))
+    return [
+        tokenizer.pair(encode(each[0]), encode(each[1]), end)
+        if len(each) == 2
+        else tokenizer.single(encode(each[0]), end)
+        for each in query.inputs
+    ]
 
 
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:

@@ -13,6 +13,7 @@ from service.items.embedding import EMBED, EmbeddingItem
 from service.items.rerank import RERANK, RerankItem
 from service.items.translation import TRANSLATE, TranslationItem
 from service.metrics.definitions import TaskSeries
+from service.models.remote import RemoteFiles
 from service.scheduling.policies import RowPolicy, SlotPolicy, TokenPolicy
 from service.scheduling.task_kind import TaskKind
 from service.settings import Settings
@@ -65,12 +66,13 @@ KINDS: dict[type, tuple[str, ...]] = {
     ModelFiles: (TRANSLATE, EMBED, ATTENTION),
     EmbeddingFiles: (EMBED, ATTENTION),
     CrossEncoderFiles: (RERANK,),
+    RemoteFiles: (),
 }
-"""Names of the task kinds that a model serves, by the type of its files."""
+"""Names of the task kinds that the workers compute with a model, by the type of its files."""
 
 
 def kinds_of(files: AnyFiles) -> tuple[str, ...]:
-    """Returns the names of the task kinds that a model serves."""
+    """Returns the names of the task kinds that the workers compute with a model."""
     return KINDS[type(files)]
 
 

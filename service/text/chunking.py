@@ -6,24 +6,25 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Length of a window, in characters for each token of the limit.
+"""Length of the window in characters, as a multiple of the token limit.
 
-The end of a piece is searched in a window of the text. The window is long enough to hold a piece in
-nearly every language. It is so short that the rest of a very long sentence is not tokenised again
-for each piece.
+The end of a piece is searched in a window of the text. In nearly every language, the window is long
+enough to contain a piece. It is limited, because the whole window is tokenised for each piece.
 """
 
 AHEAD = 8
 """Largest length of the window, as a multiple of the length of the previous piece.
 
-If one character becomes 18 tokens, a window of the usual length, WINDOW_CHARS, holds hundreds of
-pieces. All of them would be tokenised to find the first one.
+If one character becomes 18 tokens, a window of WINDOW_CHARS * limit characters contains hundreds of
+pieces. All of them would be tokenised to find the first piece.
 """
 
 
 @dataclass(slots=True)
 class ChunkedText:
-    """A text whose sentences are all within the token limit.
+    """A text whose long sentences have been cut.
+
+    A sentence has at most as many tokens as the limit, unless it is a single character.
 
     Attributes:
         segments: Sentences and separators. Joined, they are the text.
@@ -67,8 +68,9 @@ def cut_sentence(
 ) -> list[tuple[str, str, list[int]]]:
     """Cuts a sentence into pieces of at most `limit` tokens.
 
-    A cut lies before the last word that starts between token limit/2 and token limit. If no word
-    starts there, the cut lies at the limit.
+    A single character that has more tokens remains one piece. The next piece begins with a word
+    that has more than limit/2 and at most `limit` tokens before it. If there are several such
+    words, it is the last of them. Without such a word, a piece ends after `limit` tokens.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,
@@ -126,7 +128,8 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
 def _last_word(encoding: Encoding, limit: int) -> int:
     """Returns the index of the token before which the sentence is cut.
 
-    It is the last token between limit/2 and `limit` that starts a word, or the token at `limit`.
+    Of the tokens with an index above limit/2 and up to `limit`, it is the last that starts a word.
+    If none starts a word, it is the token with index `limit`.
     """
     for at in range(limit, limit // 2, -1):
         if encoding.pieces[at].startswith(WORD_START):

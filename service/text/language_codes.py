@@ -95,6 +95,11 @@ def _match(wanted: str, by_code: Mapping[str, str]) -> str | None:
     return by_code[variants[0]] if len(variants) == 1 else None
 
 
+def base_language(code: str) -> str:
+    """Returns a language code without its region and script, such as "pt" for "PT-BR"."""
+    return normalize_code(code).partition("-")[0]
+
+
 def display_name(code: str, accept_language: str | None = None) -> str:
     """Returns the name of a language in the reader's language, such as "Portugais" for "pt".
 

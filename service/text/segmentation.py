@@ -10,7 +10,7 @@ paragraph break at its end. A sentence that is too long for a model is cut by `c
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
@@ -26,6 +26,11 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 # more bytes (no-break space, ideographic space). It also fails on a lone surrogate. Each such
 # character is replaced by one plain space: code points, which `sentencex` counts, stay in place.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
+
+
+def has_words(text: str) -> bool:
+    """Returns whether a text has a letter or a digit."""
+    return _LETTER_OR_DIGIT.search(text) is not None
 
 
 @dataclass(slots=True)
@@ -75,30 +80,43 @@ class Segments:
         return starts
 
 
-def split_sentences(text: str, language: str) -> Segments:
+def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Segments:
     """Splits a text into sentences and separators.
 
-    Every line break of `str.splitlines` ends a sentence: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS
-    and PS. White space (`str.isspace`) around a sentence belongs to a separator. White space inside
-    a sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
+    Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
+    White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
+    sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
     separator.
 
     Args:
         text: Any text. Lone surrogates are kept.
         language: ISO 639-1 code of the text's language, with or without a region. `sentencex`
             splits an unknown language by its rules for English.
+        at_line_breaks: Whether every line break ends a sentence. If false, a line break is white
+            space.
 
     Raises:
         UnicodeEncodeError: The language code has a lone surrogate. The error is a `ValueError`.
     """
-    pieces = list(_pieces(text, language.partition("-")[0]))
-    if len(pieces) == 1:
-        return one_sentence(text)
+    lines = text.splitlines(keepends=True) if at_line_breaks else [text]
+    pieces = list(_pieces(lines, language.partition("-")[0]))
+    return one_sentence(text) if len(pieces) == 1 else _segments(pieces)
+
+
+def whole_lines(text: str) -> Segments:
+    """Returns each line of a text as one sentence, with the surrounding white space as separators.
+
+    Line breaks are those of `split_sentences`.
+    """
+    return _segments(text.splitlines(keepends=True))
+
+
+def _segments(pieces: Iterable[str]) -> Segments:
     separators: list[str] = []
     sentences: list[str] = []
     gap: list[str] = []
     for piece in pieces:
-        if _LETTER_OR_DIGIT.search(piece) is None:
+        if not has_words(piece):
             gap.append(piece)
             continue
         sentence = piece.strip()
@@ -115,18 +133,18 @@ def one_sentence(text: str) -> Segments:
 
     A text without a letter or digit is one separator, as in `split_sentences`.
     """
-    if _LETTER_OR_DIGIT.search(text) is None:
+    if not has_words(text):
         return Segments((text,), ())
     sentence = text.strip()
     start = len(text) - len(text.lstrip())
     return Segments((text[:start], text[start + len(sentence) :]), (sentence,))
 
 
-def _pieces(text: str, language: str) -> Iterator[str]:
-    """Cuts a text at line breaks and sentence ends. Joined, the pieces are the text."""
-    for line in text.splitlines(keepends=True):
+def _pieces(lines: Iterable[str], language: str) -> Iterator[str]:
+    """Cuts lines at sentence ends. Joined, the pieces are the lines."""
+    for line in lines:
         start = 0
-        if _LETTER_OR_DIGIT.search(line) is not None:
+        if has_words(line):
             for end in _sentence_ends(_UNSAFE.sub(" ", line), language):
                 yield line[start:end]
                 start = end

@@ -13,16 +13,19 @@ from service.workers.loading import LoadedModel
 
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
-"""Python's switch interval: the time that a thread may hold the interpreter lock while another
-waits for it. The main thread releases the lock in every operation of a step. With the usual
-interval, it would wait for the lock up to 5 ms after each operation while a model is loaded."""
+"""Python's switch interval is USUAL_SWITCH_SECONDS, and SWITCH_SECONDS while a model is loaded.
+
+For this time, a thread may hold the interpreter lock while another thread waits for it. The main
+thread releases the lock in every operation of a step. During a load with the usual interval, the
+main thread would wait for the lock up to 5 ms after each operation.
+"""
 
 LoadOne = Callable[[], LoadedModel]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a load.
+    """The result of a load.
 
     Attributes:
         name: Name of the model.
@@ -36,7 +39,7 @@ class Outcome:
 
 
 def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) -> Outcome:
-    """Loads a model, and measures the time; an expected error becomes the outcome."""
+    """Loads a model, and measures the time; returns an expected error in the outcome."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()
@@ -50,7 +53,7 @@ class BackgroundLoads:
 
     def __init__(self) -> None:
         self.threads: dict[int, str] = {}  # model names by number of the load
-        self.wanted: dict[str, int] = {}  # numbers by model name, without dropped loads
+        self.wanted: dict[str, int] = {}  # numbers of loads by model name, without dropped loads
         self.numbers = itertools.count()
         self.turn = threading.Lock()
         self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
@@ -79,7 +82,7 @@ class BackgroundLoads:
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:
-        """Returns the loads that have ended since the last call, without dropped ones."""
+        """Returns the loads that have ended since the last call; leaves out dropped loads."""
         found = []
         while not self.outcomes.empty():
             number, outcome = self.outcomes.get()
@@ -105,5 +108,5 @@ class BackgroundLoads:
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))
-                del outcome  # else this thread would keep an error's frames, which hold memory
+                del outcome  # the frames of an error hold memory
                 os.write(self.arriving, b"\0")

@@ -1,4 +1,4 @@
-"""Memory of a device worker: how much it holds, and how it is released."""
+"""Measures and releases the memory of a device worker."""
 
 import ctypes
 import gc
@@ -20,12 +20,12 @@ malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Returns whether a device or the machine ran out of memory."""
+    """Returns whether the error means that a device or the machine ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
 def free_memory(device: torch.device, error: Exception) -> None:
-    """Releases the GPU memory that torch caches, if the error is that memory ran out."""
+    """Releases the GPU memory that torch caches, if the error means that memory ran out."""
     if is_out_of_memory(error) and device.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -42,7 +42,7 @@ def memory_bytes() -> dict[str, int]:
 
 
 def held_bytes(*roots: object) -> int:
-    """Returns the bytes of all tensors and arrays that objects hold: weights and state of rows.
+    """Returns the total bytes of the tensors and arrays in objects: weights and state of rows.
 
     Memory that two objects share is counted once. The memory of CUDA graphs is not counted.
     """
@@ -80,7 +80,7 @@ def parts_of(value: object) -> Iterator[object]:
 
 def give_back_memory() -> None:
     """Releases the memory of a dropped model from Python, the C library and torch."""
-    gc.unfreeze()  # otherwise cycles among the frozen objects would never be collected
+    gc.unfreeze()  # cycles of frozen objects would never be collected
     freeze_heap()
     if malloc_trim is not None:
         malloc_trim(0)

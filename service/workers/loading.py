@@ -36,12 +36,12 @@ class LoadedModel:
     """A model in a worker.
 
     Attributes:
-        executables: Object with which the executor of a task kind computes, by name of the kind.
+        executables: For each task kind, by name: the object with which its executor computes.
         device: Device of the model.
         dtype: Precision, such as `float32`.
         num_bytes: Memory of the weights and of the state of the rows.
-        max_rows: Number of rows of its batch; 0 for a model without one.
-        config: Sizes and switches of a translation model.
+        max_rows: Number of rows of its batch; 0 for a model without a batch.
+        config: Sizes and switches of a translation model; None for any other model.
     """
 
     executables: Mapping[str, Any]
@@ -68,12 +68,12 @@ def load(loaders: Loaders, message: Load) -> LoadedModel:
     Raises:
         ModelError: The files or the device cannot be used.
     """
-    torch.set_num_threads(message.config.threads)  # holds for the calling thread only
+    torch.set_num_threads(message.config.threads)  # applies to the calling thread only
     return loaders[type(message.files)](message.files, message.config)
 
 
 def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedModel:
-    """Loads and warms up a translation model; its encoder can embed, too.
+    """Loads and warms up a translation model, whose encoder can also embed texts.
 
     Raises:
         ModelError: The files or the device cannot be used.
@@ -107,8 +107,8 @@ def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
 def warm_up(engine: Engine) -> None:
     """Decodes a few tokens of the smallest and of the largest batch, so that kernels are compiled.
 
-    Native code has nothing to compile. It decodes only the smallest batch, because a large batch
-    would allocate memory too early.
+    Native code has nothing to compile, and a large batch would allocate memory before it is needed.
+    Native code therefore decodes only the smallest batch.
     """
     limits = engine.limits
     filler = [2] * (limits.max_source_tokens - 1) + [engine.config.eos_id]

@@ -1,6 +1,6 @@
 """The messages between the server and a device worker, over one socket pair.
 
-The server sends lists of messages: a worker reads the messages of many requests at once.
+The server sends messages in lists, so a worker reads the messages of many requests at once.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from service.workers.model_set import AnyFiles, ModelSet
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """Names the executor of a task kind in a worker; a part of the kind's row in the task table.
+    """The executor of a task kind in a worker, as the kind's row in the task table gives it.
 
     Attributes:
         kind: Name of the task kind.
@@ -40,7 +40,7 @@ class WorkerConfig:
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
-        limits: Limits of each model's batch; max_rows 0 stands for a number that fits the device.
+        limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses the number.
         threads: Number of intra-op threads on a CPU.
         log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
     """
@@ -74,7 +74,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Server to worker: load one more model during other work.
+    """Server to worker: load one more model while other work continues.
 
     The worker answers with Loaded or LoadFailed.
 
@@ -116,7 +116,7 @@ class Resident:
         dtype: Precision, such as `float32`.
         load_seconds: Time from disk to ready, warm-up included.
         memory_bytes: Memory of the weights and of the state of the rows.
-        max_rows: Number of rows of its batch; 0 for a model without one.
+        max_rows: Number of rows of its batch; 0 for a model without a batch.
         config: Sizes and switches of a translation model; None for any other model.
     """
 
@@ -149,7 +149,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Unloaded:
-    """Worker to server: the model of an Unload is gone and its memory released."""
+    """Worker to server: the model of an Unload is gone, and its memory has been released."""
 
     name: str
 
@@ -158,14 +158,14 @@ class Unloaded:
 class LoadFailed:
     """Worker to server: a model could not be loaded.
 
-    If a model of the start cannot be loaded, the worker ends after this message. If the model of a
-    Load cannot be loaded, the worker continues without it.
+    If the model is in the WorkerConfig of the worker, the worker ends after this message. If the
+    model is in a Load, the worker continues without it.
 
     Attributes:
         message: The reason, with the model's name.
         name: Name of the model.
-        error: Class name of an error other than a ModelError: a fault, or too little memory. Empty
-            for a ModelError, which means that the files or the device cannot be used.
+        error: Empty for a ModelError, which means that the files or the device cannot be used. For
+            any other error, such as too little memory, the name of its class.
         is_out_of_memory: Whether the device ran out of memory.
     """
 

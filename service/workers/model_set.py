@@ -1,4 +1,4 @@
-"""The set of models that are served, by their files."""
+"""The set of served models; the files of a model represent it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class AnyFiles(Protocol):
-    """The files of one model; each type of models has a class of its own in `model.checkpoints`."""
+    """The files of one model; `model.checkpoints` has a class for each type of models."""
 
     @property
     def name(self) -> str:
@@ -28,7 +28,7 @@ class ModelSet:
 
     Attributes:
         files: Files of each model, in the order of the settings.
-        placements: Device and dtype of single models, by folder; "" stands for the server's own.
+        placements: Device and dtype of single models, by folder; "" means the server's setting.
     """
 
     files: tuple[AnyFiles, ...] = ()
@@ -52,5 +52,5 @@ class ModelSet:
         return replace(self, files=tuple(each for each in self.files if each.name != name))
 
     def placement(self, files: AnyFiles) -> tuple[str, str]:
-        """Returns the device and dtype of a model, "" if it has none of its own."""
+        """Returns the device and dtype of a model; "" stands for the server's setting."""
         return self.placements.get(str(files.folder), ("", ""))

@@ -30,18 +30,21 @@ from service.workers.model_set import AnyFiles
 logger = logging.getLogger("regard.supervisor")
 
 WATCHES = 10
-"""Number of checks on a worker during the timeout after which it counts as hanging."""
+"""Number of checks on a worker within `timeout_seconds` of the Supervisor.
+
+A worker that has work is restarted if more checks than this find no new message from it.
+"""
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
-"""Makes glibc request transparent huge pages, 2 MiB instead of 4 KiB. A worker reads weights from
-all over its memory, and fewer pages need fewer address translations. Other C libraries ignore this
-variable."""
+"""Value of GLIBC_TUNABLES that makes glibc request memory pages of 2 MiB, not of 4 KiB. A worker
+reads weights in all parts of its memory. With fewer pages, the processor translates fewer
+addresses. Other C libraries ignore this variable."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
 
 async def start_process(connection: socket.socket, threads: int) -> Process:
-    """Starts a worker in a new interpreter; the process inherits its end of the socket pair."""
+    """Starts a worker in a new interpreter; the process inherits `connection`."""
     tunables = os.environ.get("GLIBC_TUNABLES", HUGE_PAGES)
     environment = {"OMP_NUM_THREADS": str(threads), "GLIBC_TUNABLES": tunables}
     return await start_module("service.workers.worker", [connection.fileno()], environment)
@@ -59,7 +62,7 @@ class WorkerEvents(Protocol):
     def worker_ready(
         self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """Accepts a worker that has loaded its models except the missing ones."""
+        """Accepts a worker that has loaded all of its models but the missing ones."""
 
     def worker_loaded(self, link: "WorkerLink", model: str, max_rows: int) -> None:
         """Records one more model of a worker."""
@@ -109,7 +112,7 @@ class WorkerLink:
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 
     def send(self, message: ToWorker) -> None:
-        """Sends without waiting; only the reading side notices that a worker is gone."""
+        """Sends a message without waiting. The message is lost if the worker is gone."""
         self.outbox.send(message)
 
     async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
@@ -135,7 +138,7 @@ class WorkerLink:
             future.set_result(answer)
 
     def lose(self) -> None:
-        """Fails all questions to a worker that has ended."""
+        """Fails all calls of `ask` that wait for a worker that has ended."""
         self.is_lost = True
         for future in self.answers.values():
             if not future.done():
@@ -148,7 +151,7 @@ class Supervisor:
     Args:
         config: Models and settings of each worker.
         count: Number of workers.
-        scheduler: Gives them work.
+        scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a model cannot be loaded at the start.
@@ -191,30 +194,32 @@ class Supervisor:
         return bool(self.ready) and not self.is_stopping
 
     def start(self) -> None:
-        """Begins to start the workers; they load models while the server answers."""
+        """Begins to start the workers; the server answers requests while they load models."""
         self.keeper.start(f"worker-{index}" for index in range(self.count))
 
     async def stop(self) -> None:
-        """Ends all workers. Their items are lost, so the server drains first."""
+        """Ends all workers. Their items are lost, so the server first finishes its requests."""
         self.is_stopping = True
         self.keeper.stopping.set()
         self.metrics.ready.set(0)
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
-            else:  # a worker that still loads its models would read a Stop only afterwards
+            else:  # a worker that loads its models would read a Stop only later
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
-        """Loads one more model in one worker after another; the other workers keep their speed.
+        """Loads one more model in one worker after the other.
+
+        The other workers keep their speed during a load.
 
         Args:
             files: Files of the model.
-            placements: Device and dtype by folder, if the model has its own.
+            placements: Device and dtype of the model, by folder; empty for the server's settings.
 
         Raises:
-            LoadRefusedError: A worker cannot load the model, which no worker has afterwards.
+            LoadRefusedError: A worker cannot load the model; no worker has the model afterwards.
             WorkerLostError: A worker ended during its load; no worker has the model afterwards.
         """
         models = self.config.models.with_model(files).with_placements(placements)
@@ -233,7 +238,7 @@ class Supervisor:
         self.config = config
 
     async def unload(self, name: str) -> None:
-        """Unloads a model in all workers; returns when it is gone."""
+        """Unloads a model in all workers, and waits until it is gone."""
         self.config = replace(self.config, models=self.config.models.without(name))
         self.initial.discard(name)
         self.files.pop(name, None)
@@ -242,11 +247,11 @@ class Supervisor:
         for link in links:
             self._forget(link, name)
         asked = [link.ask(name, Unload(name)) for link in links]
-        await asyncio.gather(*asked, return_exceptions=True)  # a dead worker has no model
+        await asyncio.gather(*asked, return_exceptions=True)  # a dead worker needs no unloading
         self.metrics.forget_model(name)
 
     def _next_to_load(self, name: str) -> WorkerLink | None:
-        """Returns a ready worker that has not loaded a model."""
+        """Returns a ready worker that has not loaded the model; None if there is none."""
         for link in self.links:
             ready = self.ready.get(link.name)
             if ready is not None and name not in ready:
@@ -281,9 +286,10 @@ class Supervisor:
     async def _watch(self, link: WorkerLink, process: Process) -> None:
         """Kills a worker that hangs: it holds work, but sends nothing for `timeout_seconds`.
 
-        A worker with work normally sends figures several times a second. Checks are counted instead
-        of seconds, because seconds also pass while the server itself is suspended. Only a message
-        resets the count. A hanging worker whose requests time out holds no work, but still hangs.
+        A worker with work normally sends figures several times a second. This method counts checks,
+        not seconds, because seconds also pass while the server itself is suspended. Only a message
+        resets the count. If the requests of a hanging worker time out, it holds no work any more,
+        but it may get new work.
         """
         num_silent, num_heard = 0, 0
         while num_silent <= WATCHES:
@@ -315,9 +321,10 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        The model is one of a Load in progress, or one that the worker had before a restart, or one
-        of the start. A model that has been unloaded meanwhile is ignored: the worker starts again
-        without the model.
+        There are three cases. In the first, a Load of the model is in progress. In the second, the
+        worker had the model before the worker was restarted. In the third, the server has had the
+        model since its start. If the model has been unloaded in the meantime, none of the cases
+        applies. The next start of the worker does not load the model.
         """
         names = self.config.models.names
         if failed.name in link.answers:
@@ -331,7 +338,7 @@ class Supervisor:
             self.on_failure(failed.message)
 
     def _welcome(self, link: WorkerLink, ready: Ready) -> None:
-        # Models may have changed since the worker was started: a name may mean other files now.
+        # Models may have changed since the worker was started: a name may stand for other files.
         kept = {id(files) for files in self.config.models.files}
         models = dict(ready.models)
         for files in link.config.models.files:
@@ -351,7 +358,7 @@ class Supervisor:
     def _take(self, link: WorkerLink, loaded: Loaded) -> None:
         """Records one more model of a worker."""
         resident = loaded.resident
-        if resident.name not in self.files:  # it has been unloaded meanwhile
+        if resident.name not in self.files:  # unloaded in the meantime
             return
         self.ready[link.name][resident.name] = resident
         self._describe(link, resident)

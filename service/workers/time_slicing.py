@@ -1,8 +1,12 @@
-"""Divides a worker's time between one foreground kind and kinds computed in slices.
+"""Divides a worker's time between translation (the foreground kind) and all other task kinds.
 
-Every second of work on one kind earns some time for each sliced kind that comes later in the task
-table (`service/tasks/table.py`). Slices of a kind are computed while the kind has time left. The
-task table also sets the share of each kind.
+The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
+`service/settings.py` (`attention_share`). The task table (`service/tasks/table.py`) gives each kind
+its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a setting.
+
+All kinds except the foreground kind are computed in slices. Each of them has a credit: the time for
+which its slices may be computed during other work. While a worker computes one kind, the credit of
+each later kind in the task table grows.
 """
 
 import time
@@ -13,7 +17,8 @@ from service.items.result import Done
 from service.workers.executors.base import Executor
 
 MAX_CREDIT_SECONDS = 0.005
-"""Most time that a kind may save up; without the limit, an idle kind would save up a long turn."""
+"""Largest credit of a kind. Without this limit, a kind could delay other work for long after it has
+been idle."""
 
 OnFailure = Callable[[str, Executor[Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
@@ -30,7 +35,7 @@ class TimeShare:
     def __init__(self, share: float | None) -> None:
         self.share = share
         self.executors: dict[str, Executor[Any]] = {}
-        self.credit = 0.0  # seconds
+        self.credit = 0.0  # seconds for which slices may be computed
 
     def __len__(self) -> int:
         return sum(map(len, self.executors.values()))
@@ -43,15 +48,16 @@ class TimeShare:
         return [name for name, executor in self.executors.items() if executor]
 
     def earn(self, seconds: float) -> None:
-        """Adds this kind's share of the time that other work has taken."""
+        """Increases the credit of this kind after other work has taken some seconds."""
         if self.share is not None:
             earned = seconds * self.share / (1 - self.share)
             self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
-        """Computes one step of each model or, beside other work, slices while there is time left.
+        """Computes one step of each model that has work.
 
-        The foreground kind computes one step of each model also beside other work.
+        If there is other work, a sliced kind computes slices of its models in turn, as long as it
+        has credit. The foreground kind needs no credit.
 
         Args:
             is_beside: Whether there is other work.
@@ -67,8 +73,8 @@ class TimeShare:
                 done += self._step(name, is_beside, on_failure)
             return done
         while self.credit > 0 and (names := self.busy()):
-            # The model goes to the end of the order. The credit often lasts for one slice only, and
-            # otherwise the first model would receive every slice.
+            # The model becomes the last in the order of turns. The credit often suffices for only
+            # one slice. With a fixed order, the first model would receive every slice.
             self.executors[names[0]] = self.executors.pop(names[0])
             start = time.perf_counter()
             done += self._step(names[0], is_beside, on_failure)

@@ -1,7 +1,7 @@
-"""The device worker: owns the loaded models, receives items, computes them, reports.
+"""The device worker: owns the loaded models, receives items, computes them, and reports results.
 
-It runs in a process of its own (`python -m service.workers.worker FD`) and imports nothing of HTTP.
-A test may run the same class in a thread, over a socket pair. This module has no code for
+It runs in a separate process (`python -m service.workers.worker FD`) and imports no HTTP code. A
+test may run the same class in a thread, over a socket pair. This module has no code for
 particular task kinds: the WorkerConfig names the executor of each kind.
 """
 
@@ -53,13 +53,14 @@ from service.workers.time_slicing import TimeShare
 logger = logging.getLogger("regard.worker")
 
 REPORT_SECONDS = 0.1
-"""Interval at which figures of batches are sent while there is work."""
+"""While there is work, figures of batches are sent at this interval."""
 
 HOLD_ROWS, HOLD_TOKENS = 16, 3
-"""While a batch has at least HOLD_ROWS rows, a result waits for at most HOLD_TOKENS more tokens of
-each row. Results that finish meanwhile are sent in one message, and their rows are filled
-together. A message costs the server and the worker about 1 ms, as much as one token of all rows. If
-one step decodes more than HOLD_TOKENS tokens per row, no result waits."""
+"""If a batch has at least HOLD_ROWS rows, a result is held back while each row decodes up to
+HOLD_TOKENS more tokens. Results that finish in this time are sent in one message, and their rows
+are filled together. A message costs the server and the worker about 1 ms; decoding one token of
+every row takes about as long. If a step decodes more than HOLD_TOKENS tokens per row, no result is
+held back."""
 
 
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
@@ -74,7 +75,7 @@ def executor_class(path: str) -> NewExecutor:
 
 
 class Worker:
-    """One loop: receive, compute each task kind's share, report.
+    """Runs a loop: receives messages, computes each task kind for its share of time, reports.
 
     Args:
         channel: The channel to the server.
@@ -96,15 +97,15 @@ class Worker:
         self.loads = BackgroundLoads()
         self.is_stopping = False
         self.last_report = 0.0
-        self.held_tokens = 0  # tokens decoded since the first result that is not yet sent
-        self.held: list[Done] = []  # results of the foreground kind, which may wait for others
+        self.held_tokens = 0  # tokens of each row, decoded since the first result in `held`
+        self.held: list[Done] = []  # results of the foreground kind, which may be held back
         self.done: list[Done] = []
         self.failed: list[Failed] = []
         self.splits: Counter[str] = Counter()
         self.out_of_memory: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Works until a Stop arrives or the server is gone."""
+        """Works until a Stop arrives, or until the server is gone."""
         try:
             (config,) = self.channel.receive()
             self._start(config)
@@ -146,11 +147,12 @@ class Worker:
         return loaded.resident(name, outcome.seconds)
 
     def _install(self) -> None:
-        """Takes models into use that a background load has finished."""
+        """Adds the models that have been loaded in the background, and reports failed loads."""
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):
-                give_back_memory()  # only now is the error gone, whose frames hold weights
+                # The frames of the error held weights. They are gone after `_settle` has returned.
+                give_back_memory()
 
     def _settle(self, outcome: Outcome) -> bool:
         """Reports the end of a load to the server; returns False if the load failed."""
@@ -163,7 +165,7 @@ class Worker:
         return True
 
     def _forget(self, name: str) -> None:
-        """Releases a model that no item refers to any more, or drops its load."""
+        """Releases a loaded model that no item needs any more, or drops a model that is loading."""
         if not self.loads.drop(name):
             self.last_report = 0.0  # so that the next report includes the model's last figures
             self._report()
@@ -206,7 +208,10 @@ class Worker:
                 self.is_stopping = True
 
     def _compute(self) -> None:
-        """Computes the share of each task kind; the time of a kind earns time for later kinds."""
+        """Computes each task kind for its share of time.
+
+        The time that a kind takes increases the credit of all later kinds.
+        """
         shares = list(self.shares.values())
         for position, share in enumerate(shares):
             if not share:
@@ -224,7 +229,7 @@ class Worker:
                 later.earn(seconds)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
-        """Computes a failed batch again in parts, or fails the only item of the batch."""
+        """Queues a failed batch again in parts; an item that was alone in its batch has failed."""
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += executor.num_running > 1
         logger.warning("a batch of %d failed: %s", executor.num_running, type(error).__name__)
@@ -234,10 +239,10 @@ class Worker:
             self.failed.append(Failed(item.id, type(error).__name__, is_out_of_memory(error)))
 
     def _report(self) -> None:
-        """Sends results at once or a few together, and figures of batches when they are due."""
+        """Sends results that are not held any more, and figures of batches at an interval."""
         now = time.monotonic()
         is_due = now - self.last_report > REPORT_SECONDS or self.is_idle
-        # Figures are due during a long batch too: the server kills a worker that sends nothing.
+        # Figures are sent even before a long batch has results: the server kills a silent worker.
         has_figures = any(executor or executor.has_stats for _, executor in self._executors())
         if not (self._has_results() or (has_figures and is_due)):
             return
@@ -262,7 +267,7 @@ class Worker:
         return dict(batches)
 
     def _has_results(self) -> bool:
-        """Returns whether there are results that no longer wait for others."""
+        """Returns whether there are results to send now; HOLD_ROWS explains which results wait."""
         if self.done:
             return True
         if not (self.held or self.failed):
@@ -278,7 +283,7 @@ def main() -> None:
     """Runs a worker on the socket whose file descriptor is the first argument."""
     require_linux()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    # The server decides when a worker ends: a signal to the whole process group must not end it.
+    # The server decides when a worker ends. A signal to the process group must not end the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:

@@ -14,7 +14,10 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.api.error_texts import ErrorText
 from service.api.services import Services
+from service.api.tei import routes as tei
+from service.api.tei.errors import TEI_KINDS
 from service.core import Core
 from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
@@ -188,15 +191,21 @@ class ApartServer(AnyServer):
 
 
 def assert_error(response: httpx.Response, kind: type[ServiceError], *words: str) -> None:
-    """The response is that of the error, in the one shape that errors have."""
+    """The response is that of the error, in our own shape or at TEI's routes in TEI's."""
     expected = KINDS[kind]
     body = response.json()
-    assert (response.status_code, body["error_type"]) == (expected.status, expected.error_type)
-    assert body.keys() == {"error", "error_type", "request_id"}
+    answered = (response.status_code, body["error_type"])
+    if (response.request.method, response.request.url.path) in tei.DIALECT.routes:
+        status, error_type = TEI_KINDS[kind]
+        assert answered == (413 if "the body has" in body["error"] else status, error_type)
+    else:
+        assert answered == (expected.status, expected.error_type)
+    assert body.keys() - {"details"} == {"error", "error_type", "request_id"}
+    text = ErrorText(body["error"], body.get("details", "")).joined
     assert body["request_id"] == response.headers["x-request-id"]
     assert response.headers["content-type"] == "application/json"
     for word in words:
-        assert word in body["error"]
+        assert word in text
     if expected.status in (429, 503):
         assert 1 <= int(response.headers["retry-after"]) <= 60
 

@@ -42,29 +42,35 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"kinds": []}, "kinds parameter is an empty list"),
     ({"kinds": ["cross", "cross"]}, "kinds parameter has cross twice"),
     ({"kinds": ["self"]}, "self kinds[0] is not supported; use encoder, decoder or cross"),
-    ({"layers": [2]}, "layer 2 is not there: the decoder has layers 0 to 1, or -2 to -1"),
+    ({"layers": [2]}, "layer 2 does not exist: the decoder has layers 0 to 1, or -2 to -1"),
     (
         {"layers": [-7], "kinds": ["encoder"]},
-        "layer -7 is not there: the encoder has layers 0",
+        "layer -7 does not exist: the encoder has layers 0",
     ),
-    ({"layers": [1, -1]}, "layers 1, -1 name one twice"),
+    ({"layers": [1, -1]}, "layers 1, -1 name the same layer twice"),
     ({"layers": ["0"]}, 'layers parameter must be "all" or a list of numbers'),
     ({"layers": [True]}, 'layers parameter must be "all" or a list of numbers'),
-    ({"heads": [8]}, "head 8 is not there: a layer has heads 0 to 7, or -8 to -1 from the end"),
+    ({"heads": [8]}, "head 8 does not exist: a layer has heads 0 to 7, or -8 to -1 from the end"),
     ({"heads": []}, "heads parameter is an empty list"),
     ({"reduce": "rollout", "kinds": ["cross"]}, "leave cross out of kinds"),
-    ({"reduce": "rollout", "norm": "value_norms"}, "rollout is of weights, not of value_norms"),
-    ({"reduce": "rollout", "heads": [0]}, "rollout is over all heads, not [0]"),
-    ({"format": "bertviz", "reduce": "max_heads"}, "bertviz shows every head, not max_heads"),
-    ({"format": "bertviz", "top_k": 2}, "bertviz needs whole rows, not top_k 2"),
+    (
+        {"reduce": "rollout", "norm": "value_norms"},
+        "computed from weights, not from value_norms",
+    ),
+    ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]"),
+    (
+        {"format": "bertviz", "reduce": "max_heads"},
+        "so it refuses reduce max_heads",
+    ),
+    ({"format": "bertviz", "top_k": 2}, "so it refuses top_k 2"),
     ({"format": "bertviz", "kinds": ["encoder", "cross"]}, "not 6 of encoder, 2 of cross"),
     ({"format": "xml"}, "xml format is not supported; use json, npz, safetensors or bertviz"),
     ({"task": "embed"}, "source is only for translations; leave it out with task embed"),
-    ({"top_k": 0}, "top_k parameter must be >= 1, not 0"),
-    ({"decimals": 10}, "decimals parameter must be <= 9, not 10"),
-    ({"alignment_layer": 2}, "layer 2 is not there"),
+    ({"top_k": 0}, "top_k parameter must be >= 1; it is 0"),
+    ({"decimals": 10}, "decimals parameter must be <= 9; it is 10"),
+    ({"alignment_layer": 2}, "layer 2 does not exist"),
     ({"alignment_head": "max"}, 'alignment_head parameter must be a number or "mean"'),
-    ({"alignment_head": 8}, "head 8 is not there"),
+    ({"alignment_head": 8}, "head 8 does not exist"),
     ({"alignment_shift": 2}, "2 alignment_shift is not supported; use 0 or 1"),
     ({"layer": 1}, "there is no layer parameter; /docs lists all"),
 ]
@@ -110,8 +116,8 @@ STEPS: list[tuple[dict[str, Any], str]] = [
     ({}, "missing query parameter"),
     ({"query": "0"}, "query parameter is not a number"),
     ({"query": True}, "query parameter is not a number"),
-    ({"query": 0, "layer": 2}, "layer 2 is not there: the decoder has layers 0 to 1"),
-    ({"query": 0, "head": -9}, "head -9 is not there: a layer has heads 0 to 7"),
+    ({"query": 0, "layer": 2}, "layer 2 does not exist: the decoder has layers 0 to 1"),
+    ({"query": 0, "head": -9}, "head -9 does not exist: a layer has heads 0 to 7"),
     ({"query": 0, "kind": "decoder"}, "this model's decoder has an SSRU"),
     ({"query": 0, "kind": "self"}, "self kind is not supported; use encoder, decoder or cross"),
     ({"query": 0, "text": ["a"]}, "text parameter: Input should be a valid string"),
@@ -135,7 +141,9 @@ def test_steps_are_refused(real_server: Server, fields: dict[str, Any], words: s
 @pytest.mark.parametrize("kind", ["encoder", "cross"])
 def test_steps_of_no_token_are_refused(real_server: Server, query: int, kind: str) -> None:
     response = real_server.post("/attention/steps", json=asking(query=query, kind=kind))
-    assert_error(response, InvalidRequestError, f"token {query} is not there: the", "has tokens 0")
+    assert_error(
+        response, InvalidRequestError, f"token {query} does not exist: the", "has tokens 0"
+    )
 
 
 @pytest.mark.parametrize("path", ["/attention", "/attention/steps"])
@@ -185,7 +193,7 @@ def test_values_computed_for_the_largest_are_limited_too(serve_real: ServeApart)
 def test_long_lists_do_not_come_back_in_messages(real_server: Server) -> None:
     body = asking(layers=list(range(50_000)))
     response = real_server.post("/attention", json=body)
-    assert_error(response, InvalidRequestError, "layer 2, 3, 4", "more is not there")
+    assert_error(response, InvalidRequestError, "layer 2, 3, 4", "more does not exist")
     assert len(response.content) < 1000
 
 

@@ -75,6 +75,30 @@ def test_client_that_goes_while_its_sentence_waits(serve_tcp: ServeTcp, script: 
     assert len(script.admitted) == 2
 
 
+DOCUMENT = (
+    b'--x\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n'
+    b'--x\r\nContent-Disposition: form-data; name="target"\r\n\r\npt\r\n'
+    b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    b"Hello.\r\n--x--\r\n"
+)
+
+
+def test_client_that_goes_while_its_document_is_translated(
+    serve_tcp: ServeTcp, script: Script
+) -> None:
+    server = serve_tcp(files=True)
+    script.may_finish.clear()
+    with server.connect() as connection:
+        start = head(len(DOCUMENT)).replace(b"/translate", b"/translate_file")
+        kind = b"multipart/form-data; boundary=x"
+        connection.sendall(start.replace(b"application/json", kind) + DOCUMENT)
+        until(lambda: script.admitted)
+    until(lambda: script.aborted == [script.admitted[0].id])
+    until_waiting(server, 0)
+    labels = {"task": "document", "model": "none", "outcome": "cancelled"}
+    until(lambda: server.sample("regard_requests_total", **labels) == 1)
+
+
 @pytest.mark.parametrize("sent", [b"", b'{"q": "He'])
 def test_client_that_goes_while_it_sends(
     serve_tcp: ServeTcp, sent: bytes, caplog: pytest.LogCaptureFixture

@@ -14,6 +14,8 @@ from tests.workers import LoadTranslationModel, Threads
 
 from .servers import Server, make_settings
 
+FILE = "The cat sat on the mat.\n"
+"""Content of every file that a command uploads."""
 ADMIN_KEY = "key-of-the-test"
 REQUESTS = [command for page in PAGES for command in commands(page) if command.words[0] == "curl"]
 
@@ -29,6 +31,8 @@ def server(
         models=DEFAULT_MODELS,
         model_cache=str(tmp_path_factory.mktemp("cache")),
         admin_key=ADMIN_KEY,
+        files=True,
+        state=str(tmp_path_factory.mktemp("state")),
         device="cpu",
         dtype="float32",
         max_rows=8,
@@ -38,21 +42,39 @@ def server(
         yield server.until_ready()
 
 
-def request_of(command: Command) -> tuple[str, str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def glossary_id(server: Server) -> str:
+    """The id of a glossary with the entry of the page."""
+    fields = {"name": "Estate", "source_lang": "en", "target_lang": "pt", "entries_format": "csv"}
+    response = server.post("/v2/glossaries", data={**fields, "entries": "house,mansão"})
+    found: str = response.json()["glossary_id"]
+    return found
+
+
+def request_of(command: Command, glossary_id: str) -> tuple[str, str, dict[str, Any]]:
     """Returns the method, path and remaining arguments of the request that curl would send."""
-    words = [word.replace("$REGARD_ADMIN_KEY", ADMIN_KEY) for word in command.words[1:]]
+    values = {"$REGARD_ADMIN_KEY": ADMIN_KEY, "GLOSSARY_ID": glossary_id}
+    words = list(command.words[1:])
+    for name, value in values.items():
+        words = [word.replace(name, value) for word in words]
     method, path, data = "", "", []
-    headers = {}
+    headers: dict[str, str] = {}
+    form: dict[str, Any] = {}
     while words:
         word = words.pop(0)
         if word == "-X":
             method = words.pop(0)
         elif word == "-d":
             data.append(words.pop(0))
+        elif word == "-F":
+            name, _, value = words.pop(0).partition("=")
+            form[name] = (value[1:], FILE) if value.startswith("@") else (None, value)
         elif word == "-H":
             name, _, headers[name] = words.pop(0).partition(": ")
-        elif word != "-s":
+        elif not word.startswith("-s"):
             path = "/" + word.removeprefix("http://").partition("/")[2]
+    if form:
+        return "POST", path, {"headers": headers, "files": form}
     if data:
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
     method = method or ("POST" if data else "GET")
@@ -85,16 +107,22 @@ def assert_agrees(shown: Any, real: Any) -> None:
 
 
 @pytest.mark.parametrize("command", REQUESTS, ids=str)
-def test_request_gets_the_documented_reply(server: Server, command: Command) -> None:
-    method, path, arguments = request_of(command)
+def test_request_gets_the_documented_reply(
+    server: Server, glossary_id: str, command: Command
+) -> None:
+    method, path, arguments = request_of(command, glossary_id)
     response = server.begin(method, path, **arguments).result()
     if path.startswith("/v1/models/"):  # the model of the page has not been pulled
         expected = {"POST": "regard models pull firefox:en-de", "DELETE": "en-de"}
         assert 400 <= response.status_code < 500
         assert expected[method] in response.text
     else:
-        assert response.status_code == 200, response.text
-        assert_agrees(documented(command.reply or '"…"'), response.json())
+        assert response.status_code == (201 if path == "/v2/glossaries" else 200), response.text
+        is_stream = response.headers["content-type"].startswith("application/x-ndjson")
+        shown = (command.reply or '"…"').splitlines() if is_stream else [command.reply or '"…"']
+        real = response.text.splitlines() if is_stream else [response.text]
+        for reply, body in zip(shown, real, strict=True):
+            assert_agrees(documented(reply), json.loads(body))
 
 
 def test_pages_show_replies() -> None:

@@ -314,7 +314,7 @@ def test_text_of_a_worker_that_died_is_tried_once_more(
     assert embed_at(server, ["a", "c"]).json() == [[3, 1, 2], [3, 1, 2]]
     script.fatal += [11, 11]
     server.until_ready()
-    assert_error(embed_at(server, "c"), UnavailableError, "died twice")
+    assert_error(embed_at(server, "c"), UnavailableError, "two workers died")
     server.until_ready()
     assert embed_at(server, "c").status_code == 200
     server.until_released()

@@ -1,6 +1,7 @@
 """Every way in which a request ends without a result: status, body, headers, and nothing told."""
 
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -13,10 +14,13 @@ from service.errors import (
     DeadlineExceededError,
     ForbiddenError,
     InternalError,
+    InvalidKeyError,
     InvalidRequestError,
     MethodNotAllowedError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
+    QuotaExceededError,
     RequestTooLargeError,
     ServiceError,
     UnauthorizedError,
@@ -57,16 +61,24 @@ def break_the_engine(serve: Serve, script: Script) -> httpx.Response:
     return server.translate("Hi")
 
 
+def exceed_the_quota(serve: Serve, _: Script) -> httpx.Response:
+    with TemporaryDirectory() as folder:
+        return serve(monthly_characters=5, state=folder).translate("Hello.")
+
+
 SCENES: dict[type[ServiceError], Callable[[Serve, Script], httpx.Response]] = {
     InvalidRequestError: lambda serve, _: serve().post("/translate", json={}),
     UnsupportedLanguageError: lambda serve, _: serve().translate("Hello.", target="zz"),
     NotFoundError: lambda serve, _: serve().get("/translation"),
     MethodNotAllowedError: lambda serve, _: serve().get("/translate"),
-    RequestTooLargeError: lambda serve, _: serve(max_inputs=2).translate(["a"] * 3),
+    RequestTooLargeError: lambda serve, _: serve(max_body_bytes=50).translate("a" * 50),
     OverloadedError: overload,
     UnavailableError: ask_too_early,
     DeadlineExceededError: wait_too_long,
     InternalError: break_the_engine,
+    MissingKeyError: lambda serve, _: serve(api_keys="k").translate("Hello."),
+    QuotaExceededError: exceed_the_quota,
+    InvalidKeyError: lambda serve, _: serve(api_keys="k").translate("Hello.", api_key="x"),
 }
 
 
@@ -116,11 +128,11 @@ def test_error_is_told_in_the_one_shape(
         (translation("a", alternatives=8), InvalidRequestError, "alternatives parameter must be"),
         (translation("a", alternatives=10**30), InvalidRequestError, "alternatives parameter"),
         (translation("a", beam_size=0), InvalidRequestError, "beam_size parameter"),
-        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8, not 9; ask"),
+        (translation("a", beam_size=9), InvalidRequestError, "must be <= 8; it is 9; ask"),
         (translation("a", beam_size="wide"), InvalidRequestError, "beam_size" + NO_NUMBER),
         (translation("a", split_sentences="x"), InvalidRequestError, "split_sentences parameter"),
         (translation("a", return_scores=7), InvalidRequestError, "return_scores parameter"),
-        (translation(["a"] * 2049), RequestTooLargeError, "(2049) exceeds text limit (2048)"),
+        (translation(["a"] * 2049), InvalidRequestError, "(2049) exceeds text limit (2048)"),
     ],
 )  # fmt: skip
 def test_wrong_parameter_is_named(
@@ -137,7 +149,7 @@ def test_other_method_is_told_which_is_allowed(steady_server: Server) -> None:
         ("POST", "/languages", "GET, HEAD"),
         ("POST", "/health", "GET, HEAD"),
         ("DELETE", "/metrics", "GET, HEAD"),
-        ("DELETE", "/", "GET, HEAD"),
+        ("DELETE", "/", "GET, POST, HEAD"),
         ("POST", "/static/app.js", "GET, HEAD"),
         ("HEAD", "/translate", "POST"),
     ):
@@ -185,7 +197,9 @@ def test_pair_without_a_model_is_refused(serve: Serve) -> None:
     server = serve()
     del server.services.catalog.pairs["pt", "en"]
     response = server.translate("Olá.", source="pt", target="en")
-    message = "en is not available as a target language from pt; available: pt"
+    message = (
+        "English (en) is not available as a target language from Portuguese (pt); available: pt"
+    )
     assert_error(response, UnsupportedLanguageError, message)
 
 

@@ -7,7 +7,7 @@ import pytest
 from service.errors import (
     InternalError,
 )
-from service.tasks.translation import Translator
+from service.tasks.translation.translator import Translator
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation
 from tests.workers import LIMIT_SECONDS, Script

@@ -115,7 +115,7 @@ def test_errors_are_those_of_a_single_process(apart: ApartServer) -> None:
     assert_error(apart.translate("Hello.", target="zz"), UnsupportedLanguageError, "en, pt")
     assert_error(apart.post("/translate", content="{"), InvalidRequestError)
     assert_error(apart.translate("x" * 20_001), RequestTooLargeError, "the limit is 20000")
-    assert_error(apart.translate(["x"] * 41), RequestTooLargeError, "exceeds text limit (40)")
+    assert_error(apart.translate(["x"] * 41), InvalidRequestError, "exceeds text limit (40)")
     assert_error(apart.get("/nowhere"), NotFoundError)
     assert_error(apart.get("/translate"), MethodNotAllowedError)
 

@@ -128,6 +128,7 @@ def test_models_are_listed_before_and_after_they_are_loaded(serve: Serve, script
     files = server.services.catalog.models["en-pt"].files
     assert listed["data"][0] == {
         "id": "en-pt",
+        "alias_of": None,
         "state": "ready",
         "object": "model",
         "created": server.services.started,
@@ -220,6 +221,19 @@ def test_preflight_is_answered(steady_server: Server) -> None:
     allowed = response.headers["access-control-allow-headers"]
     assert set(headers.split(", ")) <= set(allowed.split(", "))
     assert response.headers["access-control-max-age"] == str(CORS_MAX_AGE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/translate", "POST, OPTIONS"), ("/", "GET, POST, HEAD, OPTIONS")],
+)
+def test_options_without_a_preflight_names_the_methods(
+    steady_server: Server, path: str, allowed: str
+) -> None:
+    response = steady_server.begin("OPTIONS", path).result(LIMIT_SECONDS)
+    assert (response.status_code, response.content) == (200, b"")
+    assert response.headers["allow"] == allowed
+    assert response.headers["access-control-allow-origin"] == "*"
 
 
 def test_documentation_can_be_read(steady_server: Server) -> None:

@@ -66,13 +66,13 @@ def test_model_is_loaded_and_translates_and_is_unloaded(server: AnyServer, portu
 
 
 def test_embedding_model_is_loaded_and_unloaded(server: AnyServer, embedding_folder: str) -> None:
-    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 424
     response = load(server, "tiny", embedding_folder)
     assert response.json()["dimensions"] == 32
     for _ in range(4):
         assert server.post("/embed", json={"inputs": "a cat"}).status_code == 200
     assert unload(server, "tiny").json()["deleted"]
-    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 424
     assert server.translate("Hello.").status_code == 200
 
 
@@ -218,7 +218,7 @@ def test_last_model_may_go_and_another_come(server: AnyServer, portuguese: str) 
     assert server.get("/frontend/settings").status_code == 200
     assert server.get("/health/ready").status_code == 200
     assert server.translate("Hello.").json()["error_type"] == "unsupported_language"
-    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 404
+    assert server.post("/embed", json={"inputs": "a cat"}).status_code == 424
     assert server.post("/detect", json={"q": "Hello."}).status_code == 200
     assert load(server, "pt-en", portuguese).status_code == 200
     assert to_english(server).status_code == 200

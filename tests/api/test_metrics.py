@@ -32,6 +32,7 @@ def test_series_exist_at_zero_before_the_first_request(serve: Serve, script: Scr
         "regard_inputs_total",
         "regard_request_duration_seconds_count",
         "regard_stage_duration_seconds_count",
+        "regard_first_sentence_seconds_count",
         "regard_tokens_total",
         "regard_source_tokens_count",
         "regard_target_tokens_count",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.api.page import FOLDER
-from service.errors import MethodNotAllowedError, NotFoundError
+from service.errors import InvalidRequestError, NotFoundError
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error
 from tests.workers import Script
@@ -88,8 +88,8 @@ def test_no_other_file_is_given(steady_server: Server, name: str) -> None:
     assert_error(steady_server.get(f"/static/{name}"), NotFoundError)
 
 
-def test_page_takes_no_post(steady_server: Server) -> None:
-    assert_error(steady_server.post("/"), MethodNotAllowedError, "GET", "HEAD")
+def test_post_to_the_page_is_a_request_of_tei(steady_server: Server) -> None:
+    assert_error(steady_server.post("/"), InvalidRequestError, "missing inputs parameter")
 
 
 def test_page_is_there_while_the_models_load(serve: Serve, script: Script) -> None:

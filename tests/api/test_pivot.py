@@ -61,6 +61,16 @@ def test_text_goes_through_two_models(serve_any: ServeAny, models: str, script: 
     assert direct == {"translatedText": SENTENCE}
 
 
+def test_stream_goes_through_two_models(serve_any: ServeAny, models: str) -> None:
+    server = serve_any(models=models)
+    body = {"q": f"{SENTENCE}.\n{OTHER}.", "source": "de", "target": "fr"}
+    response = server.post("/translate", json=body, headers={"Accept": "application/x-ndjson"})
+    first, second, done = [json.loads(line) for line in response.text.splitlines()]
+    assert first["translatedText"] + second["translatedText"] == body["q"]
+    assert (first["models"], "models" in second) == (["de-en", "en-fr"], False)
+    assert done == {"done": True, "sentences": 2}
+
+
 def test_pairs_by_way_of_english_are_offered(serve: Serve, models: str) -> None:
     listed = serve(models=models).get("/languages").json()
     assert {one["code"]: one["targets"] for one in listed} == {
@@ -206,10 +216,9 @@ def test_what_the_first_model_wrote_may_be_too_long_for_the_second(
     assert body["scores"][0]["score"] == -0.5
 
 
-def test_a_sentence_of_which_nothing_is_left_stays_empty(serve_any: ServeAny, models: str) -> None:
-    """What the first model wrote is all unknown to the vocabulary."""
+def test_a_text_that_no_vocabulary_has_stays_as_it_is(serve_any: ServeAny, models: str) -> None:
     body = translate(serve_any(models=models), ["语", SENTENCE], return_scores=True).json()
-    assert body["translatedText"] == ["", SENTENCE]
+    assert body["translatedText"] == ["语", SENTENCE]
     assert [len(scores) for scores in body["scores"]] == [0, 1]
 
 

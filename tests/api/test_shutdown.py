@@ -170,7 +170,7 @@ def test_bad_setting_ends_the_program_and_is_named(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"REGARD_DEVICE": "cuda:63"}, ["en-pt: device 'cuda:63' is not here", "use cpu"]),
+        ({"REGARD_DEVICE": "cuda:63"}, ["en-pt: device 'cuda:63' does not exist", "use cpu"]),
     ],
 )
 def test_setting_that_only_a_worker_can_judge_ends_the_program(

@@ -35,7 +35,7 @@ def test_sentence_that_two_workers_died_over_is_given_up(serve: Serve, script: S
     hello = server.token("Hello")
     script.fatal += [hello, hello]
     response = server.translate("Hello.")
-    assert_error(response, UnavailableError, "died twice")
+    assert_error(response, UnavailableError, "two workers died")
     labels = {"task": "translate", "model": "en-pt", "outcome": "unavailable"}
     assert server.sample("regard_requests_total", **labels) == 1
     server.until_ready()

@@ -9,7 +9,7 @@ from model.checkpoints.build import load_engine
 from model.checkpoints.load import ModelFiles, load_vocabularies
 from model.precision import Precision
 from model.sequence import EngineLimits
-from service.tasks.attention.alignment import align, in_text
+from service.tasks.alignment.alignment import align, in_text
 from tests.tiny import greedy_ids, torch_runner
 
 pytestmark = pytest.mark.checkpoint

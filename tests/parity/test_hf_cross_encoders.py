@@ -39,7 +39,7 @@ def our_scores(folder: Path, query: RerankQuery) -> list[float]:
     files = CrossEncoderFiles("tiny", folder)
     served = ServedReranker.load(files)
     model = load_cross_encoder_model(files, torch.device("cpu"), "float32")
-    pairs = tokenize(served, query)
+    pairs = tokenize(served, query.scores)
     vectors = embed(model, [EmbeddingJob(ids_of(pair, served)) for pair in pairs])
     assert all(len(pair.ids) <= served.tokenizer.max_tokens for pair in pairs)
     return [float(vector[0]) for vector in vectors]

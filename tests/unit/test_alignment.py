@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.tasks.attention.alignment import Alignment, align, in_text
+from service.tasks.alignment.alignment import Alignment, align, in_text
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def test_model_that_was_not_is_aligned_by_its_first_layer(
 
 @pytest.mark.parametrize("given", [{"layer": 2}, {"layer": -3}, {"head": 2}])
 def test_layer_or_head_that_is_not_there_cannot_align(given: dict[str, int]) -> None:
-    with pytest.raises(InvalidRequestError, match="is not there"):
+    with pytest.raises(InvalidRequestError, match="does not exist"):
         aligner_of(TRAINED, **given)
 
 
@@ -114,7 +114,7 @@ def test_steps_are_counted_from_the_front() -> None:
     wanted = TraceRequest(text="x", model="m", layer=-1, head=-2, query=-3)
     query = trace_query(UNTRAINED, wanted, 9, 7)
     assert (query.kind, query.layer, query.head, query.query) == (AttentionKind.CROSS, 1, 0, 4)
-    with pytest.raises(InvalidRequestError, match="token -3 is not there"):
+    with pytest.raises(InvalidRequestError, match="token -3 does not exist"):
         trace_query(UNTRAINED, wanted, 9, 2)
 
 

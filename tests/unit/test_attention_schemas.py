@@ -19,7 +19,7 @@ def request(**fields: Any) -> AttentionRequest:
 def refusal(model: type[AttentionRequest | StepsRequest], fields: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as refused:
         model.model_validate(fields)
-    return describe(refused.value)
+    return describe(refused.value).joined
 
 
 def test_little_is_asked_for_by_default() -> None:
@@ -97,7 +97,7 @@ CONFLICTS = [
     ({"source": None, "target": None, "model": ""}, "missing model parameter"),
     ({"model": " "}, "missing model parameter"),
     ({"layer": 0}, "there is no layer parameter; /docs lists all"),
-    ({"target_text": ["b"]}, "target_text is a list of 1 and text is one text; send one for each"),
+    ({"target_text": ["b"]}, "target_text is a list of 1 and text is one text; send one"),
     ({"text": ["a", "b"], "target_text": "b"}, "target_text is one text and text is a list of 2"),
     ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),
     ({"split": True, "target_text": "b"}, "target_text cannot be split; send sentences as lists"),
@@ -116,18 +116,27 @@ CONFLICTS = [
     ({"norm": "l2"}, "l2 norm is not supported; use weights or value_norms"),
     ({"level": "char"}, "char level is not supported; use token or word"),
     ({"format": "csv"}, "csv format is not supported; use json, npz, safetensors or bertviz"),
-    ({"top_k": 0}, "top_k parameter must be >= 1, not 0"),
+    ({"top_k": 0}, "top_k parameter must be >= 1; it is 0"),
     ({"top_k": "many"}, "top_k parameter is not a number"),
-    ({"decimals": 10}, "decimals parameter must be <= 9, not 10"),
-    ({"decimals": -1}, "decimals parameter must be >= 0, not -1"),
+    ({"decimals": 10}, "decimals parameter must be <= 9; it is 10"),
+    ({"decimals": -1}, "decimals parameter must be >= 0; it is -1"),
     ({"alignment_layer": "last"}, "alignment_layer parameter is not a number"),
     ({"alignment_head": "max"}, 'alignment_head parameter must be a number or "mean"'),
     ({"alignment_shift": 2}, "2 alignment_shift is not supported; use 0 or 1"),
     ({"reduce": "rollout", "kinds": ["cross"]}, "rollout follows self-attention and has no cross"),
-    ({"reduce": "rollout", "norm": "value_norms"}, "rollout is of weights, not of value_norms"),
-    ({"reduce": "rollout", "heads": [0]}, "rollout is over all heads, not [0]; leave heads out"),
-    ({"format": "bertviz", "reduce": "max_heads"}, "bertviz shows every head, not max_heads"),
-    ({"format": "bertviz", "top_k": 3}, "bertviz needs whole rows, not top_k 3; leave top_k out"),
+    (
+        {"reduce": "rollout", "norm": "value_norms"},
+        "computed from weights, not from value_norms",
+    ),
+    ({"reduce": "rollout", "heads": [0]}, "rollout needs all heads, not only [0]; leave heads out"),
+    (
+        {"format": "bertviz", "reduce": "max_heads"},
+        "so it refuses reduce max_heads",
+    ),
+    (
+        {"format": "bertviz", "top_k": 3},
+        "so it refuses top_k 3; leave top_k out",
+    ),
 ]
 
 
@@ -154,7 +163,7 @@ OF_TRANSLATIONS: list[tuple[dict[str, Any], str]] = [
     ({"split": True}, "split is only for translations"),
     ({"alignment_layer": 0}, "alignment_layer is only for translations"),
     ({"alignment_shift": 0}, "alignment_shift is only for translations"),
-    ({"kinds": ["cross"]}, "a text that is embedded has no cross; ask for encoder"),
+    ({"kinds": ["cross"]}, "task embed has no cross attention; ask for encoder"),
     ({"model": " "}, "missing model parameter"),
     ({"text": ""}, "missing text parameter"),
 ]

@@ -113,7 +113,7 @@ SHORT = reply_bytes(200, b'{"translatedText": ["one"]}')
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        (FakeTranslator(fails=lambda number: True), "answered 429 to 3 text(s)"),
+        (FakeTranslator(fails=lambda number: True), "answered 429 to a request with 3 text(s)"),
         (lambda path, body: SHORT, '["one"]'),
         (lambda path, body: reply_bytes(200, b"<html>"), "<html>"),
         (lambda path, body: None, "is the server running?"),

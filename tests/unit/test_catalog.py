@@ -108,8 +108,10 @@ def test_route_is_the_model_of_a_pair_or_two_that_meet_in_english() -> None:
 def test_pair_that_no_way_leads_to_is_refused_with_what_there_is() -> None:
     with pytest.raises(UnsupportedLanguageError, match="from fr to it") as caught:
         catalog("en-de", "fr-en", "it-en").route("fr", "it")
-    message = "it is not available as a target language from fr; available: de, en, fr"
-    assert text_of(caught.value) == message
+    message = (
+        "Italian (it) is not available as a target language from French (fr); available: de, en, fr"
+    )
+    assert text_of(caught.value).joined == message
 
 
 def test_a_model_of_many_languages_has_all_their_pairs() -> None:
@@ -202,14 +204,14 @@ def test_language_is_found_by_what_clients_call_it(code: str, language: str) -> 
 def test_language_that_is_not_served_is_refused_with_what_is(code: str) -> None:
     with pytest.raises(UnsupportedLanguageError, match="no model has the language") as caught:
         catalog("de-pt").language(code)
-    assert text_of(caught.value) == f"{code} is not supported; supported: de, pt"
+    assert text_of(caught.value).joined == f"{code} is not supported; supported: de, pt"
 
 
 def test_unknown_code_is_not_repeated_at_length() -> None:
     with pytest.raises(UnsupportedLanguageError) as caught:
         catalog("de-pt").language("x" * 10_000)
     assert len(caught.value.message) < 100
-    assert len(text_of(caught.value)) < 100
+    assert len(text_of(caught.value).joined) < 100
 
 
 def test_folder_of_both_kinds_is_read_whole(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_server_reads_what_a_worker_sends() -> None:
         ),
         Report(batches={"en-pt": {BatchStats("encode", 1, 2, 3): 4}}),
         Admit(7, 3, 20),
-        Submit(7, 3, 20, ITEMS, 12.5),
+        Submit(7, 3, 20, ITEMS, 12.5, 40),
         Release(3),
         Results(7, [(1, Result([Hypothesis([5, 0])], 0.1, 0.2)), (0, Result(b"x", 0.1, 0.2))]),
         Answer(7, None),

@@ -115,6 +115,19 @@ def test_refused_submission_holds_the_lease_until_its_release(
     run_core(test)
 
 
+def test_first_of_several_submissions_counts_all_their_tokens() -> None:
+    async def test(core: Core, worker: FakeWorker) -> None:
+        lease = core.reserve(1)
+        lease.submit(sentences(1), deadline(), total_tokens=10)
+        assert core.admission.tokens == 10
+        lease.submit(sentences(1), deadline(), total_tokens=10)
+        assert core.admission.tokens == 10
+        lease.release()
+        assert core.admission.tokens == 0
+
+    run_core(test)
+
+
 def test_item_of_two_legs_counts_twice() -> None:
     async def test(core: Core, worker: FakeWorker) -> None:
         item = TranslationItem("en-pt", [5, 0], DecodingOptions(), num_legs=2)

@@ -118,7 +118,7 @@ def fewer_rows(folder: Path) -> None:
     folders.change_tensors(folder, change)
 
 
-SERVED = r"supported: marian, m2m_100|of type marian, m2m_100.*config\.json is of a '.*' model"
+SERVED = r"supported: marian, m2m_100|marian or m2m_100; its config\.json has the model_type '.*'"
 S2S = ({"type": "s2s"}, r"type is 's2s', supported: 'transformer'")
 T5 = ({"model_type": "t5"}, SERVED)
 LLAMA = ({"model_type": "llama"}, r"model_type is 'llama', supported: bert")

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
-from service.metrics.definitions import DETECT, Metrics
+from service.metrics.definitions import DETECT, DOCUMENT, Metrics
 from service.metrics.histogram import Histogram
 from service.scheduling.lanes import LANES
 from service.settings import Settings
@@ -149,7 +149,7 @@ def test_queries_choose_and_group_by_labels_that_exist(board: dict[str, Any]) ->
         for labels in GROUPING.findall(query):
             shared = set.intersection(*(known[name] for name in names)) if names else set()
             assert set(re.findall(r"\w+", labels)) <= shared | LABELS_OF_PROMETHEUS, title
-        assert set(re.findall(r'task="(\w+)"', query)) <= {*TASKS, DETECT}, title
+        assert set(re.findall(r'task="(\w+)"', query)) <= {*TASKS, DETECT, DOCUMENT}, title
         assert set(re.findall(r'lane="(\w+)"', query)) <= set(LANES), title
 
 

@@ -40,7 +40,7 @@ def test_a_cuda_device_beyond_those_present_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert select_device("cuda:1") == torch.device("cuda:1")
     assert select_device("cuda") == CUDA
-    with pytest.raises(DeviceError, match="'cuda:2' is not here: 2 CUDA devices"):
+    with pytest.raises(DeviceError, match="'cuda:2' does not exist: 2 CUDA devices"):
         select_device("cuda:2")
 
 

@@ -14,7 +14,7 @@ from service.api.openai.formats import embeddings_chunks
 from service.api.openai.schemas import EmbeddingsResponse, EncodingFormat
 from service.api.responses import CHUNK_BYTES
 from service.api.tei.formats import compute_headers, cosines
-from service.tasks.embedding import EmbedUsage, Vectors
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
 
 ENCODINGS: list[EncodingFormat] = ["float", "base64"]
 MAX_FLOAT_CHARS = len("-1.1754944e-38,")

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from service.errors import InvalidRequestError, RequestTooLargeError, ServiceError
-from service.tasks.embedding_limits import (
+from service.tasks.embedding.limits import (
     check_dimensions,
     check_ids,
     check_num_inputs,
@@ -59,8 +59,11 @@ def test_long_inputs_are_refused_where_they_may_not() -> None:
     words = "input[1] has 6 tokens; this model takes 5. Send it in parts, or cut it with truncate"
     with refused(RequestTooLargeError, words) as error:
         find_long([5, 6], 5, truncate=False, param="input")
-    assert error.value.param == "input"
-    with refused(RequestTooLargeError, "input[0] has 7 tokens; this model takes 5, and 1 more"):
+    assert error.value.param == "input[1]"
+    with refused(
+        RequestTooLargeError,
+        "input[0] has 7 tokens; this model takes 5; inputs that are too long: 2",
+    ):
         find_long([7, 6], 5, truncate=False, param="input")
 
 

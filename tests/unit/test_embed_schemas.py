@@ -8,13 +8,13 @@ from pydantic import BaseModel, ValidationError
 from service.api.openai.schemas import EmbeddingsRequest
 from service.api.request.parameters import describe
 from service.api.tei.schemas import EmbedAllRequest, EmbedRequest, SimilarityRequest
-from service.tasks.embedding_query import EmbedQuery, ReadingOptions
+from service.tasks.embedding.query import EmbedQuery, ReadingOptions
 
 
 def refusal(model: type[BaseModel], fields: dict[str, Any]) -> str:
     with pytest.raises(ValidationError) as refused:
         model.model_validate(fields)
-    return describe(refused.value)
+    return describe(refused.value).joined
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_direction_may_be_written_large(written: str) -> None:
     ("fields", "words"),
     [
         ({"encoding_format": "hex"}, "hex encoding_format is not supported; use float or base64"),
-        ({"dimensions": 0}, "dimensions parameter must be >= 1, not 0"),
+        ({"dimensions": 0}, "dimensions parameter must be >= 1; it is 0"),
         ({"dimensions": "many"}, "dimensions parameter is not a number"),
         ({"truncation_direction": "up"}, "up truncation_direction is not supported; use left or"),
         ({"truncation_direction": 1}, "1 truncation_direction is not supported"),

@@ -290,7 +290,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda folder: write_json(
             folder / "config_sentence_transformers.json", {"prompts": {"query": 1}}
         ),
-        "prompts must be texts by name",
+        "prompts must map names to texts",
     ),
     "default prompt of no name": (
         lambda folder: write_json(
@@ -306,7 +306,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
         modules(TRANSFORMER, {"type": "custom.Pooling", "path": ""}),
         r"modules\.json is not supported: module 1 is custom\.Pooling",
     ),
-    "only an encoder": (modules(TRANSFORMER), "1 modules are named"),
+    "only an encoder": (modules(TRANSFORMER), "it lists 1 modules"),
     "module elsewhere": (modules({**TRANSFORMER, "path": "../x"}), "'../x' is not in the folder"),
     "modules of no name": (modules({"path": "x"}), r"modules\.json is not a list of modules"),
     "wrong length": (

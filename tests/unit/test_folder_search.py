@@ -145,7 +145,10 @@ def old_embedder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "advice"),
     [
-        (translator("bart"), r"'bart' model\. Translation models that are served .*opus-mt-en-de"),
+        (
+            translator("bart"),
+            r"model_type 'bart'\. Translation models that are served .*opus-mt-en-de",
+        ),
         (translator("mbart"), "Translation models that are served"),
         (translator("t5"), "Translation models that are served"),
         (converted, "converted for CTranslate2, and cannot be converted back. Serve the"),
@@ -153,7 +156,7 @@ def old_embedder(folder: Path) -> None:
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
         (old_encoder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
         (old_embedder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
-        (llm, r"config\.json is of a 'llama' model, not of bert, roberta"),
+        (llm, r"model_type is 'llama', supported: bert, roberta"),
     ],
 )
 def test_refusal_names_a_way_out(tmp_path: Path, make: Any, advice: str) -> None:

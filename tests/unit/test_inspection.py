@@ -53,28 +53,28 @@ def test_rollout_starts_at_the_first_layer() -> None:
 
 ROLLOUT, VALUE_NORMS = Reduction.ROLLOUT, AttentionNorm.VALUE_NORMS
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"kinds": []}, "kinds are none: name at least one of encoder, decoder, cross, none twice"),
-    ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name at least one of"),
+    ({"kinds": []}, "kinds are none: name one or more of encoder, decoder, cross, each once"),
+    ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name one or more of"),
     (
         {"layers": [7]},
-        "layer 7 is not there: the decoder has layers 0 to 1, or -2 to -1 from the end",
+        "layer 7 does not exist: the decoder has layers 0 to 1, or -2 to -1 from the end",
     ),
-    ({"layers": [0, -3, 2]}, "layer -3, 2 is not there: the decoder has"),
-    ({"kinds": [ENCODER], "layers": [6]}, "layer 6 is not there: the encoder has layers 0 to 5"),
-    ({"kinds": [ENCODER, CROSS], "layers": [5]}, "layer 5 is not there: the decoder has"),
+    ({"layers": [0, -3, 2]}, "layer -3, 2 does not exist: the decoder has"),
+    ({"kinds": [ENCODER], "layers": [6]}, "layer 6 does not exist: the encoder has layers 0 to 5"),
+    ({"kinds": [ENCODER, CROSS], "layers": [5]}, "layer 5 does not exist: the decoder has"),
     ({"layers": []}, "no layer is named: the decoder has layers 0 to 1"),
-    ({"layers": [1, -1]}, "layers 1, -1 name one twice: the decoder has layers 0 to 1"),
-    ({"heads": [4]}, "head 4 is not there: a layer has heads 0 to 3, or -4 to -1 from the end"),
-    ({"heads": [0, 0]}, "heads 0, 0 name one twice"),
+    ({"layers": [1, -1]}, "layers 1, -1 name the same layer twice: the decoder has layers 0 to 1"),
+    ({"heads": [4]}, "head 4 does not exist: a layer has heads 0 to 3, or -4 to -1 from the end"),
+    ({"heads": [0, 0]}, "heads 0, 0 name the same head twice"),
     ({"kinds": [DECODER]}, "has an SSRU in place of self-attention: ask for encoder or cross"),
     ({"reduce": ROLLOUT}, "or reduce cross by mean_layers_heads"),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "norm": VALUE_NORMS},
-        "rollout is of weights, not of value_norms: ask for norm weights",
+        "rollout is computed from weights, not from value_norms: ask for norm weights",
     ),
     (
         {"kinds": [ENCODER], "reduce": ROLLOUT, "heads": [2, 1]},
-        "rollout is over the mean of all heads, not of 2, 1: ask for all heads",
+        "rollout uses the mean of all heads, not of heads 2, 1: ask for all heads",
     ),
 ]
 
@@ -96,10 +96,10 @@ def test_steps_are_looked_up_in_the_sequence_that_attends() -> None:
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        (TraceQuery(ENCODER, 0, 0, 9), "token 9 is not there: the source has tokens 0 to 8"),
-        (TraceQuery(CROSS, 0, 0, 4), "token 4 is not there: the target has tokens 0 to 3, or -4"),
-        (TraceQuery(CROSS, 2, 0, 0), "layer 2 is not there: the decoder"),
-        (TraceQuery(CROSS, 0, -5, 0), "head -5 is not there: a layer"),
+        (TraceQuery(ENCODER, 0, 0, 9), "token 9 does not exist: the source has tokens 0 to 8"),
+        (TraceQuery(CROSS, 0, 0, 4), "token 4 does not exist: the target has tokens 0 to 3, or -4"),
+        (TraceQuery(CROSS, 2, 0, 0), "layer 2 does not exist: the decoder"),
+        (TraceQuery(CROSS, 0, -5, 0), "head -5 does not exist: a layer"),
         (TraceQuery(DECODER, 0, 0, 0), "SSRU"),
     ],
 )

@@ -1,6 +1,6 @@
 from model.inspection.query import AttentionJob
 from service.items.attention import AttentionItem
-from service.tasks.attention.translations import in_parts
+from service.tasks.alignment.aligner import in_parts
 
 
 def test_alignments_of_many_sentences_are_submitted_in_parts() -> None:

@@ -2,8 +2,8 @@ import pytest
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import Tokenizer
+from service.tasks.alignment.words import word_spans
 from service.tasks.attention.labels import token_labels, word_labels
-from service.tasks.attention.words import word_spans
 
 
 @pytest.fixture(scope="module")

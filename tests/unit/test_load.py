@@ -173,7 +173,7 @@ def test_a_reference_to_nothing_is_refused(reference: str, message: str) -> None
 
 
 def test_a_folder_without_a_model_is_refused(make_folder: MakeFolder) -> None:
-    with pytest.raises(CheckpointNotFoundError, match=r"no file named model\.\*\.bin"):
+    with pytest.raises(CheckpointNotFoundError, match=r"no file model\.\*\.bin"):
         find_models(str(make_folder("vocab.enpt.spm")))
 
 

@@ -114,7 +114,7 @@ def test_npz_beside_one_vocabulary_is_laid_out_as_students_are(
 
 def test_arrays_of_others_are_no_models(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", a=np.ones(2))
-    with pytest.raises(CheckpointError, match=r"no \*\.npz beside \*\.spm"):
+    with pytest.raises(CheckpointError, match=r"no \*\.npz in a folder with \*\.spm"):
         find_models(str(tmp_path))
 
 

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,9 +16,17 @@ from model.backends.native.runner import NativeRunner, can_serve
 from model.backends.torch_runner import TorchRunner
 from model.checkpoints.build import new_engine
 from model.config import Activation, DecoderKind, NormPosition
+from model.encoding.teacher_forced import TeacherForcedPass
 from model.engine.engine import Engine
+from model.inspection.query import (
+    AttentionJob,
+    AttentionKind,
+    AttentionMaps,
+    Reduction,
+    resolve_query,
+)
 from model.precision import select_precision
-from model.sequence import DecodingOptions, EngineLimits, Sequence
+from model.sequence import DecodingOptions, EngineLimits, Hypothesis, Sequence
 from tests.tiny import (
     LIMITS,
     forced_log_probs,
@@ -135,6 +143,60 @@ def test_a_row_has_the_same_bits_in_any_company(library: Library) -> None:
         for finished in engine.step():
             assert finished.hypotheses == alone[finished.id]
     assert together >= 4
+
+
+@each_library
+@pytest.mark.parametrize("alignment", [None, (1, 2)])
+def test_recorded_attention_is_that_of_a_second_pass(
+    library: Library, alignment: tuple[int, int] | None
+) -> None:
+    """Rows enter and leave in turn, so the records move from row to row."""
+    layer, head = alignment or (None, 0)
+    model = int8_model(alignment_layer=layer, alignment_head=head, decoder_layers=2)
+    engine = native_engine(model, library)
+    engine.low_latency = True
+    options = [DecodingOptions(return_attention=True), DecodingOptions(), DecodingOptions(3, 3)]
+    waiting = [
+        Sequence(number, source, options[number % 3])
+        for number, source in enumerate(tiny_sources(24, longest=30))
+    ]
+    finished = {}
+    while waiting or engine.num_rows:
+        entering = [waiting.pop() for _ in range(min(2, len(waiting)))]
+        for sequence in entering:
+            finished[sequence.id] = sequence
+        if engine.free_rows >= 6:
+            engine.admit(entering)
+        else:
+            waiting += entering
+        for done in engine.step():
+            check_attention(model, finished[done.id], done.hypotheses)
+
+
+def check_attention(
+    model: EncoderDecoder, sequence: Sequence, hypotheses: list[Hypothesis]
+) -> None:
+    """Checks the attention of a finished sequence: there is one only if it asked for it."""
+    if not sequence.options.return_attention:
+        assert all(hypothesis.attention is None for hypothesis in hypotheses)
+        return
+    (hypothesis,) = hypotheses
+    found = hypothesis.attention
+    assert found is not None
+    assert found.shape == (len(hypothesis.tokens), len(sequence.source))
+    config = model.config
+    heads = None if config.aligning_head is None else [config.aligning_head]
+    query = resolve_query(
+        config, [AttentionKind.CROSS], [config.aligning_layer], heads, Reduction.MEAN_HEADS
+    )
+    job = AttentionJob(sequence.source, hypothesis.tokens, (query,))
+    attention_pass = TeacherForcedPass(model, [job])
+    while attention_pass.advance():
+        pass
+    ((maps,),) = attention_pass.results()
+    weights = cast("AttentionMaps", maps)[AttentionKind.CROSS][0, 0]
+    np.testing.assert_allclose(found, weights, atol=0.02)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-4)
 
 
 @pytest.mark.skipif(len(LIBRARIES) < 2, reason="this processor runs one build only")

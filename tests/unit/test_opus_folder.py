@@ -213,7 +213,7 @@ def test_target_token_stands_before_every_source(
 
 def test_target_that_the_model_has_no_token_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        UnsupportedModelError, match="ja is none of fr, pt, pt-BR, zh-Hans, zh-Hant"
+        UnsupportedModelError, match="ja is not one of fr, pt, pt-BR, zh-Hans, zh-Hant"
     ):
         named(tmp_path / "x", "en-ja")
 
@@ -313,7 +313,7 @@ def test_folder_of_another_kind_of_model_is_passed_over(folder: Path) -> None:
     other.mkdir()
     (other / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
     assert [files.name for files in find_models(str(folder.parent))] == ["en-de"]
-    with pytest.raises(CheckpointNotFoundError, match=r"config\.json of a model of type marian"):
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json with the model_type marian"):
         find_models(str(other))
 
 

@@ -86,6 +86,9 @@ class AheadRunner:
         certain[range(len(best)), best] = -0.1
         return certain
 
+    def attention(self, row: int, tokens: int) -> None:
+        """Returns None: fused attention has no weights to record."""
+
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         assert len(rows) == len(tokens)
 

@@ -60,7 +60,7 @@ def test_all_that_lacks_is_told_with_the_command_that_fetches_it(cache: ModelCac
     assert told.value.faults == [
         f"{PAIR}: {folder}/model.ende.bin has 6 bytes, not 7",
         f"{PAIR}: {folder}/vocab.ende.spm does not exist",
-        f"hf:a/b@v-1: all files; it was never pulled into {cache.root}",
+        f"hf:a/b@v-1: all files, because it was never pulled into {cache.root}",
     ]
     assert "`regard models pull firefox:en-de hf:a/b@v-1`" in str(told.value)
     assert "REGARD_PULL" in str(told.value)
@@ -72,7 +72,7 @@ def test_offline_the_way_out_is_another_machine(cache: ModelCache, tmp_path: Pat
         locate([named], cache, is_offline=True)
     assert "all files (model.ende.bin)" in str(told.value)
     assert f"`regard models pull '{named}'`" in str(told.value)
-    assert "REGARD_OFFLINE is set: where there is a network" in str(told.value)
+    assert "REGARD_OFFLINE is set: fetch them with" in str(told.value)
     assert f"to {cache.root}" in str(told.value)
     assert "REGARD_PULL" not in str(told.value)
 

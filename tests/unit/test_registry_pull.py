@@ -156,7 +156,7 @@ class TestFirefox:
             (b"{", "is not JSON"),
             (b"[]", "is not a registry"),
             (b'{"models": {"en-de": ["x"]}}', "is not a registry"),
-            (b'{"models": {"en-de": [{}]}}', "misses KeyError\\('files'\\)"),
+            (b'{"models": {"en-de": [{}]}}', "is incomplete: KeyError\\('files'\\)"),
             (b'{"models": {"en-de": [{"files": {"model": {}}}]}}', "'model and vocab'"),
         ],
     )
@@ -598,7 +598,7 @@ class TestPins:
     def test_pinned_sum_that_is_not_the_published_one_is_refused_before_anything_is_fetched(
         self, pull: Pull, registry: FakeRegistry
     ) -> None:
-        with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* pinned is 00"):
+        with pytest.raises(DamagedFileError, match=f"{WEIGHTS} is published .* but 00.* is pinned"):
             pull(PAIR, {WEIGHTS: "0" * 64})
         assert registry.paths() == ["/db/models.json"]
 
@@ -627,7 +627,9 @@ class TestPins:
             pull(PAIR, pins)
 
     def test_pin_of_a_file_that_there_is_not_is_told(self, pull: Pull) -> None:
-        with pytest.raises(NotPublishedError, match=r"no file is called vocab\.bin, only model"):
+        with pytest.raises(
+            NotPublishedError, match=r"the model has no file vocab\.bin; it has model"
+        ):
             pull(PAIR, {"vocab.bin": "0" * 64})
 
 

@@ -21,6 +21,8 @@ SUM = "0123456789abcdef" * 4
         ("hf:a/b.c_d@refs/pr/1", Source.HUB, "a/b.c_d", "refs/pr/1"),
         ("firefox:en-de", Source.FIREFOX, "en-de", ""),
         ("firefox:en-zh_hant@base-memory", Source.FIREFOX, "en-zh_hant", "base-memory"),
+        ("openai:a/b:7b@http://h:1/v1#en-de", Source.OPENAI, "a/b:7b", "http://h:1/v1#en-de"),
+        ("openai:b@https://h/v1#en-de+de-en", Source.OPENAI, "b", "https://h/v1#en-de+de-en"),
     ],
 )
 def test_reference_is_read_and_written_alike(
@@ -56,6 +58,28 @@ def test_what_is_no_reference_is_refused_with_its_shape(text: str) -> None:
     ) as told:
         parse_reference(text)
     assert repr(text) in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "openai:",
+        "openai:b",
+        "openai:b@http://h/v1",
+        "openai:b@http://h/v1#",
+        "openai:b@http://h/v1#en",
+        "openai:b@h/v1#en-de",
+        "openai:b@ftp://h/v1#en-de",
+        "openai:@http://h/v1#en-de",
+        "openai:b@http://user:secret@h/v1#en-de",
+        "openai:b@http://h/v1?key=secret#en-de",
+    ],
+)
+def test_wrong_endpoint_is_refused_and_not_shown(text: str) -> None:
+    """The address may contain a key."""
+    with pytest.raises(UnknownReferenceError, match="write openai:MODEL@http") as told:
+        parse_reference(text)
+    assert "secret" not in str(told.value)
 
 
 @pytest.mark.parametrize("text", ["/models/a\nERROR b", "hf:a/b\r", "package:a\x1b[2K", "a\n.toml"])

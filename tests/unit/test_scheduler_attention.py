@@ -212,7 +212,7 @@ def test_second_death_over_an_item_fails_its_request() -> None:
         await settle()
         for worker in workers:
             worker.die()
-        with pytest.raises(UnavailableError, match="twice"):
+        with pytest.raises(UnavailableError, match="two workers died"):
             await request
         assert_idle(scheduler)
 

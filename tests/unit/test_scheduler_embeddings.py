@@ -217,7 +217,7 @@ def test_text_of_a_dead_worker_is_tried_once_more() -> None:
         worker.finish(1)
         worker.die()
         FakeWorker(scheduler)
-        with pytest.raises(UnavailableError, match="died twice"):
+        with pytest.raises(UnavailableError, match="two workers died"):
             await request
         assert_idle(scheduler)
 

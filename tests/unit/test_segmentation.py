@@ -117,6 +117,24 @@ def test_join_takes_translations_of_any_length() -> None:
     assert segments.join(["", "Dois e\nmeio.", "3"]) == " \r\n\tDois e\nmeio. 3\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "It is a long\nsentence. And\r\none more.\n",
+            ["It is a long\nsentence.", "And\r\none more."],
+        ),
+        ("One.\nTwo.", ["One.", "Two."]),
+        ("no end\nhere", ["no end\nhere"]),
+        ("\n...\n", []),
+    ],
+)
+def test_line_break_inside_a_sentence_can_be_white_space(text: str, sentences: list[str]) -> None:
+    segments = split_sentences(text, "en", at_line_breaks=False)
+    assert [*segments.sentences] == sentences
+    assert segments.join(segments.sentences) == text
+
+
 @pytest.mark.parametrize("translations", [[], ["a"], ["a", "b", "c"]])
 def test_join_refuses_another_number_of_translations(translations: list[str]) -> None:
     segments = split_sentences("One. Two.", "en")

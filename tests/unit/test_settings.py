@@ -38,6 +38,7 @@ def test_every_setting_says_what_it_is() -> None:
         ("REGARD_PORT", "0", "port", 0),
         ("REGARD_MODELS", "a", "models", ("a",)),
         ("REGARD_MODELS", " /a b , package:c,,", "models", ("/a b", "package:c")),
+        ("REGARD_MODEL_ALIASES", " a = b , c/d=e=f,", "aliases", {"a": "b", "c/d": "e=f"}),
         ("REGARD_REQUEST_TIMEOUT_SECONDS", "0.5", "request_timeout_seconds", 0.5),
         ("regard_workers", "3", "workers", 3),
         ("REGARD_MAX_BEAM_SIZE", "64", "max_beam_size", 64),
@@ -63,6 +64,10 @@ def test_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -
         ("port", "-1"),
         ("port", "65536"),
         ("port", ""),
+        ("model_aliases", "a"),
+        ("model_aliases", "=b"),
+        ("model_aliases", "a="),
+        ("model_aliases", "a=b,a=c"),
         ("models", ""),
         ("models", " , "),
         ("model_cache", ""),
@@ -159,6 +164,14 @@ def test_bad_value_ends_the_start_with_variable_value_and_choices(
     assert result.exit_code == 1
     assert f"REGARD_{field.upper()} is '{value}'" in result.output
     assert [name for name in allowed if name not in result.output] == []
+
+
+def test_start_shows_no_wrong_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_API_KEYS", "schlüssel")
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert "REGARD_API_KEYS is not valid: " in result.output
+    assert "schlüssel" not in result.output
 
 
 def test_settings_do_not_change() -> None:

@@ -14,7 +14,7 @@ from service.api.attention.response_schemas import StepsResponse
 from service.api.attention.schemas import Include
 from service.api.attention.steps import SHOWN_VALUES, shortest, steps_body
 from service.api.responses import json_chunks
-from service.tasks.attention.pairs import Pair
+from service.tasks.alignment.aligner import Pair
 from service.tasks.attention.results import TraceResult
 from tests.attention import sides
 

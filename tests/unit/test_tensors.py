@@ -133,7 +133,7 @@ def test_index_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 def test_shard_without_a_tensor_of_the_index_is_refused(tmp_path: Path) -> None:
     write(tmp_path, SAFE, {"a": TENSORS["a"]})
-    with pytest.raises(CheckpointFormatError, match="for 1 tensors, b among them"):
+    with pytest.raises(CheckpointFormatError, match="for 1 tensors, such as b"):
         read_tensors(write_index(tmp_path, dict.fromkeys(TENSORS, SAFE)))
 
 

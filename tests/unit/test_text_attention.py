@@ -145,7 +145,7 @@ REFUSED: list[tuple[AttentionJob, type[InputError], str]] = [
     (
         AttentionJob([1], [1], (AttentionQuery({CROSS: (0,)}, (0,)),)),
         AttentionQueryError,
-        "cross attention is asked for; this model has an encoder alone",
+        "cross attention is asked for; this model has only an encoder",
     ),
 ]
 

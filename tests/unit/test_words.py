@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.tasks.attention.words import input_spans, merge, text_span, word_spans
+from service.tasks.alignment.words import input_spans, merge, text_span, word_spans
 
 
 @pytest.fixture(scope="module")

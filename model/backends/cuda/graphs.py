@@ -37,9 +37,9 @@ class Graphs:
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
         """Captures each function for its shape, in this order; calls each function twice.
 
-        The graphs can share one memory pool, because no two run at once and none leaves data in it.
-        The largest graph should come first: smaller graphs then fit into its memory. If the device
-        refuses a capture, no graph is used.
+        The graphs can share one memory pool, because no two graphs run at once and no graph leaves
+        data in the pool. The largest graph should come first: smaller graphs then fit into its
+        memory. If the device refuses a capture, no graph is used.
         """
         if self.device.type != "cuda":
             return
@@ -54,7 +54,7 @@ class Graphs:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        # Without this `with`, a failed capture would leave its own stream as the current stream.
+        # Without this `with`, the capture stream would remain the current stream after a failure.
         with torch.cuda.stream(stream):
             for function, shape in calls:
                 # The first call loads kernels and allocates workspaces, which a capture cannot do.

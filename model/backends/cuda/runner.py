@@ -34,24 +34,25 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
 """Smallest number of rows in a decode step. A step of one row takes as long as a step of eight, and
-would use kernels for vectors, which sum in another order."""
+would use kernels for vectors, which add in another order."""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
-"""Bounds of the default number of rows. A decode step of the built-in models is about sixty small
-kernels. Launching them takes as long as computing 1,000 rows. With more rows, the time of a step
-grows with their number.
+"""Bounds of the default number of rows. A decode step of the built-in models consists of about 60
+small kernels. Launching these kernels takes as long as computing 1,000 rows. For more than 1,000
+rows, the time of a step grows with the number of rows.
 A row takes 0.33 MB: 0.26 MB for keys and values of 128 source tokens, and 0.06 MB for logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that one graph moves; larger moves run without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Encoding one more small batch takes as long as encoding this many more tokens in a batch.
-Sequences of different lengths therefore share a batch with up to this many padding tokens."""
+"""Encoding one more small batch takes as long as encoding this number of extra tokens in a batch.
+Sequences of different lengths therefore share a batch that has up to this number of padding
+tokens."""
 
 ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Kernels that take a mask of any shape; cuDNN would compile a kernel for every shape."""
@@ -252,6 +253,9 @@ class CudaRunner:
         parts = log_probs.split_with_sizes([len(group) for group in scored])
         return [Scores(part, ids) for part in parts]
 
+    def attention(self, row: int, tokens: int) -> None:
+        """Returns None: fused attention has no weights to record."""
+
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue."""
         self.uploads.send(np.array([rows, tokens]))
@@ -280,7 +284,7 @@ class CudaRunner:
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
     """Returns the default number of rows, a power of two from FEWEST_ROWS to MOST_ROWS.
 
-    More than FEWEST_ROWS rows take at most a quarter of the free memory.
+    If the number is above FEWEST_ROWS, the rows take at most a quarter of the free memory.
 
     Args:
         model: Model on its device, in its precision.
@@ -299,7 +303,7 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
-    """Returns `first`, its repeated doubles below `last`, and `last`.
+    """Returns `first`, then sizes below `last` that double each time, and `last`.
 
     With `halves_from`, the result also has one and a half times each size from `halves_from` on.
     """

@@ -52,6 +52,8 @@ class Sizes(Structure):
         ("activation", c_int32),
         ("positions", c_int32),
         ("eos", c_int32),
+        ("recorded_layer", c_int32),
+        ("recorded_head", c_int32),
         ("embedding_scale", c_float),
         ("epsilon", c_float),
     ]
@@ -128,9 +130,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "model_delete": (None, [c_void_p]),
     "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
     "batch_delete": (None, [c_void_p]),
-    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
+    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 4]),
     "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
+    "batch_attention": (None, [c_void_p, c_int, c_void_p]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
     "batch_leave": (None, [c_void_p, c_int]),
     "text_model_new": (c_void_p, [POINTER(TextSizes), POINTER(TextWeights)]),
@@ -226,7 +229,7 @@ def log_missing_build() -> None:
     """Logs, once per process, the cost of missing native code and the way to get it.
 
     Speeds were measured with the built-in en-pt model at 32 rows on one AVX2 core. The share of
-    differing translations is that between float32 and int8 (docs/decisions.md, "Int8 for
+    differing translations was measured between float32 and int8 (docs/decisions.md, "Int8 for
     translation").
     """
     logger.warning(

@@ -36,18 +36,20 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 
 ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 LANES = 16
+EVERY_HEAD = -1
+"""Records the mean over all heads, in place of the number of a head; as in attention.h."""
 
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
 
-With one token per call, Python took an eighth of the time at 32 rows, and waiting sequences were
+With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
 encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). Low-latency steps use fewer tokens.
+at 32 rows). Low-latency steps decode fewer tokens.
 """
 
 ENCODE_TOKENS = 1024
-"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory, and more tokens
-would not be faster."""
+"""Maximum number of tokens encoded in one call. Each token takes 6 kB of memory. Longer calls would
+not be faster per token."""
 
 
 def can_serve(config: ModelConfig) -> bool:
@@ -131,7 +133,8 @@ class NativeRunner:
         sources = [sequence.source for sequence in group]
         lengths, tokens = int32([len(s) for s in sources]), int32(np.concatenate(sources))
         copies = int32([sequence.options.beam_size for sequence in group])
-        places = (address(lengths), address(tokens), address(copies))
+        records = int32([sequence.options.return_attention for sequence in group])
+        places = (address(lengths), address(tokens), address(copies), address(records))
         check(self.library.batch_enter(self.batch, row, len(group), *places))
         for sequence in group:
             end = row + sequence.options.beam_size
@@ -161,6 +164,12 @@ class NativeRunner:
 
     def _candidates(self, source: list[int]) -> Ids:
         return self.every_id if self.shortlist is None else self.shortlist.ids(source)
+
+    def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
+        """Returns the recorded cross-attention of a row, (tokens, source tokens)."""
+        weights = np.empty((tokens, len(self.sources[row])), np.float32)
+        self.library.batch_attention(self.batch, row, address(weights))
+        return weights
 
     def set_tokens(self, rows: list[int], tokens: list[int]) -> None:
         """Sets the tokens with which these rows continue."""
@@ -271,6 +280,8 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
         ACTIVATIONS[config.activation],
         max_positions(config, limits),
         config.eos_id,
+        config.aligning_layer,
+        EVERY_HEAD if config.aligning_head is None else config.aligning_head,
         config.d_model**0.5,
         config.layer_norm_eps,
     )
@@ -297,7 +308,7 @@ def log_probs(
 
 
 def delete_batch(packed: PackedModel, batch: ctypes.c_void_p) -> None:
-    """Frees a batch; the argument `packed` keeps its weights alive until then."""
+    """Frees a batch; until this call, the argument `packed` keeps the batch's weights alive."""
     packed.library.batch_delete(batch)
 
 

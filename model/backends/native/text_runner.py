@@ -96,7 +96,10 @@ class NativeTextEncoder:
         )
 
     def _relative(self, encoder: TextEncoder) -> int | None:
-        """Returns the address of the relative bias; each row is padded for vector reads past it."""
+        """Returns the address of the relative bias.
+
+        Each row is padded, because the native code reads whole vectors.
+        """
         if encoder.relative_bias is None:
             return None
         bias = encoder.relative_bias.of_distances(relative_length(self.config))

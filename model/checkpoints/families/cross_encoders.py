@@ -1,6 +1,7 @@
-"""Reads folders of cross-encoders: an encoder with a classification head of one label.
+"""Reads folders of cross-encoders. Does not import torch.
 
-Does not import torch. A cross-encoder reads a query and a text together, and gives one score.
+A cross-encoder is an encoder with a classification head of one label. It reads a query and a text
+together, and gives one score.
 
 Source: transformers, `*ForSequenceClassification` of BERT, RoBERTa, XLM-RoBERTa and MPNet.
 """
@@ -34,7 +35,10 @@ ARCHITECTURES = (
 )
 
 DEFAULT_LABELS = 2
-"""Number of labels of a config that names none."""
+"""Number of labels if a config gives no number."""
+
+DEFAULT_LABEL = "LABEL_0"
+"""Name of the only label of a config that names none."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,25 @@ class CrossEncoderConfig:
     """Config of a cross-encoder.
 
     Attributes:
-        model: Encoder, and the head as Dense modules on the first token.
+        model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
-        num_segments: Number of token types that the model distinguishes: 2 in BERT, else 1. In
-            segment 1, `vocab_size` is added to each id; see `checkpoints/cross_encoder.py`.
+        num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
+            in the other families. In segment 1, `vocab_size` is added to each id; see
+            `checkpoints/cross_encoder.py`.
+        label: Name of the only label.
     """
 
     model: EmbeddingConfig
     vocab_size: int
     num_segments: int
+    label: str
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns cross-encoder files if the config names their architecture, else the given files."""
+    """Returns the files of a cross-encoder if the config names its architecture.
+
+    If the config names another architecture, the given files are returned unchanged.
+    """
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):
         return CrossEncoderFiles(files.name, files.folder)
@@ -102,8 +112,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
         raise UnsupportedModelError(
             str(path),
             [
-                f"the classifier has {num_labels} labels; a model that reranks has 1. Serve a "
-                "cross-encoder, or an embedding model"
+                f"the classifier has {num_labels} labels; a model that reranks has 1 label. Serve "
+                "a cross-encoder with 1 label, or an embedding model"
             ],
         )
     num_segments = min(encoder.token_types, 2) if options["model_type"] == "bert" else 1
@@ -112,7 +122,8 @@ def read_cross_encoder(files: CrossEncoderFiles) -> CrossEncoderConfig:
     folded = replace(encoder, vocab_size=encoder.vocab_size * max(1, num_segments))
     tokens = read_max_tokens(files.folder, encoder)
     model = EmbeddingConfig(folded, (Pooling.CLS,), head, tokens)
-    return CrossEncoderConfig(model, encoder.vocab_size, max(1, num_segments))
+    label = str((labels or {}).get("0", DEFAULT_LABEL))
+    return CrossEncoderConfig(model, encoder.vocab_size, max(1, num_segments), label)
 
 
 def load_pair_tokenizer(files: CrossEncoderFiles, config: CrossEncoderConfig) -> PairTokenizer:

@@ -2,8 +2,8 @@
 
 Does not import torch.
 
-Source: transformers, models/marian and models/m2m_100 (configuration and modeling), used for facts
-only.
+Source: transformers, models/marian and models/m2m_100 (configuration and modeling). The code was
+used for facts only.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from model.errors import UnsupportedModelError
 CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 MAX_LENGTH_FACTOR = 3.0
-"""Longest target, as a multiple of its source's number of tokens.
+"""Maximum ratio of target tokens to source tokens.
 
-This is Marian's default, because Hugging Face's files have no such option.
+The value is Marian's default, because Hugging Face's files have no such option.
 """
 
 LAYER_NORM_EPS = 1e-5
@@ -42,7 +42,7 @@ SIZES = {
 }
 """Fields of `ModelConfig` by their names in the file."""
 
-# Options that change the computation, with the implemented values. The first is the default.
+# Options that change the computation, with the implemented values. The first value is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (True,),
     "normalize_embedding": (False,),
@@ -55,14 +55,14 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The properties of an architecture that are in its code and not in its config.
+    """The properties that transformers fixes in the code of an architecture, not in a config.
 
     Attributes:
         norm: Position of layer norm.
         sinusoids: Kind of the position table.
-        position_offset: Row of that table for the first token.
+        position_offset: Row of the position table for the first token.
         has_output_bias: Whether a bias is added to the logits.
-        scales_embeddings: Default of `scale_embedding`.
+        scales_embeddings: Default of the option `scale_embedding`.
         supported: Further options with their implemented values.
     """
 
@@ -93,7 +93,7 @@ FAMILIES = {
         position_offset=2,
         has_output_bias=False,
         scales_embeddings=True,
-        supported={"pad_token_id": (1,)},  # positions are counted from it
+        supported={"pad_token_id": (1,)},  # positions are counted from this id
     ),
 }
 
@@ -115,7 +115,7 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     Args:
         folder: The folder of `config.json`.
-        num_bytes: Size of the weights, which limits the sizes in the config.
+        num_bytes: Size of the weight files. Sizes in the config that need more bytes are refused.
         unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:

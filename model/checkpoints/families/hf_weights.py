@@ -12,7 +12,7 @@ from model.checkpoints.names import Name, fill
 from model.config import ModelConfig, NormPosition
 from model.quantization.int8 import quantize_matrix
 
-# Position tables in files of old versions. The tables are computed instead.
+# Position tables in files of old versions. They are not read, because the model computes them.
 IGNORED = re.compile(r"\.embed_positions\.weights?$")
 
 SHARED = "model.shared.weight"
@@ -22,7 +22,8 @@ OUTPUT = "lm_head.weight"
 
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
-# Our name of a module and the name in the file. Each module has a `weight` and a `bias`.
+# Keys are our names of modules; values are the names in the file. Each module has a `weight` and a
+# `bias`.
 FEED_FORWARD = {
     "feed_forward.fc1": "fc1",
     "feed_forward.fc2": "fc2",
@@ -48,12 +49,12 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
     Args:
         weights: A file of tensors, or the index of shards.
         config: The config from `hf_config.read_config`.
-        is_quantized: Whether matrices are rounded to int8. Otherwise everything is float32.
+        is_quantized: Whether matrices are rounded to int8. If False, everything is float32.
 
     Raises:
         CheckpointError: A file is damaged, or tensors and parameters do not match.
     """
-    with torch.device("meta"):  # takes no memory: the file's tensors replace the parameters
+    with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
     arrays = merge_copies(read_tensors(weights), _copies(config), weights)
     pairs = name_pairs(config)
@@ -101,7 +102,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Returns the further names that a table may have in a file, by its name in `name_pairs`."""
+    """Returns the other names that each table may have in a file, by the name in `name_pairs`."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

@@ -1,4 +1,4 @@
-"""Reads Marian's options and tensors: Firefox/Bergamot students, OPUS-MT and teacher models."""
+"""Reads options and tensors of Marian models: Firefox/Bergamot students, OPUS-MT and teachers."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from model.config import Activation, DecoderKind, ModelConfig, NormPosition
 from model.errors import UnsupportedModelError
 from model.quantization.int8 import Int8Linear, QuantizedMatrix
 
-# Marian's multipliers for the inputs of int8 products. Here each input row has its own scale.
+# Marian's fixed multipliers for the inputs of int8 products. They are not used, because each input
+# row gets a scale of its own.
 IGNORED = re.compile(r"_QuantMultA$")
 
 DECODERS = {"rnn": DecoderKind.SSRU, "self-attention": DecoderKind.SELF_ATTENTION}
@@ -24,11 +25,11 @@ ACTIVATIONS = {
     "swish": Activation.SWISH,
     "gelu": Activation.GELU,
 }
-# Keys: transformer-preprocess, -postprocess and -postprocess-top, without `d` (dropout), which only
-# training uses.
+# Keys are values of transformer-preprocess, -postprocess and -postprocess-top. The letter `d`
+# (dropout) is removed from these values, because only training uses dropout.
 NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
 
-# Options that change the computation, with the implemented values. The first is the default.
+# Options that change the computation, with the implemented values. The first value is the default.
 REQUIRED: dict[str, Sequence[Any]] = {
     "type": ["transformer"],
     "lemma-dim-emb": [0],
@@ -48,7 +49,7 @@ REQUIRED: dict[str, Sequence[Any]] = {
 }
 DEFAULTS: dict[str, Any] = {name: values[0] for name, values in REQUIRED.items()}
 
-# Sizes with Marian's defaults; None for no default.
+# Options that are sizes, with Marian's defaults. `None` means that there is no default.
 SIZES: dict[str, int | None] = {
     "dim-emb": None,
     "enc-depth": None,
@@ -65,9 +66,9 @@ def read_config(
 
     Args:
         file: The checkpoint.
-        max_length_factor: Longest target, as a multiple of its source's number of tokens.
-        eos_id: Id at the end of a text in the vocabulary.
-        unk_id: Id of unknown tokens in the vocabulary.
+        max_length_factor: Maximum ratio of target tokens to source tokens.
+        eos_id: Id of the token at the end of a text.
+        unk_id: Id of unknown tokens.
 
     Raises:
         UnsupportedModelError: Options are not implemented; the error lists all of them.
@@ -116,12 +117,13 @@ def read_config(
 
 
 def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None:
-    """Returns the decoder layer, from 0, that the options name for guided alignment, or None.
+    """Returns the decoder layer that the options name for guided alignment, or None.
 
-    Guided alignment trains head 0 of this layer to align words. Marian writes its default layer,
-    `last`, also into files of models without such training. It does not write the option
-    `guided-alignment`, so it is unknown whether a named layer was trained. If the named layer does
-    not exist, the result is None and not an error, because translation does not need the layer.
+    Layers are counted from 0. Guided alignment trains head 0 of this layer to align words. Marian
+    writes its default layer, `last`, even into files of models without such training. It does not
+    write the option `guided-alignment`, so a file does not say whether the layer was trained. If
+    the named layer does not exist, the result is None and not an error, because translation does
+    not need the layer.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the
@@ -174,14 +176,14 @@ def load_weights(
     Args:
         file: The checkpoint.
         config: The config from `read_config`.
-        is_quantized: Whether matrices are int8; the file's float matrices are rounded. Otherwise
-            everything is float32.
+        is_quantized: If True, the model's matrices are int8, and float matrices of the file are
+            rounded. If False, everything is float32.
 
     Raises:
         WeightMismatchError: Tensors and parameters do not match.
         UnsupportedModelError: A tensor has a type that cannot be read.
     """
-    with torch.device("meta"):  # takes no memory: the file's tensors replace the parameters
+    with torch.device("meta"):  # the parameters take no memory; the file's tensors replace them
         model = EncoderDecoder(config)
     pairs = name_pairs(config)
     wanted = matrices_of(model, pairs) if is_quantized else {}
@@ -195,13 +197,13 @@ def load_weights(
 
 
 def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns the tensor of each matrix or table that an int8 model quantises, by parameter."""
+    """Maps each matrix or table that an int8 model quantises to the name of its tensor."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 
 
 def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> None:
-    """Replaces the matrices of a filled model by the given int8 matrices, by parameter name."""
+    """Replaces the matrices of a filled model with int8 matrices, given by parameter name."""
     for parameter, matrix in matrices.items():
         path, _, _ = parameter.rpartition(".")
         module = model.get_submodule(path)

@@ -3,7 +3,7 @@
 Does not import torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
-(Mohammadshahi et al. 2022), used for facts only.
+(Mohammadshahi et al. 2022). The code was used for facts only.
 """
 
 import re
@@ -36,15 +36,17 @@ from model.tokenization.tokenizer import Tokenizer
 
 SPECIAL_TOKENS = "special_tokens_map.json"
 MODEL_TYPE = "m2m_100"
-"""Value of `model_type` in the configs of all three families."""
+"""Value of `model_type` in the configs of M2M100, NLLB-200 and SMaLL-100 models."""
 
 TOKENIZER = "tokenizer.json"
 SIGNS = ("<s>", "<pad>", EOS, UNK)
 """Special tokens with ids 0 to 3. NLLB-200's SentencePiece file begins with only three of them."""
 
 MAX_UNUSED = 8
-"""Largest number of unused ids after the languages: 8 in M2M100, 3 in NLLB-200. If there were more,
-the vocabulary would be another model's."""
+"""Largest number of unused ids after the ids of the language tokens.
+
+M2M100 has 8 unused ids, and NLLB-200 has 3. A vocabulary with more than 8 belongs to another model.
+"""
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
 """Keys under which files list the language tokens."""
@@ -58,9 +60,9 @@ LANGUAGE_CODES = {
     ).split(),
     "wmt21": "en ha is ja cs ru zh de".split(),
 }
-"""Language codes of M2M100 models, by the name of their list.
+"""Language codes of M2M100 models, by the name of the list of codes.
 
-Version 5 of transformers writes only this name into its files, without the language tokens.
+Version 5 of transformers writes the name of the list into its files, and not the language tokens.
 
 Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """
@@ -70,12 +72,14 @@ SMALL_100_CODE = "tokenization_small100.py"
 
 
 def is_multilingual_folder(folder: Path) -> bool:
-    """Returns whether the pieces or the config in a folder belong to one of these families."""
+    """Returns whether a folder holds files of an M2M100, NLLB-200 or SMaLL-100 model."""
     return (folder / PIECES).is_file() or read_model_options(folder).get("model_type") == MODEL_TYPE
 
 
 def read_multilingual(folder: Path) -> Parts:
-    """Returns the model in a folder, with all its pairs or only the pair in the folder's name.
+    """Returns the parts of the model in a folder.
+
+    If the folder's name contains a pair, the model gets only this pair. If not, it gets all pairs.
 
     Raises:
         CheckpointFormatError: A part is missing or damaged.
@@ -107,8 +111,8 @@ def _language_tokens(folder: Path) -> LanguageTokens:
 def is_small_100(folder: Path) -> bool:
     """Returns whether a model is SMaLL-100, where the target's token is in front of the source.
 
-    `model_type` is the same as M2M100's. The tokenizer's class, a file of its code, or the model's
-    name tells them apart. The code is not run.
+    SMaLL-100 and M2M100 have the same `model_type`. SMaLL-100 is recognised by its tokenizer's
+    class, by a file of its tokenizer's code, or by the model's name. The code is not run.
     """
     kind = read_options_if_there(folder / TOKENIZER_CONFIG).get("tokenizer_class")
     names = [str(kind), title_of(folder), str(read_model_options(folder).get("_name_or_path"))]
@@ -121,7 +125,7 @@ def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> Langua
     chosen = [choose_target(tag, tags) for tag in pair]
     if None in chosen:
         known = ", ".join(sorted(tokens.targets))
-        raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is none of {known}"])
+        raise UnsupportedModelError(str(folder), [f"{pair[0]} or {pair[1]} is not one of {known}"])
     source, target = (tags[token or ""] for token in chosen)
     return tokens.only(source, target, pair)
 
@@ -130,7 +134,7 @@ def language_tokens(folder: Path) -> list[str]:
     """Returns the language tokens in the order of their ids.
 
     Raises:
-        CheckpointFormatError: No file lists them.
+        CheckpointFormatError: No file lists the language tokens.
     """
     for name in (SPECIAL_TOKENS, TOKENIZER_CONFIG):
         content = read_options_if_there(folder / name)
@@ -150,9 +154,9 @@ def language_tokens(folder: Path) -> list[str]:
 def read_ids(folder: Path) -> dict[str, int]:
     """Returns the id of each piece, of each language's token, and of unused entries.
 
-    M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds one to the numbers of the SentencePiece
-    file, because this file has one special token less. The language tokens have the next ids.
-    Unused ids follow, up to the config's vocabulary size.
+    M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
+    because this file has only three of the four special tokens. The ids of the language tokens
+    follow the ids of the pieces. Unused ids fill the rest, up to the config's vocabulary size.
 
     Raises:
         CheckpointFormatError: A file is damaged.
@@ -174,7 +178,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns the tokenizer of all languages. It puts no language token in front of texts.
+    """Returns the tokenizer of all languages, which puts no language token in front of texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

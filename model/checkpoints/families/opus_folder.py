@@ -1,4 +1,4 @@
-"""Reads the folder of an OPUS-MT model, in Hugging Face's layout or Marian's.
+"""Reads the folder of an OPUS-MT model, in the layout of Hugging Face or of Marian.
 
 Does not import torch.
 """
@@ -46,8 +46,9 @@ class Parts:
         source_pieces: The `.spm` file of the source.
         target_pieces: The `.spm` file of the target.
         source_ids: The vocabulary that numbers the source's pieces.
-        target_ids: The vocabulary that numbers the target's pieces; the same file if it is shared.
-        tokens: Tokens that name languages to the model; None for a model without them.
+        target_ids: The vocabulary that numbers the target's pieces. It is the same file as
+            `source_ids` if the vocabulary is shared.
+        tokens: Tokens that name languages to the model; None for a model without such tokens.
         title: Name of the model if it has more than one pair.
     """
 
@@ -77,7 +78,8 @@ def read_parts(folder: Path) -> Parts:
 
     Raises:
         CheckpointFormatError: A part is missing or damaged.
-        UnsupportedModelError: No name says which languages the model translates.
+        UnsupportedModelError: Neither the folder's name nor a config file names the languages of
+            the model, or the vocabulary has no token for the named target language.
     """
     options = read_model_options(folder)
     weights = find_weights(folder, (SOURCE_PIECES, TARGET_PIECES, VOCAB))
@@ -97,13 +99,15 @@ def read_parts(folder: Path) -> Parts:
 
 
 def read_opus(folder: Path) -> Parts:
-    """Returns the parts of the one model in a folder of OPUS-MT's archives.
+    """Returns the parts of the one model in a folder that is an unpacked archive of OPUS-MT.
 
-    These are an `.npz` file, `source.spm`, `target.spm`, and a `.vocab.yml` that numbers pieces.
+    The parts are an `.npz` file with the weights, `source.spm`, `target.spm`, and a `.vocab.yml`
+    with the id of each piece.
 
     Raises:
         CheckpointFormatError: A part is missing, occurs twice or is damaged.
-        UnsupportedModelError: No name says which languages the model translates.
+        UnsupportedModelError: Neither the folder's name nor a config file names the languages of
+            the model, or the vocabulary has no token for the named target language.
     """
     needed = ("*.npz", SOURCE_PIECES, TARGET_PIECES, "*vocab.yml")
     found = {pattern: sorted(folder.glob(pattern)) for pattern in needed}
@@ -123,7 +127,9 @@ def trained_npz(folder: Path) -> list[Path]:
 
 
 def is_trained_npz(path: Path) -> bool:
-    """Returns whether a file is not the optimizer state that Marian writes beside an `.npz` model.
+    """Returns whether an `.npz` file may hold a model.
+
+    The result is False for a file of optimizer state, which Marian writes beside a model.
 
     Source: marian-dev, src/training/training.h; the file is called `model.npz.optimizer.npz`.
     """
@@ -133,7 +139,10 @@ def is_trained_npz(path: Path) -> bool:
 def _translates(
     folder: Path, options: Mapping[str, object], ids: Path
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
-    """Returns the pair (None for several pairs) and the language tokens (None for no tokens)."""
+    """Returns the pair that a model translates, and its language tokens.
+
+    The pair is None if the model has several pairs. The tokens are None if the model has no tokens.
+    """
     tokens = target_languages(read_vocabulary(ids))
     for pair, sides in _names(folder, options):
         if sides is not None and (tokens or sides.target):
@@ -149,28 +158,35 @@ def _translates(
         f"neither the folder's name nor {TOKENIZER_CONFIG} nor {CONFIG} names the "
         "languages; name the folder after them: en-de, or en-mul for all target languages"
     )
-    named = f"; its targets are {_listed(tokens)}" if tokens else ""
+    named = f"; its target languages are {_listed(tokens)}" if tokens else ""
     raise UnsupportedModelError(str(folder), [reason + named])
 
 
 def _token_of(folder: Path, target: str, tokens: Mapping[str, str]) -> str:
-    """Returns the token of a target; empty if the model has no language tokens."""
+    """Returns the token of a target language; empty if the model has no language tokens."""
     token = choose_target(target, tokens)
     if tokens and token is None:
-        raise UnsupportedModelError(str(folder), [f"{target} is none of {_listed(tokens)}"])
+        raise UnsupportedModelError(str(folder), [f"{target} is not one of {_listed(tokens)}"])
     return token or ""
 
 
 def _names(
     folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
-    """Yields the languages that each place names: a pair, or the sides of several pairs.
+    """Yields the languages that config files and names give, as a pair and as `Sides`.
 
-    The tokenizer's config comes first if it names one pair. The end of a folder's name is less
-    certain: `pt-hf` in `opus-mt-en-pt-hf` looks like a pair. If both have the same two languages,
-    the folder's name comes first. It chooses a variant, such as `en-zh_hant` where the config says
-    `zho`. Otherwise the folder's name comes next, because a user can change it. The last places
-    are `_name_or_path` in the config, and OWNER--NAME in models--OWNER--NAME/snapshots/REVISION.
+    The `Sides` are None if there is only one pair. The caller takes the first usable result. The
+    results come in this order:
+
+    1. The pair in the tokenizer's config. It is more certain than the end of the folder's name:
+       `pt-hf` in `opus-mt-en-pt-hf` looks like a pair. This result is left out if the folder's name
+       has the same two languages. In that case, the name may be more exact: `zh_hant` for the
+       `zho` in the config.
+    2. The languages in the folder's name. A user can rename a folder to choose the languages.
+    3. The languages in the tokenizer's config, which may have several languages of the source or
+       the target.
+    4. The languages in `_name_or_path` of the config.
+    5. The languages in OWNER--NAME of models--OWNER--NAME/snapshots/REVISION.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")
@@ -184,7 +200,7 @@ def _names(
 
 
 def _languages(pair: tuple[str, str]) -> list[str]:
-    """Returns the two languages without scripts and regions."""
+    """Returns the two languages of a pair without scripts and regions."""
     return [tag.partition("-")[0] for tag in pair]
 
 
@@ -196,7 +212,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     """Returns the id of each piece.
 
     Raises:
-        CheckpointFormatError: Ids are not 0, 1, 2 ..., or a special token is missing.
+        CheckpointFormatError: The ids are not 0, 1, 2 and so on, or a special token is missing.
     """
     ids = read_options(path) if path.suffix == ".json" else _read_yaml(path)
     numbers = [number for number in ids.values() if type(number) is int]
@@ -209,8 +225,8 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def _read_yaml(path: Path) -> dict[str, int]:
-    """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` stay text."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # this loader, in C, is 10 times as fast
+    """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` are read as text."""
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # in C, 10 times as fast as BaseLoader
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), loader)
         return {str(piece): int(number) for piece, number in content.items()}
@@ -219,11 +235,11 @@ def _read_yaml(path: Path) -> dict[str, int]:
 
 
 def read_tokenizer(pieces: Path, vocabulary: Path) -> MappedTokenizer:
-    """Returns the tokenizer of the source or the target. It puts no language token before texts.
+    """Returns a tokenizer of source or target, which puts no language token before texts.
 
     Args:
         pieces: A `.spm` file.
-        vocabulary: The `vocab.json` or `.vocab.yml` that numbers its pieces.
+        vocabulary: The `vocab.json` or `.vocab.yml` with the id of each piece.
 
     Raises:
         CheckpointFormatError: One of the files is damaged.

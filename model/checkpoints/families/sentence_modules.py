@@ -1,7 +1,7 @@
 """Reads the files of sentence-transformers' modules. Does not import torch.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
-models/Transformer.py up to version 6, used for facts only.
+models/Transformer.py up to version 6. The code was used for facts only.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,14 @@ TRANSFORMER_CONFIGS = (
     "sentence_roberta_config.json",
     "sentence_xlm-roberta_config.json",
 )
-"""Names of the file of encoder options. The first name that a folder has is read; two are old."""
+"""Names of the file of encoder options. The first file that exists is read.
+
+Only old versions of sentence-transformers used the last two names.
+"""
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
 SWITCH = "pooling_mode_"
-# Ways of pooling by their names in older files, in the order in which vectors are joined.
+# Ways of pooling by their names in older files, in the order in which their vectors are joined.
 SWITCHES = {
     "cls_token": Pooling.CLS,
     "max_tokens": Pooling.MAX,
@@ -39,8 +42,8 @@ SWITCHES = {
 }
 WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 
-# Options of modules that change the computation, with the implemented values. The first is the
-# default.
+# Options of modules that change the computation, with the implemented values. The first value is
+# the default.
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "transformer_task": ("feature-extraction",),
     "module_output_name": ("token_embeddings", None),
@@ -80,7 +83,10 @@ def read_pooling(path: Path) -> tuple[Pooling, ...]:
 
 
 def _switched_on(options: Mapping[str, Any]) -> list[str]:
-    """Returns the ways that an older file switches on; known ways first, as in SWITCHES."""
+    """Returns the names of the ways of pooling that an older file switches on.
+
+    Known ways come first, in the order of SWITCHES. Unknown ways follow in alphabetical order.
+    """
     on = {
         name.removeprefix(SWITCH)
         for name, is_on in options.items()
@@ -132,15 +138,15 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     default = options.get("default_prompt_name")
     is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
     if not is_plain or not (default is None or isinstance(default, str)):
-        raise CheckpointFormatError(f"{path}: prompts must be texts by name")
+        raise CheckpointFormatError(f"{path}: prompts must map names to texts")
     return prompts, default
 
 
 def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
-    """Returns the longest text in tokens, as sentence-transformers limits it.
+    """Returns the largest number of tokens of a text, as sentence-transformers computes it.
 
-    This is `max_seq_length` of the encoder's options, or else `model_max_length` of the tokenizer's
-    config. It cannot exceed the number of positions.
+    The number is `max_seq_length` of the encoder's options, or else `model_max_length` of the
+    tokenizer's config. It is never larger than the number of positions of the encoder.
 
     Raises:
         CheckpointError: A file is damaged.
@@ -149,14 +155,14 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     if value is None:
         option = "model_max_length"
         value = read_options_if_there(folder / TOKENIZER_CONFIG).get(option, config.max_tokens)
-    # Tokenizers without a limit have 1e30, as a float or an integer.
+    # In tokenizers without a limit, the value is 1e30, as a float or an integer.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
         raise CheckpointFormatError(f"{folder}: {option} is {value!r}, it must be at least 1")
     return int(min(value, config.max_tokens))
 
 
 def read_transformer_options(folder: Path) -> dict[str, Any]:
-    """Returns the options of the encoder module from the first of its files.
+    """Returns the encoder module's options from the first existing file of TRANSFORMER_CONFIGS.
 
     Raises:
         CheckpointError: The file is damaged, or an option is not implemented.

@@ -1,7 +1,7 @@
 """Reads folders of embedding models: a Hugging Face encoder, and the modules after it.
 
-`modules.json` of sentence-transformers lists the modules. A folder without it is an encoder whose
-token vectors are averaged.
+`modules.json` of sentence-transformers lists the modules. A folder without this file holds an
+encoder, and its token vectors are averaged.
 """
 
 from dataclasses import dataclass, replace
@@ -52,8 +52,8 @@ class EmbeddingFiles:
     Attributes:
         name: Name of the model, such as `all-MiniLM-L6-v2`.
         folder: The folder that holds all of its files.
-        encoder: The folder of the encoder; mostly the same folder.
-        head: (kind, folder) of each module after the encoder, in order; None without a
+        encoder: The folder of the encoder; mostly the same as `folder`.
+        head: (kind, folder) of each module after the encoder, in order; None if there is no
             `modules.json`.
     """
 
@@ -91,7 +91,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and the folders of encoders outside of them."""
+    """Returns the folders with `modules.json`, and folders of encoders that are not inside them."""
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)
     for folder in folders:  # a folder comes before its subfolders
@@ -101,7 +101,7 @@ def _model_folders(paths: list[Path]) -> list[Path]:
 
 
 def _is_encoder(folder: Path) -> bool:
-    """Returns whether a folder holds an encoder of a family that is served, with its weights."""
+    """Returns whether a folder holds an encoder of a served family, and the encoder's weights."""
     if not any((folder / name).is_file() for name in WEIGHTS):
         return False
     try:
@@ -132,7 +132,7 @@ def read_folder(folder: Path) -> EmbeddingFiles:
     elif (kind := _model_type(folder)) not in text_encoders.FAMILIES:
         known = ", ".join(text_encoders.FAMILIES)
         raise CheckpointNotFoundError(
-            f"{folder} holds no embedding model: {CONFIG} is of a {kind!r} model, not of {known}"
+            f"{folder} holds no embedding model: model_type is {kind!r}, supported: {known}"
         )
     try:
         weights = find_weights(encoder, (CONFIG, TOKENIZER))
@@ -163,7 +163,7 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
         if kind not in (known := wanted.get(number, ("Dense", "Normalize")))
     ]
     if len(parts) < len(wanted):
-        reasons.append(f"{len(parts)} modules are named, needed: Transformer, Pooling")
+        reasons.append(f"it lists {len(parts)} modules, needed: Transformer, Pooling")
     if reasons:
         raise UnsupportedModelError(str(path), reasons)
     places = [place for _, place in parts]

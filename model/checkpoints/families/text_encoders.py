@@ -23,7 +23,7 @@ ACTIVATIONS = {
     "swish": Activation.SWISH,
 }
 
-# Options that change the computation, with the implemented values. The first is the default.
+# Options that change the computation, with the implemented values. The first value is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False,),
@@ -40,9 +40,10 @@ class Family:
         prefix: Prefix of the tensor names in files that also contain a task head.
         attention: Maps our names of the attention modules and the norm after them to the names in
             the file.
-        pad_id: Default of the padding id, if positions are counted from it; else None.
+        pad_id: Default of the padding id; None if positions are not counted from the padding id.
         token_types: Default of `type_vocab_size`; 0 if the family has no token types.
-        relative_buckets: The fixed `relative_attention_num_buckets`; 0 without relative positions.
+        relative_buckets: The fixed `relative_attention_num_buckets`; 0 if the family has no
+            relative positions.
         sizes: Defaults of (max_position_embeddings, vocab_size).
     """
 
@@ -99,8 +100,8 @@ A model with another head was trained for another task, so its vectors are of no
 def check_embedder(options: Mapping[str, Any], name: str) -> None:
     """Refuses a model that was trained for a task other than to embed or to fill in words.
 
-    A file that names no architecture passes. If the model has another head, this head's tensors
-    are refused when the weights are read.
+    A config that names no architecture passes this check. If the model has a head for another
+    task, the tensors of the head are refused when the weights are read.
 
     Args:
         options: Content of a `config.json`.
@@ -159,7 +160,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
 
 
 def _sizes(options: Mapping[str, Any], family: Family, reasons: list[str]) -> dict[str, int]:
-    """Returns the sizes by their names in `TextEncoderConfig`. Each wrong one adds a reason."""
+    """Returns the sizes by their names in `TextEncoderConfig`. Each wrong size adds a reason."""
 
     def size(option: str, default: int, most: int = MAX_SIZE) -> int:
         return positive_integer(options, option, default, reasons, most)
@@ -195,8 +196,8 @@ def _config(
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
     """Returns the row of the position table for the first token.
 
-    BERT begins at row 0. The other families begin after the row of the padding id. MPNet's padding
-    id is fixed, and the others name theirs in the options.
+    BERT begins at row 0. The other families begin after the row of the padding id. The padding id
+    of MPNet is fixed. In the other families, an option gives the padding id.
     """
     if family.pad_id is None:
         return 0

@@ -10,9 +10,10 @@ from model.checkpoints.formats.tensors import Arrays
 from model.checkpoints.names import Name, fill
 from model.embedding_config import TextEncoderConfig
 
-# position_ids and token_type_ids are constants. Sentence vectors do not use the pooler, a layer
-# over the first token. cls and lm_head are heads that fill in words. Tensors of other heads are an
-# error, because the encoder of a classifier gives no useful embeddings.
+# Tensors that are not used. position_ids and token_type_ids are constants. The pooler is a layer on
+# the first token's vector, and sentence vectors do not need this layer. The heads cls and lm_head
+# fill in words. Tensors of other heads are an error, because the encoder of a classifier gives
+# no useful embeddings.
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
@@ -27,7 +28,10 @@ FEED_FORWARD = {
 
 
 def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
-    """Returns the name table of a family, without the prefix of files that hold heads too."""
+    """Returns the name table of a family.
+
+    The tensor names in the table do not have the prefix that files with a task head add.
+    """
     names = [
         Name("embedding.tokens", "embeddings.word_embeddings.weight"),
         Name("embedding.positions", "embeddings.position_embeddings.weight"),
@@ -59,12 +63,12 @@ def load_weights(
 
     Args:
         arrays: The tensors of the checkpoint.
-        family: The family of the tensor names.
+        family: The family that the tensor names follow.
         config: The config from `text_encoders.read_config`.
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: A tensor is missing, is left over or has the wrong shape.
+        WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape.
     """
     with torch.device("meta"):
         encoder = TextEncoder(config)
@@ -73,7 +77,10 @@ def load_weights(
 
 
 def normal_names(arrays: Arrays, prefix: str) -> Arrays:
-    """Returns the tensors under their present names, without the prefix of files with heads."""
+    """Returns the tensors under the names in `name_table`.
+
+    The prefix of files with a task head is removed, and old names of norms are replaced.
+    """
     normal = {}
     for tensor, array in arrays.items():
         short = tensor.removeprefix(prefix)

@@ -1,4 +1,4 @@
-"""Says why folders for other software are refused, and gives advice about serving the models."""
+"""Gives advice about folders that are not served, such as folders for other software."""
 
 from pathlib import Path
 
@@ -40,7 +40,10 @@ def translator_advice(folder: Path) -> str:
 
 
 def tokenizer_advice(folder: Path) -> str:
-    """Returns how to make a missing `tokenizer.json` in a folder with `vocab.txt`; else empty."""
+    """Returns advice on how to make a missing `tokenizer.json` from `vocab.txt`.
+
+    The advice is empty if `tokenizer.json` exists or `vocab.txt` does not.
+    """
     if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
         return ""
     return (

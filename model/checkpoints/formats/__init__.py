@@ -1,1 +1,1 @@
-"""File formats: safetensors, PyTorch, Marian binary and npz, JSON."""
+"""Reads file formats: safetensors, PyTorch, Marian binary and npz, JSON."""

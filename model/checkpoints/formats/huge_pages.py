@@ -1,4 +1,7 @@
-"""Copies arrays that are read in random order into huge pages, if the system provides them."""
+"""Copies arrays into huge pages, if the system provides them.
+
+Reads in random order are faster in huge pages.
+"""
 
 import mmap
 from typing import Any
@@ -17,7 +20,7 @@ def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no huge pages
-    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # takes memory as it is written
+    memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # unwritten pages take no memory
     memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)
 

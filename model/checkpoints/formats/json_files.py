@@ -27,7 +27,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """Returns the object in the file.
+    """Returns the JSON object in the file.
 
     Raises:
         CheckpointNotFoundError: There is no such file.
@@ -40,7 +40,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def read_options_if_there(path: Path) -> dict[str, Any]:
-    """Returns the object in an optional file; an empty object if the file is missing.
+    """Returns the JSON object in an optional file; an empty dictionary if the file is missing.
 
     Raises:
         CheckpointFormatError: The file is not JSON, or does not hold an object.
@@ -53,7 +53,7 @@ def unsupported(options: Mapping[str, Any], supported: Mapping[str, Collection[A
 
     Args:
         options: The content of the file.
-        supported: The implemented values of each option. The first is the default.
+        supported: The implemented values of each option. The first value is the default.
     """
     return [
         f"{name} is {options[name]!r}, supported: {next(iter(values))!r}"
@@ -71,7 +71,8 @@ def positive_integer(
 ) -> int:
     """Returns an option that is a count.
 
-    A value that is no integer from 1 to `most` adds a reason to refuse the file.
+    If the value is not an integer from 1 to `most`, an entry is added to `reasons`, and the default
+    is returned.
     """
     value = options.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:

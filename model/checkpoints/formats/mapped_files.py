@@ -37,7 +37,9 @@ def forget_pages(path: Path) -> None:
 
 
 def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
-    """Yields (address, number of bytes) of a file's mappings, without those written to.
+    """Yields (address, number of bytes) of each mapping of a file.
+
+    Mappings that were written to are left out.
 
     Source: proc_pid_smaps(5); `Anonymous` counts the memory of a mapping that is in no file.
     """

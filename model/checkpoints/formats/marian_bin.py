@@ -1,7 +1,7 @@
 """Reads Marian's `.bin` container: named float and int8 tensors, and the training options.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
-(int8 tensors), used for facts only and checked against real files.
+(int8 tensors). The code was used for facts only, and the facts were checked with real models.
 """
 
 import math
@@ -70,7 +70,7 @@ class MarianFile:
             raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
         self.items = {item.name: item for item in items}
         if len(self.items) < len(items):
-            raise CheckpointFormatError(f"{path.name} has two items of one name")
+            raise CheckpointFormatError(f"{path.name} has two items of the same name")
         end = max((item.offset + item.num_bytes for item in self.items.values()), default=0)
         if end != len(self.data):
             raise CheckpointFormatError(
@@ -85,7 +85,9 @@ class MarianFile:
                 f"(its first number is {version})"
             )
         if 16 + 32 * count > len(self.data):
-            raise CheckpointFormatError(f"{self.path.name} is cut short: {count} items announced")
+            raise CheckpointFormatError(
+                f"{self.path.name} is cut short: it announces {count} items"
+            )
         headers = [struct.unpack_from("<4Q", self.data, 16 + 32 * i) for i in range(count)]
         offset = 16 + 32 * count
         names, shapes = [], []
@@ -111,7 +113,7 @@ class MarianFile:
         """
         item = self.items.get(OPTIONS_ITEM)
         if item is None:
-            raise CheckpointFormatError(f"{self.path.name} carries no {OPTIONS_ITEM}")
+            raise CheckpointFormatError(f"{self.path.name} has no {OPTIONS_ITEM}")
         text = self.data[item.offset : item.offset + item.num_bytes].rstrip(b"\0")
         try:
             options = yaml.safe_load(text)
@@ -122,7 +124,9 @@ class MarianFile:
         return cast("dict[str, Any]", options)
 
     def arrays(self, without: Container[str] = ()) -> dict[str, NDArray[np.float32]]:
-        """Returns every tensor as float32, matrices as (out, in), embeddings as (V, D).
+        """Returns every tensor as float32.
+
+        Matrices have the shape (out, in), and embedding tables have the shape (V, D).
 
         Args:
             without: Names of tensors to leave out.
@@ -150,7 +154,10 @@ class MarianFile:
         return np.ascontiguousarray(array.T) if is_matrix and not is_table(item.name) else array
 
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
-        """Returns the values, a view of the file's bytes, and the multiplier that follows them."""
+        """Returns the int8 values of a tensor and its multiplier.
+
+        The values are a view of the file's bytes. In the file, the multiplier follows the values.
+        """
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
         (multiplier,) = struct.unpack_from("<f", self.data, item.offset + item.size)
@@ -158,8 +165,9 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # The values of an int8 tensor are the transpose of `item.shape`, except in Wemb. So they
-        # are (out, in), and (D, V) in a table named _Wt.
+        # Except for Wemb, the file holds int8 matrices transposed. A matrix whose `item.shape` is
+        # (in, out) is read as (out, in), which is the wanted shape. A table named _Wt has the
+        # `item.shape` (V, D) and is read as (D, V). This table is transposed to (V, D).
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier
@@ -170,7 +178,7 @@ class MarianFile:
         return any(i.type == INTGEMM8 for i in self.items.values() if min(i.shape, default=0) > 1)
 
     def quantized(self, name: str) -> QuantizedMatrix:
-        """Returns a matrix in int8, (out, in) or (V, D). A float matrix is rounded.
+        """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8.
 
         Source: marian-dev, src/tensors/cpu/intgemm_interface.h. As in Marian's converter, a float
         matrix is scaled before rounding, so that its largest absolute value is 127.
@@ -191,5 +199,5 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Returns whether a tensor is an embedding table, which stays (V, D) in a model."""
+    """Returns whether a tensor is an embedding table. A table has the shape (V, D) in a model."""
     return "Wemb" in name or name.endswith("_Wt")

@@ -1,4 +1,4 @@
-"""Reads the `.npz` files of Marian's training, which hold the tensors of a `.bin`."""
+"""Reads the `.npz` files of Marian's training, which hold the same tensors as a `.bin` file."""
 
 import zipfile
 import zlib
@@ -18,7 +18,7 @@ DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.erro
 
 
 class MarianNpz(MarianFile):
-    """The items of an `.npz` file, with the names and the layout of a `.bin`.
+    """The items of an `.npz` file, with the names and the layout of a `.bin` file.
 
     Args:
         path: The file. Python objects in it are refused, not unpickled.

@@ -1,6 +1,6 @@
-"""Reads named tensors from safetensors files and PyTorch pickles, whole or in shards.
+"""Reads named tensors from safetensors files and PyTorch pickles.
 
-Code in a pickle is not run.
+The tensors of a model are in one file, or in several shards. Code in a pickle is not run.
 """
 
 import re
@@ -21,8 +21,8 @@ from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
 
-# The reason in PyTorch's message about a pickle with other objects than tensors. The message goes
-# on with advice, which is left out.
+# Finds the reason in PyTorch's message about a pickle that holds other objects than tensors. The
+# advice behind the reason is left out.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
@@ -30,12 +30,13 @@ def read_tensors(weights: Path) -> Arrays:
     """Returns every tensor as float32.
 
     Args:
-        weights: From `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the index
-            (`.index.json`) of shards of either.
+        weights: The result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
+            index of shards (`.index.json`).
 
     Raises:
         CheckpointFormatError: A file is damaged, is a pointer of Git LFS, or holds more than
-            tensors. Two files hold the same tensor, or a tensor is not in its shard.
+            tensors. Or two files hold the same tensor, or a tensor is not in the shard that the
+            index names.
         CheckpointNotFoundError: A shard is missing.
     """
     arrays: Arrays = {}
@@ -57,8 +58,8 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
     wrong = sorted(name for name in expected if places.get(name) != expected[name])
     if wrong:
         raise CheckpointFormatError(
-            f"{index} does not match its shards for {len(wrong)} tensors, {wrong[0]} "
-            f"among them: {expected[wrong[0]]} does not hold it"
+            f"{index} names the wrong shard for {len(wrong)} tensors, such as {wrong[0]}: "
+            f"{expected[wrong[0]]} does not hold this tensor"
         )
 
 

@@ -17,7 +17,7 @@ WEIGHTS = (
     "pytorch_model.bin",
     f"pytorch_model.bin{INDEX}",
 )
-"""Names of weight files, in order of preference. The first name that a folder has is read."""
+"""Names of weight files, in order of preference. The first file that exists is read."""
 
 REVISION_DIGITS = 12
 
@@ -27,7 +27,7 @@ def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
 
     Args:
         folder: The folder of the model.
-        others: Names of files that must be there too.
+        others: Names of other files that must be in the folder.
 
     Raises:
         CheckpointFormatError: Files are missing; the message names all of them.
@@ -44,7 +44,7 @@ def find_weights(folder: Path, others: Iterable[str] = ()) -> Path:
 
 
 def weight_files(weights: Path) -> list[Path]:
-    """Returns the files that hold the tensors: the given one, or the shards of an index.
+    """Returns the files that hold the tensors: the given file, or the shards of a given index.
 
     Raises:
         CheckpointFormatError: The index is damaged, or names a file outside its folder.
@@ -60,7 +60,7 @@ def weight_files(weights: Path) -> list[Path]:
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """Returns the file name of each tensor, by the tensor's name.
+    """Returns the name of the file that holds each tensor, by the tensor's name.
 
     Raises:
         CheckpointFormatError: The index is damaged, or names a file outside its folder.

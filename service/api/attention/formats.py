@@ -14,6 +14,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from service.api.attention.schemas import Format
+from service.api.request.accept import preferred
 from service.tasks.attention.labels import Labels
 from service.tasks.attention.results import (
     Attention,
@@ -39,23 +40,8 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
     """
     if wanted is not None:
         return wanted
-    ranges = [_media_range(part) for part in accept.split(",")]
-    ranges.sort(key=lambda found: -found[1])  # equal weights keep their order
     binary: dict[str, Format] = {MEDIA_TYPES[name]: name for name in ("npz", "safetensors")}
-    for media_type, weight in ranges:
-        if weight > 0 and media_type in (*binary, MEDIA_TYPES["json"], "*/*"):
-            return binary.get(media_type, "json")
-    return "json"
-
-
-def _media_range(part: str) -> tuple[str, float]:
-    """Returns a media type and its weight: 1 without a weight, 0 if the weight is not a number."""
-    media_type, *parameters = (word.strip().lower() for word in part.split(";"))
-    weights = [word[2:] for word in parameters if word.startswith("q=")]
-    try:
-        return media_type, float(weights[0]) if weights else 1.0
-    except ValueError:
-        return media_type, 0.0
+    return binary.get(preferred(accept, binary), "json")
 
 
 def json_body(

@@ -23,7 +23,7 @@ from service.api.request.parameters import read_parameters
 from service.api.responses import json_chunks, json_response
 from service.api.services import context_of, services_of
 from service.tasks.attention.results import InspectionResult
-from service.tasks.translation import run_sized
+from service.tasks.threads import run_sized
 
 router = APIRouter(tags=["attention"])
 

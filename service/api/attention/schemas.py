@@ -55,7 +55,7 @@ OF_TRANSLATION = {
 
 
 def has_target(task: Any) -> bool:
-    """Returns whether an unchecked task reads translations; True for an unknown task."""
+    """Returns whether a task reads translations; True if the value is not a known task."""
     return HAS_TARGET.get(task, True) if isinstance(task, str) else True
 
 
@@ -111,17 +111,18 @@ class AttentionQuestion(Parameters):
     target: str | None = Field(None, description="Language code.")
     model: str | None = Field(
         None,
-        description="Name as in /v1/models, in place of `source` and `target`. If languages are "
-        "given too, they must be those of the model.",
+        description="Name as in /v1/models, in place of `source` and `target`. If the request also "
+        "has languages, they must be those of the model.",
     )
     task: Task = Field(
         "translate", description="`embed` reads each text without a translation, as in /embed."
     )
     prompt_name: str | None = Field(
         None,
-        description="With `embed`: name of the prompt before texts; by default the model's own.",
+        description="With `embed`: name of the prompt that is put before each text. By default it "
+        "is the default prompt of the model.",
     )
-    api_key: Any = Field(None, description="Accepted and ignored.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
 
     @property
     def has_target(self) -> bool:
@@ -163,44 +164,50 @@ class AttentionRequest(AttentionQuestion):
     )
 
     text: str | ListOf[str] = Field(
-        description="Text, or list of texts: each is one sequence.", json_schema_extra=not_empty
+        description="Text, or list of texts. Each text is one sequence.",
+        json_schema_extra=not_empty,
     )
     target_text: str | ListOf[str | None] | None = Field(
         None, description="Translation, or list of translations; null means the model's own."
     )
     kinds: Annotated[ListOf[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
-        description="Some of `encoder`, `decoder` and `cross`; with rollout or `embed` the default "
-        "is encoder.",
+        description="One or more of `encoder`, `decoder` and `cross`. With `reduce` `rollout` or "
+        "`task` `embed`, the default is `encoder`.",
         json_schema_extra=not_empty,
     )
     layers: Numbers = Field(
         [-1],
-        description="Numbers from 0, negative from the end, or `all`, the default for bertviz.",
+        description="Numbers from 0, negative from the end, or `all`. For bertviz the default is "
+        "`all`.",
     )
     heads: Numbers = Field("all", description="Numbers from 0, negative from the end, or `all`.")
     reduce: Reduce = Field(
         "mean_heads",
-        description="Reduction over heads and layers. bertviz shows every head, so for bertviz the "
-        "default is none, and mean_heads means none.",
+        description="Reduction over heads and layers. bertviz shows every head: for it, the "
+        "default is `none`, and `mean_heads` has the same effect as `none`.",
     )
     norm: Norm = Field(
         "weights",
-        description="`value_norms`: weight times the norm of the value after output projection.",
+        description="`weights`, or `value_norms`: each weight times the norm of its value after "
+        "the output projection.",
     )
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
-        None, description="Number of values kept of each row, largest first, with `indices`."
+        None,
+        description="Number of largest values to return of each row. `indices` has their columns.",
     )
     decimals: Decimals | None = Field(
         None, description="Decimals to which values are rounded; by default they are not rounded."
     )
     format: Format | None = Field(
         None,
-        description="By default the format of the Accept header: application/x-npz, "
-        "application/x-safetensors, and otherwise JSON.",
+        description="By default the header Accept decides: npz for application/x-npz, safetensors "
+        "for application/x-safetensors, and JSON for all other types.",
     )
-    split: bool = Field(False, description="One item per sentence.")
+    split: bool = Field(
+        False, description="Split texts into sentences, and return one item for each sentence."
+    )
     alignment_layer: StrictInt | None = Field(
         None, description="Layer whose cross-attention aligns words; by default the model's own."
     )
@@ -209,8 +216,8 @@ class AttentionRequest(AttentionQuestion):
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,
-        description="1 if the attention of a row belongs to the decoder's input token, 0 if to the "
-        "predicted token.",
+        description="With `1`, a row of attention belongs to the token that the decoder reads; "
+        "with `0`, to the token that the decoder predicts. By default the model's own.",
     )
 
     @property
@@ -279,7 +286,7 @@ class AttentionRequest(AttentionQuestion):
         if _shape(self.target_text) != _shape(self.text):
             refuse(
                 f"target_text is {_shape(self.target_text)} and text is {_shape(self.text)}; "
-                "send one for each text, or null for the model's own"
+                "send one translation for each text, or null for the model's own translation"
             )
         return self
 
@@ -293,18 +300,23 @@ class AttentionRequest(AttentionQuestion):
                 "leave cross out of kinds, or use another reduce"
             )
         if self.norm != "weights":
-            refuse(f"rollout is of weights, not of {self.norm}; leave norm or reduce out")
+            refuse(
+                f"rollout is computed from weights, not from {self.norm}; leave norm or reduce out"
+            )
         if self.heads != "all":
             shown = str(self.heads)[:SHOWN_CHARS]
-            refuse(f'rollout is over all heads, not {shown}; leave heads out or use "all"')
+            refuse(f'rollout needs all heads, not only {shown}; leave heads out or use "all"')
         return self
 
     @model_validator(mode="after")
     def _check_bertviz(self) -> Self:
         if self.format == "bertviz" and self.reduce != "none":
-            refuse(f"bertviz shows every head, not {self.reduce}; leave reduce out or use none")
+            refuse(
+                f"bertviz shows every head, so it refuses reduce {self.reduce}; "
+                "leave reduce out or use none"
+            )
         if self.format == "bertviz" and self.top_k is not None:
-            refuse(f"bertviz needs whole rows, not top_k {self.top_k}; leave top_k out")
+            refuse(f"bertviz needs whole rows, so it refuses top_k {self.top_k}; leave top_k out")
         return self
 
 
@@ -321,7 +333,7 @@ class StepsRequest(AttentionQuestion):
         }
     )
 
-    text: str = Field(description="Text: one sequence.", json_schema_extra=not_empty)
+    text: str = Field(description="Text, read as one sequence.", json_schema_extra=not_empty)
     target_text: str | None = Field(
         None, description="Translation of the text; by default the model's own."
     )
@@ -331,13 +343,13 @@ class StepsRequest(AttentionQuestion):
     layer: StrictInt = Field(-1, description="Number from 0, or negative from the end.")
     head: StrictInt = Field(0, description="Number from 0, or negative from the end.")
     query: StrictInt = Field(
-        description="Token whose attention is computed: a source token for the encoder, otherwise "
-        "a target token. Number from 0, or negative from the end."
+        description="Number of the token whose attention is computed, from 0, or negative from the "
+        "end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],
-        description="Some of `vectors` (query, keys, values), `output` (all heads times W_O), and "
-        "`output_weight` (W_O too).",
+        description="Parts to add to the response: `vectors` (query, keys, values), `output` (all "
+        "heads times W_O), `output_weight` (the matrix W_O).",
     )
 
     def trace(self) -> TraceRequest:
@@ -376,4 +388,4 @@ def check_embedded(kinds: Iterable[Kind]) -> None:
     """Refuses all kinds of attention except the encoder's."""
     for kind in kinds:
         if kind != "encoder":
-            refuse(f"a text that is embedded has no {kind}; ask for encoder, or leave it out")
+            refuse(f"task embed has no {kind} attention; ask for encoder, or leave it out")

@@ -14,7 +14,7 @@ from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import TraceResult
 
 SHOWN_VALUES = 8
-"""Number of values that the table shows of each vector weight × v."""
+"""Number of values that the table shows of each product of a weight and its vector v."""
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""LibreTranslate's dialect: `/translate`, `/detect`, `/languages`, `/frontend/settings`."""
+"""LibreTranslate's dialect: translation, detection, documents, suggestions and settings."""

@@ -1,6 +1,6 @@
 """GET /languages and GET /frontend/settings: LibreTranslate's clients request these first."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
@@ -12,9 +12,12 @@ from service.api.libretranslate.schemas import (
     Language,
     LanguageChoice,
 )
+from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.api.services import services_of
+from service.documents.formats import FORMATS
 from service.models.catalog import PIVOT, Catalog
+from service.text.detection import Detection
 from service.text.language_codes import display_name
 
 router = APIRouter(tags=["languages"])
@@ -37,21 +40,34 @@ async def languages(request: Request, accept_language: AcceptLanguage = None) ->
 async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
-    """Returns the settings of a form; -1 means no limit, as in LibreTranslate."""
-    target = default_target(services_of(request).catalog)
+    """Returns the settings of a form. The value -1 means no limit, as in LibreTranslate."""
+    services = services_of(request)
+    target = default_target(services.catalog)
+    needs_key = bool(services.settings.keys)
     return FrontendSettings(
-        charLimit=-1,
+        charLimit=services.settings.max_text_chars or -1,
         frontendTimeout=500,
-        apiKeys=False,
-        keyRequired=False,
-        suggestions=False,
-        filesTranslation=False,
-        supportedFilesFormat=[],
+        apiKeys=needs_key,
+        keyRequired=needs_key,
+        suggestions=services.settings.suggestions,
+        filesTranslation=services.settings.files,
+        supportedFilesFormat=[*FORMATS] if services.settings.files else [],
         language=DefaultLanguages(
             source=LanguageChoice(code="auto", name="Auto Detect"),
             target=LanguageChoice(code=target, name=display_name(target, accept_language)),
         ),
     )
+
+
+def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
+    """Returns the served languages of a request; the source is None for `auto`.
+
+    Raises:
+        InvalidRequestError: A code is empty.
+        UnsupportedLanguageError: The server has no such language or pair.
+    """
+    code = None if source.strip().lower() == "auto" else source
+    return find_languages(catalog, ("source", code), ("target", target))
 
 
 def default_target(catalog: Catalog) -> str:
@@ -63,3 +79,8 @@ def default_target(catalog: Catalog) -> str:
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]
     return [*offered, *reversed(catalog.languages), PIVOT][0]
+
+
+def detection_body(detection: Detection) -> dict[str, Any]:
+    """Returns the body of one detected language."""
+    return {"confidence": detection.confidence, "language": detection.language}

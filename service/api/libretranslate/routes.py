@@ -1,34 +1,40 @@
 """POST /translate and POST /detect, and the dialect of LibreTranslate."""
 
 import time
-from functools import lru_cache
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from model.sequence import DecodingOptions
 from service.api import error_texts
 from service.api.dialect import Dialect
 from service.api.errors import ERRORS
-from service.api.libretranslate import disabled, languages
+from service.api.libretranslate import (
+    description,
+    files,
+    languages,
+    streaming,
+    suggestions,
+)
 from service.api.libretranslate.schemas import (
     DetectedLanguage,
     DetectRequest,
     TranslateRequest,
     TranslateResponse,
 )
-from service.api.request.body import FORM, JSON, check_number
+from service.api.request import translation
+from service.api.request.body import FORM, JSON
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
+from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
-from service.settings import Settings
-from service.tasks.attention.alignment import Alignment
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.context import RequestContext
-from service.tasks.translation import TranslatedText, TranslationRequest, run_sized
+from service.tasks.threads import run_sized
+from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.detection import Detection
 
 router = APIRouter(tags=["translation"])
@@ -37,7 +43,7 @@ router = APIRouter(tags=["translation"])
 @router.post(
     "/translate",
     response_model=TranslateResponse,
-    responses=ERRORS,
+    responses={**ERRORS, 200: streaming.DESCRIPTION},
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
@@ -45,14 +51,19 @@ async def translate(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
-        texts = as_texts(body.q, services.settings, context)
+        texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
+        await translation.add_terms(services, wanted, [body.glossary] if body.glossary else [])
+    if stream_type := streaming.wanted_type(request):
+        streaming.check(body)
+        sentences = translation.stream(services, wanted, context)
+        return await streaming.respond(request, stream_type, sentences)
     if body.return_alignment:
-        work = aligned(services, wanted, context)
-        results, alignments = await unless_disconnected(request, work)
+        both = aligned(services, wanted, context)
+        results, alignments = await unless_disconnected(request, both)
     else:
-        translation = services.translator.translate(wanted, context)
-        results, alignments = await unless_disconnected(request, translation), []
+        work = translation.translate(services, wanted, context)
+        results, alignments = await unless_disconnected(request, work), []
     start = time.perf_counter()
     response = JSONResponse(response_body(body, results, alignments))
     context.add("serialize", time.perf_counter() - start)
@@ -63,7 +74,7 @@ async def aligned(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> tuple[list[TranslatedText], list[list[Alignment]]]:
     """Returns the translations and the alignment of each sentence."""
-    results = await services.translator.translate(wanted, context)
+    results = await translation.translate(services, wanted, context)
     return results, await services.inspector.align(results, context)
 
 
@@ -77,25 +88,10 @@ async def detect(request: Request) -> Response:
     """Returns up to three served languages in which a text may be written, most probable first."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
-    texts = as_texts(body.q, services.settings, context)
+    texts = as_texts("q", body.q, services.settings, context)
     num_chars = sum(map(len, texts))
     detections = await run_sized(num_chars, services.translator.detect_all, texts)
-    return JSONResponse([detection_body(detection) for detection in mean_detections(detections)])
-
-
-def as_texts(q: str | list[str], settings: Settings, context: RequestContext) -> list[str]:
-    """Returns the texts of a request.
-
-    Raises:
-        InvalidRequestError: The request has no text.
-        RequestTooLargeError: The request has too many texts.
-    """
-    texts = [q] if isinstance(q, str) else q
-    context.num_inputs = len(texts)
-    if not q:
-        raise InvalidRequestError(error_texts.missing("q"))
-    check_number(texts, settings.max_inputs)
-    return texts
+    return JSONResponse([languages.detection_body(each) for each in mean_detections(detections)])
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
@@ -111,32 +107,37 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
         ("beam_size", body.beam_size or 1, settings.max_beam_size),
     ):
         if value > limit:
-            text = error_texts.out_of_range(name, "<=", limit, value)
-            raise InvalidRequestError(f"{text}; ask for less, or raise REGARD_MAX_BEAM_SIZE")
-    for name, code in (("source", body.source), ("target", body.target)):
-        if not code.strip():
-            raise InvalidRequestError(error_texts.missing(name))
-    catalog = services.catalog
-    is_auto = body.source.strip().lower() == "auto"
-    source = None if is_auto else catalog.language(body.source)
-    target = catalog.language(body.target)
-    if source is not None:
-        catalog.route(source, target)
+            text, details = error_texts.out_of_range(name, "<=", limit, value)
+            way_out = f"{details}; ask for less, or raise REGARD_MAX_BEAM_SIZE"
+            raise InvalidRequestError(text, details=way_out)
+    if body.format == "html" and body.return_alignment:
+        raise InvalidRequestError(
+            "Invalid request: return_alignment is not available for HTML; leave format out"
+        )
+    if body.glossary and body.return_alignment:
+        raise InvalidRequestError(
+            "Invalid request: return_alignment and glossary cannot be used together; send only one"
+        )
+    source, target = languages.find(services.catalog, body.source, body.target)
+    if body.glossary and source is None:
+        raise InvalidRequestError(
+            "Invalid request: a glossary needs the source language; send it in place of auto"
+        )
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
+    # The words of the source text are aligned, so the source must not have stand-ins.
+    protects = not body.return_alignment
     return TranslationRequest(
-        texts, source, target, options, body.split_sentences, body.return_alignment
+        texts,
+        source,
+        target,
+        options,
+        body.split_sentences,
+        body.return_alignment,
+        protects,
+        body.format == "html",
     )
-
-
-@lru_cache(maxsize=256)
-def decoding_options(beam_size: int, num_hypotheses: int, return_scores: bool) -> DecodingOptions:
-    """Returns the options of the search.
-
-    Equal requests share one object, so that a message to a worker contains it once.
-    """
-    return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
 def response_body(
@@ -146,7 +147,7 @@ def response_body(
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
-        items["detectedLanguage"] = [detection_body(detection) for detection in detections]
+        items["detectedLanguage"] = [languages.detection_body(each) for each in detections]
     if any(len(result.prepared.route) > 1 for result in results):
         items["models"] = [[each.name for each in r.prepared.route] for r in results]
     if body.alternatives:
@@ -156,11 +157,6 @@ def response_body(
     if body.return_alignment:
         items["alignment"] = alignments
     return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
-
-
-def detection_body(detection: Detection) -> dict[str, Any]:
-    """Returns the body of one detected language."""
-    return {"confidence": detection.confidence, "language": detection.language}
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
@@ -173,7 +169,7 @@ def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
 
 
 DIALECT = Dialect(
-    (router, languages.router, disabled.router),
-    tasks={"/translate": "translate", "/detect": "detect"},
+    (router, languages.router, files.router, suggestions.router, description.router),
+    tasks={"/translate": "translate", "/detect": "detect", "/translate_file": "document"},
     direct={("POST", "/translate"): translate},
 )

@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.attention.response_schemas import AlignmentBody
 from service.api.request.parameters import ListOf, Natural, Parameters, Positive, not_empty
+from service.api.request.upload import UploadedFile
 
 
 def _default_format(value: Any) -> Any:
@@ -27,19 +28,27 @@ class TranslateRequest(Parameters):
     )
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
-    format: Annotated[Literal["text"], BeforeValidator(_default_format)] = Field(
-        "text", description="Only `text`."
+    format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
+        "text",
+        description="`text`, or `html`. In HTML, tags come back, and the text between them is "
+        "translated.",
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
-    api_key: Any = Field(None, description="Accepted and ignored.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
     beam_size: Positive | None = Field(
-        None, description="Number of hypotheses kept while decoding; 1, the default, is greedy."
+        None,
+        description="Number of hypotheses kept while decoding. The default is 1, greedy decoding.",
     )
     split_sentences: bool = Field(
         True, description="Translate sentence by sentence; false takes each text as one sentence."
     )
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
+    )
+    glossary: str | None = Field(
+        None,
+        description="Id of a glossary whose terms the translation uses. `source` must not be "
+        "`auto`.",
     )
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."
@@ -98,7 +107,44 @@ class DetectRequest(Parameters):
     q: str | ListOf[str] = Field(
         description="Text, or list of texts, in one language.", json_schema_extra=not_empty
     )
-    api_key: Any = Field(None, description="Accepted and ignored.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestRequest(Parameters):
+    """`POST /suggest`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {"q": "Good morning.", "s": "Bom dia.", "source": "en", "target": "pt"}
+        }
+    )
+
+    q: str = Field(description="Text that was translated.")
+    s: str = Field(description="Better translation.")
+    source: str = Field(description="Language code of `q`, or `auto`.")
+    target: str = Field(description="Language code of `s`.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class SuggestResponse(BaseModel):
+    """The suggestion has been stored."""
+
+    success: bool
+
+
+class TranslateFileRequest(Parameters):
+    """`POST /translate_file`, as a multipart form."""
+
+    file: UploadedFile
+    source: str = Field(description="Language code, or `auto`.")
+    target: str = Field(description="Language code.")
+    api_key: Any = Field(None, description="Key, if the server has keys.")
+
+
+class TranslateFileResponse(BaseModel):
+    """The address of a translated document."""
+
+    translatedFileUrl: str = Field(description="Address for the download, for a limited time.")
 
 
 class Language(BaseModel):

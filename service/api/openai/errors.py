@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape, for the routes under /v1/.
+"""Errors in OpenAI's shape, for the routes under /v1/ and for /embeddings.
 
 OpenAI's clients read no other shape. They repeat a request by themselves after 409, 429 and 5xx.
 They first wait for the time that Retry-After gives.
@@ -11,8 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.api import error_texts
 from service.errors import (
     KINDS,
+    InvalidKeyError,
+    MissingKeyError,
     NotFoundError,
     OverloadedError,
     RequestTooLargeError,
@@ -55,7 +58,7 @@ OPENAI_KINDS: dict[int, OpenAIKind] = {
 class OpenAIError(BaseModel):
     """The content of an error body."""
 
-    message: str = Field(description="The fault, with the value, the limit and the way out.")
+    message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
         description="The kind of error, or with 429 the limit: `requests` or `tokens`."
     )
@@ -64,7 +67,7 @@ class OpenAIError(BaseModel):
 
 
 class OpenAIErrorBody(BaseModel):
-    """The body of every error under /v1/. The id of the request is in X-Request-Id."""
+    """The body of every error under /v1/ and at /embeddings. X-Request-Id has the request's id."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -92,9 +95,9 @@ def openai_shape(error: ServiceError, _context: RequestContext) -> tuple[int, di
     """Returns the status and the OpenAIErrorBody of an error."""
     kind = openai_kind(error)
     inside = {
-        "message": error.message,
+        "message": error_texts.text_of(error).joined,
         "type": kind.error_type,
-        "param": error.param,
+        "param": error.param and error.param.partition("[")[0],
         "code": kind.code,
     }
     return openai_status(error), {"error": inside}
@@ -104,8 +107,11 @@ def openai_status(error: ServiceError) -> int:
     """Returns the HTTP status of an error.
 
     OpenAI answers 400 if the input is too long, and its clients know no other status for this. A
-    body over the size limit keeps 413, because no parameter is at fault.
+    body over the size limit keeps 413, because no parameter is at fault. A missing and a wrong key
+    both get 401.
     """
+    if isinstance(error, MissingKeyError | InvalidKeyError):
+        return 401
     if isinstance(error, RequestTooLargeError) and error.param is not None:
         return 400
     return KINDS[type(error)].status
@@ -117,4 +123,9 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":
         return OpenAIKind("invalid_request_error", "model_not_found")
+    if isinstance(error, MissingKeyError | InvalidKeyError):
+        return OPENAI_KINDS[401]
+    if isinstance(error, RequestTooLargeError) and (error.param or "").endswith("]"):
+        # One text is longer than the model takes.
+        return OpenAIKind("invalid_request_error", "context_length_exceeded")
     return OPENAI_KINDS[KINDS[type(error)].status]

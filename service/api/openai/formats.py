@@ -8,7 +8,7 @@ import orjson
 
 from service.api.openai.schemas import EncodingFormat
 from service.api.responses import gather
-from service.tasks.embedding import EmbedUsage, Vectors
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
 
 
 def embeddings_chunks(

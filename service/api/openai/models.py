@@ -20,6 +20,7 @@ from service.api.openai.schemas import (
 )
 from service.api.services import Services, services_of
 from service.errors import NotFoundError
+from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ServedEmbedder, ServedModel
 from service.tasks.backend import Status
 from service.workers.messages import Resident
@@ -32,7 +33,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models with device and precision; with the admin key also why loading failed."""
+    """Lists the models with device and precision. The admin key also shows why loads failed."""
     return ModelList(data=await shown_models(request))
 
 
@@ -59,8 +60,14 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models, and models that are loading, unloading or failed to load."""
-    served = [model_body(each, services, status) for each in services.catalog.served.values()]
+    """Returns the served models under all their names, and models that are not served now."""
+    catalog = services.catalog
+    served = [model_body(each, services, status) for each in catalog.served.values()]
+    served += [
+        model_body(catalog.served[name], services, status, alias)
+        for alias, name in catalog.aliases.items()
+        if name in catalog.served and alias not in catalog.served
+    ]
     names = {each.id for each in served}
     return served + [
         ChangingBody(
@@ -84,11 +91,14 @@ def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
     raise NotFoundError(f"there is no model {name}; there are: {known}", param="model")
 
 
-def model_body(served: AnyServed, services: Services, status: Status) -> AnyModelBody:
-    """Returns the description of a served model."""
+def model_body(
+    served: AnyServed, services: Services, status: Status, alias: str | None = None
+) -> AnyModelBody:
+    """Returns the description of a served model under its name or an alias."""
     resident = status.models.get(served.name)
     shared: dict[str, Any] = {
-        "id": served.name,
+        "id": alias or served.name,
+        "alias_of": alias and served.name,
         "state": "ready" if resident else "loading",
         "created": services.started,
         "revision": served.files.revision,
@@ -97,6 +107,8 @@ def model_body(served: AnyServed, services: Services, status: Status) -> AnyMode
     }
     if isinstance(served, ServedModel):
         return translation_body(served, resident, shared)
+    if isinstance(served, ServedRemote):
+        return remote_body(served, shared)
     if isinstance(served, ServedEmbedder):
         return embedding_body(served, resident, shared)
     return OtherBody(task=served.task, **shared)
@@ -113,6 +125,19 @@ def translation_body(
         targets=sorted(served.files.targets),
         attention=attention_of(resident),
         **shared,
+    )
+
+
+def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
+    """Returns the description of a remote model; its endpoint is not asked whether it is ready."""
+    files = served.files
+    return ModelBody(
+        source=files.source,
+        target=files.target,
+        sources=files.sources,
+        targets=files.targets,
+        attention={},
+        **{**shared, "state": "ready", "device": "remote", "dtype": "unknown"},
     )
 
 

@@ -1,4 +1,4 @@
-"""POST /v1/embeddings, and the dialect of the routes under /v1/."""
+"""POST /v1/embeddings and /embeddings, and the dialect of the routes under /v1/."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -7,7 +7,7 @@ from service.api.dialect import Dialect
 from service.api.openai import models
 from service.api.openai.errors import OPENAI_ERRORS, OPENAI_PREFIX, openai_shape
 from service.api.openai.formats import embeddings_chunks
-from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse
+from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, refuse_ids
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
@@ -17,6 +17,14 @@ from service.api.tei.formats import embed_response
 router = APIRouter(tags=["embeddings"])
 
 
+@router.post(
+    "/embeddings",
+    response_model=EmbeddingsResponse,
+    response_model_exclude_none=True,
+    responses=OPENAI_ERRORS,
+    openapi_extra=request_body(EmbeddingsRequest),
+    operation_id="embeddings_of_tei",
+)
 @router.post(
     "/v1/embeddings",
     response_model=EmbeddingsResponse,
@@ -29,6 +37,8 @@ async def embeddings(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, EmbeddingsRequest, services.settings.max_body_bytes)
+        if not services.settings.openai_token_ids:
+            refuse_ids(body.input)
         query = body.query()
         context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
@@ -38,7 +48,7 @@ async def embeddings(request: Request) -> Response:
 
 DIALECT = Dialect(
     (router, models.router),
-    tasks={"/v1/embeddings": "embed"},
+    tasks=dict.fromkeys(("/embeddings", "/v1/embeddings"), "embed"),
     direct={("POST", "/v1/embeddings"): embeddings},
     prefix=OPENAI_PREFIX,
     error_shape=openai_shape,

@@ -3,16 +3,35 @@
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName
 from service.api.request.parameters import Positive
+from service.errors import InvalidRequestError
 from service.models.state import ModelState
-from service.tasks.embedding_query import EmbedQuery
+from service.models.text_reader import Input
+from service.tasks.embedding.query import EmbedQuery
 
 EncodingFormat = Literal["float", "base64"]
+
+
+def refuse_ids(inputs: Sequence[Input]) -> None:
+    """Refuses token ids, which clients of OpenAI make with OpenAI's vocabulary.
+
+    Raises:
+        InvalidRequestError: An input is a list of ids.
+    """
+    if not all(isinstance(each, str) for each in inputs):
+        raise InvalidRequestError(
+            "Invalid request: input has token ids. OpenAI's clients make them with tiktoken, and "
+            "this model has another vocabulary. Send texts; in LangChain, set "
+            "check_embedding_ctx_length=False. If the ids are the model's own, send them to "
+            "/embed, or set REGARD_OPENAI_TOKEN_IDS=true.",
+            param="input",
+        )
 
 
 class EmbeddingsRequest(EmbedParameters):
@@ -26,7 +45,10 @@ class EmbeddingsRequest(EmbedParameters):
         json_schema_extra={"example": {"input": ["The cat sat on the mat.", "A cat is sitting."]}}
     )
 
-    input: Inputs = Field(description="One input or a list: each is a text or a list of token ids.")
+    input: Inputs = Field(
+        description="One text or a list. With REGARD_OPENAI_TOKEN_IDS, ids of the model's tokens "
+        "are accepted too."
+    )
     model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first embedding model."
     )
@@ -82,14 +104,25 @@ class AttentionSizeBody(BaseModel):
     heads: int = Field(description="Number of heads of each layer.")
 
 
-class ModelBody(BaseModel):
-    """A translation model, in OpenAI's shape with fields of our own."""
+class ServedBody(BaseModel):
+    """The fields of every served model, in OpenAI's shape with fields of our own."""
 
     id: str
     state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
     owned_by: str = "regard"
+    alias_of: str | None = Field(
+        None, description="Name of the model for which `id` is an alias; else null."
+    )
+    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    device: str | None = Field(description="Null while the model loads.")
+    dtype: str | None = Field(description="Null while the model loads.")
+
+
+class ModelBody(ServedBody):
+    """A translation model, in OpenAI's shape with fields of our own."""
+
     task: Literal["translate"] = "translate"
     source: str | None = Field(description="Source language; null for a model of several pairs.")
     target: str | None = Field(description="Target language; null for a model of several pairs.")
@@ -97,49 +130,30 @@ class ModelBody(BaseModel):
     targets: list[str] = Field(
         description="Target languages; a text is not translated to its own language."
     )
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder, decoder, cross. Null while "
         "the model loads."
     )
 
 
-class EmbedderBody(BaseModel):
+class EmbedderBody(ServedBody):
     """An embedding model, in OpenAI's shape with fields of our own."""
 
-    id: str
-    state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
     task: Literal["embed"] = "embed"
     dimensions: int = Field(description="Number of values of a vector.")
     max_tokens: int = Field(
         description="Maximum tokens of a text, special tokens included; longer texts are truncated."
     )
     prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
     attention: dict[str, AttentionSizeBody] | None = Field(
         description="Kinds of attention that can be inspected: encoder. Null while the model loads."
     )
 
 
-class OtherBody(BaseModel):
+class OtherBody(ServedBody):
     """A model that neither translates nor embeds."""
 
-    id: str
-    state: ModelState
-    object: Literal["model"] = "model"
-    created: int = Field(description="Start of the server, in Unix seconds.")
-    owned_by: str = "regard"
     task: str = Field(description="Task that the model was made for.")
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
-    device: str | None = Field(description="Null while the model loads.")
-    dtype: str | None = Field(description="Null while the model loads.")
 
 
 class ChangingBody(BaseModel):

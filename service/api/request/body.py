@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -22,6 +23,9 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
+CHUNK_BYTES = 256 * 1024
+"""A multipart form is parsed in chunks, so that other requests do not wait for a large file."""
+
 MAX_FIELDS = 4096
 """Maximum number of fields of a body."""
 
@@ -36,8 +40,8 @@ and left its connection open.
 async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     """Returns the fields of a request: those of a JSON body, or those of a form and the query.
 
-    A field that occurs several times in a form or the query becomes a list. The line ends of a
-    form, CRLF, become LF.
+    A field of the query overrides a field of the form. A field that occurs several times in the
+    form, or several times in the query, becomes a list. The line ends of a form, CRLF, become LF.
 
     Raises:
         RequestTooLargeError: The body is over the limit.
@@ -48,14 +52,14 @@ async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
     content_type = media_type(request)
     if content_type == JSON:
         return parse_json(body)
-    if content_type in (FORM, "") or (not body and request.query_params):
-        return _merge([*request.query_params.multi_items(), *_parse_form(body)])
+    query = merge(request.query_params.multi_items())
+    if content_type in (FORM, "") or (not body and query):
+        return {**merge(_parse_form(body)), **query}
     if content_type == MULTIPART:
-        form = await _parse_multipart(request.headers, body, max_bytes)
-        return _merge([*request.query_params.multi_items(), *form])
+        return {**merge(await parse_multipart(request.headers, body, max_bytes)), **query}
     raise InvalidRequestError(
-        f"Content-Type {content_type[:SHOWN_CHARS]} is not supported; "
-        f"send {JSON}, {FORM} or {MULTIPART}"
+        f"Content-Type {content_type[:SHOWN_CHARS]} is not supported",
+        details=f"send {JSON}, {FORM} or {MULTIPART}",
     )
 
 
@@ -76,7 +80,8 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise InvalidRequestError(
-            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported; send it uncompressed"
+            f"Content-Encoding {encoding[:SHOWN_CHARS]} is not supported",
+            details="send the body uncompressed",
         )
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > max_bytes:
@@ -131,7 +136,8 @@ def check_number(texts: Sequence[str], limit: int) -> None:
         RequestTooLargeError: The request has more texts.
     """
     if len(texts) > limit:
-        raise RequestTooLargeError(error_texts.too_many_texts(len(texts), limit))
+        text, details = error_texts.too_many_texts(len(texts), limit)
+        raise RequestTooLargeError(text, details=details)
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
@@ -144,14 +150,19 @@ def parse_json(body: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequestError(error_texts.invalid_json(error)) from None
+        raise _invalid_json(error) from None
     if not isinstance(value, dict):
-        raise InvalidRequestError(error_texts.invalid_json("the body must be an object"))
+        raise _invalid_json("the body must be an object")
     if len(value) > MAX_FIELDS:
         raise InvalidRequestError(
             f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Send texts as a list"
         )
     return value
+
+
+def _invalid_json(reason: object) -> InvalidRequestError:
+    text, details = error_texts.invalid_json(reason)
+    return InvalidRequestError(text, details=details)
 
 
 def _parse_form(body: bytes) -> list[tuple[str, str]]:
@@ -168,21 +179,54 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
     return [(name, value.replace("\r\n", "\n")) for name, value in pairs]
 
 
-async def _parse_multipart(headers: Headers, body: bytes, max_bytes: int) -> list[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file of a multipart form."""
+
+    name: str
+    data: bytes
+
+
+async def parse_multipart(
+    headers: Headers, body: bytes, max_bytes: int, max_files: int = 0
+) -> list[tuple[str, Any]]:
+    """Returns the fields of a multipart form: texts, and an Upload for each file.
+
+    Args:
+        headers: Headers of the request.
+        body: The whole body.
+        max_bytes: Largest size of a text.
+        max_files: Largest number of files.
+
+    Raises:
+        InvalidRequestError: The form cannot be read, or has too many files.
+    """
+
     async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
+        for begin in range(0, len(body), CHUNK_BYTES):
+            yield body[begin : begin + CHUNK_BYTES]
+            await asyncio.sleep(0)  # lets other requests run
         yield b""
 
     try:
         parser = MultiPartParser(
-            headers, stream(), max_files=0, max_fields=MAX_FIELDS, max_part_size=max_bytes
+            headers, stream(), max_files=max_files, max_fields=MAX_FIELDS, max_part_size=max_bytes
         )
         form = await parser.parse()
     except MultiPartException as error:
         raise InvalidRequestError(f"the multipart form cannot be read: {error.message}") from None
     except UnicodeError:  # some codecs raise this instead of the exceptions that starlette catches
         raise InvalidRequestError("the multipart form is not in the charset it names") from None
-    return [(name, _normalize(str(value))) for name, value in form.multi_items()]
+    try:
+        return [(name, await _value(value)) for name, value in form.multi_items()]
+    finally:
+        await form.close()
+
+
+async def _value(value: str | UploadFile) -> str | Upload:
+    if isinstance(value, str):
+        return _normalize(value)
+    return Upload(value.filename or "", await value.read())
 
 
 def _normalize(value: str) -> str:
@@ -190,7 +234,8 @@ def _normalize(value: str) -> str:
     return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 
-def _merge(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+def merge(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the fields by name; a field that occurs several times becomes a list."""
     fields: dict[str, Any] = {}
     for name, value in pairs:
         known = fields.get(name)

@@ -1,7 +1,7 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
 Unknown fields are ignored, as TEI and OpenAI do. Limits that depend on a model, such as its number
-of tokens or the names of its prompts, are checked in `service.tasks.embedding_limits`.
+of tokens or the names of its prompts, are checked in `service.tasks.embedding.limits`.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
 https://platform.openai.com/docs/api-reference/embeddings.
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 
 from service.api.request.parameters import Parameters, refuse
 from service.models.text_reader import Direction, Input
-from service.tasks.embedding_query import ReadingOptions
+from service.tasks.embedding.query import ReadingOptions
 
 
 def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:

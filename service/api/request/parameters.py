@@ -16,6 +16,8 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 from starlette.requests import Request
 
 from service.api import error_texts
+from service.api.error_texts import ErrorText
+from service.api.keys import check_key, given_key
 from service.api.request.body import JSON, media_type, read_fields
 from service.errors import InvalidRequestError
 
@@ -112,31 +114,74 @@ def refuse(message: str) -> NoReturn:
 async def read_parameters(request: Request, model: type[Model], max_bytes: int) -> Model:
     """Returns the validated parameters of a request: JSON, form, multipart form or query.
 
+    The API key is checked first, so a caller without a key learns nothing about the parameters.
+
     Raises:
+        MissingKeyError: The server needs a key, and the request has none.
+        InvalidKeyError: The request has a wrong key.
         RequestTooLargeError: The body is over the limit.
         InvalidRequestError: The body cannot be read, or `model` does not accept it.
         DeadlineExceededError: The body did not arrive in time.
     """
+    return validated(request, await read_permitted(request, max_bytes), model)
+
+
+async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
+    """Returns the fields of a request after the check of its API key.
+
+    Raises:
+        MissingKeyError: The server needs a key, and the request has none.
+        InvalidKeyError: The request has a wrong key.
+        RequestTooLargeError: The body is over the limit.
+        InvalidRequestError: The body cannot be read.
+        DeadlineExceededError: The body did not arrive in time.
+    """
     fields = await read_fields(request, max_bytes)
+    check_key(request, given_key(request, fields))
+    return fields
+
+
+def validated(request: Request, fields: dict[str, Any], model: type[Model]) -> Model:
+    """Returns the validated parameters of a request from its fields.
+
+    Raises:
+        InvalidRequestError: `model` does not accept the fields.
+    """
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        message = describe(error) + _json_hint(request, fields)
-        raise InvalidRequestError(message, param=first_fault(error)[1]) from None
+        text, details = describe(error)
+        param = first_fault(error)[1]
+        details = _json_hint(request, fields) or details
+        raise InvalidRequestError(text, param=param, details=details) from None
+
+
+def check_given(**texts: str) -> None:
+    """Refuses texts that are empty or only white space, as LibreTranslate does.
+
+    Args:
+        texts: Texts by the name of their parameter.
+
+    Raises:
+        InvalidRequestError: A text is empty.
+    """
+    for name, text in texts.items():
+        if not text.strip():
+            raise InvalidRequestError(error_texts.missing(name).text, param=name)
 
 
 def _json_hint(request: Request, fields: dict[str, Any]) -> str:
     """Returns a hint for a JSON body that was sent, and parsed, as a form; "" for any other."""
     looks_like_json = any(name.lstrip().startswith("{") for name in fields)
     if media_type(request) != JSON and looks_like_json:
-        return f". The body looks like JSON: send it with Content-Type: {JSON}"
+        return f"the body looks like JSON: send it with Content-Type: {JSON}"
     return ""
 
 
-def describe(error: ValidationError) -> str:
-    """Returns the message of the first fault."""
+def describe(error: ValidationError) -> ErrorText:
+    """Returns the text of the first fault."""
     fault, name, where = first_fault(error)
-    return _message(fault, name or "body", where)
+    return _text(fault, name or "body", where)
 
 
 def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
@@ -153,10 +198,10 @@ def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     return fault, name, where
 
 
-def _message(fault: ErrorDetails, name: str, where: str) -> str:
+def _text(fault: ErrorDetails, name: str, where: str) -> ErrorText:
     kind, value = fault["type"], fault["input"]
     if kind == REFUSED:
-        return f"Invalid request: {fault['msg']}"
+        return ErrorText(f"Invalid request: {fault['msg']}")
     if kind == "missing":
         return error_texts.missing(where)
     if kind == "extra_forbidden":
@@ -170,4 +215,5 @@ def _message(fault: ErrorDetails, name: str, where: str) -> str:
     if kind in NOT_INTEGERS:
         is_float = isinstance(value, float)
         return error_texts.not_whole(name, value) if is_float else error_texts.not_a_number(name)
-    return f"Invalid request: {where} parameter: {fault['msg']} (it is {type(value).__name__})"
+    found = f"it is {type(value).__name__}"
+    return ErrorText(f"Invalid request: {where} parameter: {fault['msg']} ({found})")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from service.api.responses import json_response
 from service.tasks.context import RequestContext
-from service.tasks.embedding import EmbedUsage, Vectors
+from service.tasks.embedding.embedder import EmbedUsage, Vectors
 
 TRUNCATED_HEADER = "X-Truncated-Inputs"
 

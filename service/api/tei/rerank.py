@@ -10,16 +10,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from model.tokenization.pairs import Direction
-from service.api.dialect import Dialect
-from service.api.errors import ERRORS, MISSING
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.inputs import ModelName, lower
 from service.api.request.openapi import request_body
 from service.api.request.parameters import ListOf, Parameters, not_empty, read_parameters
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
+from service.api.tei.errors import TEI_ERRORS
 from service.api.tei.schemas import check_text
-from service.items.rerank import RERANK
 from service.tasks.reranking import Reranker, RerankQuery
 
 router = APIRouter(tags=["reranking"])
@@ -79,23 +77,25 @@ class Rank(BaseModel):
     "/rerank",
     response_model=list[Rank],
     response_model_exclude_none=True,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(RerankRequest),
 )
 async def rerank(request: Request) -> Response:
     """Returns the texts in the order of their relevance to a query, best first."""
+    max_bytes = services_of(request).settings.max_body_bytes
+    with context_of(request).stage("validate"):
+        body = await read_parameters(request, RerankRequest, max_bytes)
+    return await rank(request, body)
+
+
+async def rank(request: Request, body: RerankRequest) -> Response:
+    """Returns the reply of /rerank."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, RerankRequest, services.settings.max_body_bytes)
-        context.num_inputs = len(body.texts)
+    context.num_inputs = len(body.texts)
     reranker = Reranker(services.catalog, services.backend, services.settings)
     work = reranker.rerank(body.rerank_query(), context)
     ranked = await unless_disconnected(request, work)
     reply: list[dict[str, Any]] = [{"index": each.index, "score": each.score} for each in ranked]
     if body.return_text:
-        for rank in reply:
-            rank["text"] = body.texts[rank["index"]]
+        reply = [{**each, "text": body.texts[each["index"]]} for each in reply]
     return JSONResponse(reply)
-
-
-DIALECT = Dialect((router,), tasks={"/rerank": RERANK})

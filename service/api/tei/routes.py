@@ -1,16 +1,18 @@
-"""POST /embed, /embed_all and /similarity, in TEI's shapes."""
+"""POST /, /embed, /embed_all and /similarity in TEI's shapes, and the dialect of TEI."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.dialect import Dialect
-from service.api.errors import ERRORS, MISSING
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
-from service.api.request.parameters import read_parameters
+from service.api.request.parameters import read_parameters, read_permitted, validated
 from service.api.responses import json_chunks
 from service.api.services import context_of, services_of
+from service.api.tei import info, predict, rerank, tokens
+from service.api.tei.errors import TEI_ERRORS, tei_shape
 from service.api.tei.formats import cosines, embed_response
+from service.api.tei.rerank import Rank, RerankRequest
 from service.api.tei.schemas import (
     EmbedAllRequest,
     EmbedAllResponse,
@@ -19,6 +21,10 @@ from service.api.tei.schemas import (
     SimilarityRequest,
     SimilarityResponse,
 )
+from service.items.embedding import EMBED
+from service.items.rerank import RERANK
+from service.models.served_reranker import ServedReranker
+from service.tasks.embedding.query import EmbedQuery
 
 router = APIRouter(tags=["embeddings"])
 
@@ -26,16 +32,21 @@ router = APIRouter(tags=["embeddings"])
 @router.post(
     "/embed",
     response_model=EmbedResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(EmbedRequest),
 )
 async def embed(request: Request) -> Response:
     """Returns a vector for each text."""
+    max_bytes = services_of(request).settings.max_body_bytes
+    with context_of(request).stage("validate"):
+        query = (await read_parameters(request, EmbedRequest, max_bytes)).query()
+    return await vectors(request, query)
+
+
+async def vectors(request: Request, query: EmbedQuery) -> Response:
+    """Returns the reply of /embed."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, EmbedRequest, services.settings.max_body_bytes)
-        query = body.query()
-        context.num_inputs = len(query.inputs)
+    context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
     return embed_response(json_chunks(found.vectors), found.usage, context)
 
@@ -43,7 +54,7 @@ async def embed(request: Request) -> Response:
 @router.post(
     "/embed_all",
     response_model=EmbedAllResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(EmbedAllRequest),
 )
 async def embed_all(request: Request) -> Response:
@@ -64,22 +75,55 @@ async def embed_all(request: Request) -> Response:
 @router.post(
     "/similarity",
     response_model=SimilarityResponse,
-    responses={**ERRORS, **MISSING},
+    responses=TEI_ERRORS,
     openapi_extra=request_body(SimilarityRequest),
 )
 async def similarity(request: Request) -> Response:
     """Returns the cosine of a sentence's vector with the vector of each of the other sentences."""
+    max_bytes = services_of(request).settings.max_body_bytes
+    with context_of(request).stage("validate"):
+        query = (await read_parameters(request, SimilarityRequest, max_bytes)).query()
+    return await similarities(request, query)
+
+
+async def similarities(request: Request, query: EmbedQuery) -> Response:
+    """Returns the reply of /similarity."""
     services, context = services_of(request), context_of(request)
-    with context.stage("validate"):
-        body = await read_parameters(request, SimilarityRequest, services.settings.max_body_bytes)
-        query = body.query()
-        context.num_inputs = len(query.inputs)
+    context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
     return embed_response(json_chunks(cosines(found.vectors)), found.usage, context)
 
 
+@router.post(
+    "/",
+    response_model=EmbedResponse | SimilarityResponse | list[Rank],
+    responses=TEI_ERRORS,
+    openapi_extra=request_body(EmbedRequest),
+)
+async def default(request: Request) -> Response:
+    """Returns the reply of /embed, /similarity or /rerank.
+
+    A server with cross-encoders and without embedding models answers as /rerank. Any other server
+    answers as /similarity if `inputs` is an object, and else as /embed. Clients that know only the
+    base address of a model send all their requests here.
+    """
+    services = services_of(request)
+    with context_of(request).stage("validate"):
+        fields = await read_permitted(request, services.settings.max_body_bytes)
+    catalog = services.catalog
+    if catalog.of_type(ServedReranker) and not catalog.embedders:
+        return await rerank.rank(request, validated(request, fields, RerankRequest))
+    if isinstance(fields.get("inputs"), dict):
+        return await similarities(request, validated(request, fields, SimilarityRequest).query())
+    return await vectors(request, validated(request, fields, EmbedRequest).query())
+
+
 DIALECT = Dialect(
-    (router,),
-    tasks=dict.fromkeys(("/embed", "/embed_all", "/similarity"), "embed"),
+    (router, rerank.router, predict.router, tokens.router, info.router),
+    tasks={
+        **dict.fromkeys(("/", "/embed", "/embed_all", "/similarity"), EMBED),
+        **dict.fromkeys(("/rerank", "/predict"), RERANK),
+    },
     direct={("POST", "/embed"): embed},
+    error_shape=tei_shape,
 )

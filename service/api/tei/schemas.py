@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from service.api.request.inputs import EmbedParameters, Inputs, ModelName
 from service.api.request.parameters import ListOf, Parameters, Positive, not_empty, refuse
 from service.models.text_reader import Input
-from service.tasks.embedding_query import EmbedQuery
+from service.tasks.embedding.query import EmbedQuery
 
 
 def check_text(value: Any, info: ValidationInfo) -> Any:

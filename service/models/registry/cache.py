@@ -4,7 +4,7 @@
     hf/OWNER/COMMIT/NAME/      files of a repository, shared with Hugging Face's cache
     firefox/REVISION/PAIR/     files of a language pair
 
-Paths in records are relative: the folder may be copied to another machine or mounted elsewhere.
+Paths in records are relative, so the cache may be copied to another machine or folder.
 """
 
 import json
@@ -29,8 +29,10 @@ class CachedFile:
 
     Attributes:
         name: Path inside the model's folder.
-        size: Size in bytes; None if it is not published and the file is not on disk yet.
-        sha256: Sha256 checksum; None if it is not published and the file is not on disk yet.
+        size: Size in bytes; None if the registry does not publish it and the file is not fetched
+            yet.
+        sha256: Sha256 checksum; None if the registry does not publish it and the file is not
+            fetched yet.
     """
 
     name: str
@@ -95,9 +97,10 @@ class ModelCache:
         return self.root / record.folder
 
     def record(self, reference: Reference) -> Record | None:
-        """Returns the record of a reference; None if it was never pulled.
+        """Returns the record of a reference; None if the reference was never pulled.
 
-        A commit is also found if a branch pointed to it when that branch was pulled.
+        For a commit, the record of a branch is also returned if pulling this branch fetched the
+        commit.
 
         Raises:
             CacheError: The record is damaged.
@@ -121,7 +124,7 @@ class ModelCache:
         return [_read_record(path) for path in sorted((self.root / RECORDS).glob("*.json"))]
 
     def save(self, record: Record) -> None:
-        """Writes the record of a reference in place of an earlier one.
+        """Writes the record of a reference in place of its earlier record.
 
         Raises:
             CacheError: The cache cannot be written.
@@ -149,7 +152,7 @@ class ModelCache:
         return faults
 
     def damaged(self, record: Record) -> list[str]:
-        """Reads every file and returns a sentence for each that differs from its record."""
+        """Reads every file and returns a sentence for each file that differs from the record."""
         faults = self.missing(record)
         if not faults:
             sums = {file.name: file.sha256 for file in record.files if file.sha256}
@@ -161,13 +164,13 @@ class ModelCache:
 
 
 def _replace(path: Path, content: str) -> None:
-    """Writes a file completely before it takes its name; a failure leaves nothing behind."""
+    """Writes a temporary file and renames it to `path`; a failure leaves no temporary file."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         try:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)  # the server may run as another user than the pull
+            os.chmod(file.name, 0o644)  # so that another user may run the server
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)
@@ -191,12 +194,12 @@ def _read_record(path: Path) -> Record:
 def _read_file(entry: Mapping[str, Any]) -> CachedFile:
     size, digest = entry["size"], entry["sha256"]
     if not isinstance(size, int | None) or not isinstance(digest, str | None):
-        raise ValueError(f"{entry['name']} has size {size!r} and sum {digest!r}")
+        raise ValueError(f"{entry['name']} has size {size!r} and checksum {digest!r}")
     return CachedFile(_inside(entry["name"]), size, digest)
 
 
 def _inside(name: Any) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"{name!r} leads out of the cache")
+        raise ValueError(f"{name!r} is not a path inside the cache")
     return str(path)

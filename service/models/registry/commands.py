@@ -1,7 +1,7 @@
 """`regard models`: lists, fetches, checks and describes models.
 
-The commands import the clients of the registries when they need them. Otherwise `regard serve`
-would need 0.2 s more at every start.
+The commands import the clients of the registries inside functions. Imports at the top of this file
+would make every start of `regard serve` 0.2 s longer.
 """
 
 import json
@@ -50,13 +50,13 @@ output = Console()
 _MODELS = typer.Argument(
     help="references or manifests; by default the references in REGARD_MODELS", show_default=False
 )
-_CACHE = typer.Option(help="REGARD_MODEL_CACHE")
+_CACHE = typer.Option(help="folder of pulled models, in place of REGARD_MODEL_CACHE")
 Models = Annotated[list[str] | None, _MODELS]
 Cache = Annotated[str | None, _CACHE]
 
 
 class _Choice:
-    """The arguments of a command: settings, the cache, and the entries of the named models."""
+    """The settings, the cache, and the entries of the named models, for one command."""
 
     def __init__(self, models: list[str] | None, cache: str | None) -> None:
         flags = {} if cache is None else {"model_cache": cache}
@@ -73,7 +73,7 @@ def _errors_shown() -> Iterator[None]:
         raise stop(str(error)) from error
     except KeyboardInterrupt as error:
         raise stop(
-            "interrupted; the same command continues; complete files are kept", INTERRUPTED
+            "interrupted; complete files are kept: run the same command to continue", INTERRUPTED
         ) from error
 
 
@@ -81,10 +81,10 @@ def _errors_shown() -> Iterator[None]:
 def list_models(
     cache: Cache = None,
     published: Annotated[
-        bool, typer.Option("--published", help="instead list the pairs that Mozilla has published")
+        bool, typer.Option("--published", help="list only the pairs that Mozilla has published")
     ] = False,
 ) -> None:
-    """List the models of REGARD_MODELS and of the cache, and whether their files are there."""
+    """List the models of REGARD_MODELS and of the cache, and whether their files are on disk."""
     with _errors_shown():
         choice = _Choice(None, cache)
         if published:
@@ -109,12 +109,16 @@ def _list_published(settings: Settings) -> None:
         raise OfflineError("REGARD_OFFLINE forbids asking the registry; unset it")
     models = read_index(HttpClient(), settings.firefox_registry)
     for pair, entries in sorted(models.items()):
-        kinds = (f"{e.get('architecture')} ({e.get('releaseStatus') or 'no'})" for e in entries)
+        kinds = (
+            f"{e.get('architecture')} ({e.get('releaseStatus') or 'not released'})" for e in entries
+        )
         typer.echo(f"{Source.FIREFOX.value}{pair}: {', '.join(kinds)}")
 
 
 def _row(entry: ModelEntry, cache: ModelCache) -> tuple[str, ...]:
     name = str(entry.reference)
+    if entry.reference.source is Source.OPENAI:
+        return name, "endpoint", "", "", ""
     if not entry.reference.is_remote:
         return name, "on disk" if _exists(name) else "missing", "", "", name
     record = cache.record(entry.reference)
@@ -137,7 +141,7 @@ def _columns(record: Record, cache: ModelCache) -> tuple[str, str, str]:
 
 @app.command()
 def pull(models: Models = None, cache: Cache = None) -> None:
-    """Fetch models into the cache. Each file is checked before it takes its name."""
+    """Fetch models into the cache, and check each file."""
     with _errors_shown():
         choice = _Choice(models, cache)
         pull_models(choice.entries, choice.cache, choice.settings)
@@ -165,7 +169,7 @@ def pull_models(entries: list[ModelEntry], cache: ModelCache, settings: Settings
 
 @contextmanager
 def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None], None]]:
-    """Shows a progress bar for a file on a terminal, and prints one line elsewhere, as in a log."""
+    """Shows a progress bar for a file. If the output is not a terminal, prints only one line."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -182,7 +186,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
 
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Read every file and compare it with its published, pinned and recorded checksum."""
+    """Read every file and compare it with its published, pinned and recorded checksums."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
@@ -204,8 +208,8 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
         files = {file.name: sums[file.name] for file in files_of(located) if file.name in sums}
         faults = differing(root_of(located.place), files)
     elif not entry.pins:
-        does += "; no sums are known to compare its files with: `regard models info --toml` writes "
-        does += "a manifest that pins them"
+        does += ", but its files could not be compared: no checksums are known. "
+        does += "`regard models info --toml` prints a manifest with their checksums"
     faults += broken_pins(entry, cache)
     if not faults:
         _say(f"{entry.reference}: good, {does}")
@@ -213,7 +217,7 @@ def _verify(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) -> list[str]:
-    """Returns the faults that an action finds in all models; it continues after a failed model."""
+    """Returns the faults that an action finds in all models; errors of a model count as faults."""
     faults = []
     for entry in entries:
         try:
@@ -227,7 +231,9 @@ def _each(entries: list[ModelEntry], action: Callable[[ModelEntry], list[str]]) 
 def info(
     models: Models = None,
     cache: Cache = None,
-    as_toml: Annotated[bool, typer.Option("--toml", help="print a manifest with sums")] = False,
+    as_toml: Annotated[
+        bool, typer.Option("--toml", help="print a manifest with checksums")
+    ] = False,
 ) -> None:
     """Describe models on disk: what they do, and each file with its size and sha256 checksum."""
     with _errors_shown():

@@ -20,17 +20,20 @@ from service.models.catalog import NAMES
 from service.models.registry.files import PART, StoredFile, measure
 from service.models.registry.locate import LocatedModel, root_of
 from service.models.registry.references import Source
+from service.models.remote import find_remote
 
 
 def describe(place: str) -> str:
     """Returns what the models at a place do, in a few words.
 
     Args:
-        place: A folder or `package:NAME`.
+        place: A folder, `package:NAME`, or a reference to a remote model.
 
     Raises:
         CheckpointError: The place has no model that can be served.
     """
+    if remote := find_remote(place):
+        return "translates " + ", ".join(files.name for files in remote) + " at its endpoint"
     try:
         return "translates " + ", ".join(files.name for files in find_models(place))
     except CheckpointError as translation:
@@ -42,7 +45,7 @@ def describe(place: str) -> str:
 
 
 def _describe_texts(files: EmbeddingFiles) -> str:
-    """Returns what a model of texts does: it embeds, or it reranks."""
+    """Returns whether a model of texts embeds or reranks, and its served name."""
     found = by_architecture(files)
     name = NAMES.get(files.name, files.name)
     if isinstance(found, CrossEncoderFiles):
@@ -67,7 +70,7 @@ def folders_of(place: str) -> list[Path]:
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
     """Returns the device and dtype that a manifest sets for single models, by folder.
 
-    A value that the manifest does not set is empty.
+    If the manifest sets only one of the two, the other is an empty text.
 
     Raises:
         CheckpointError: The place of a model has no model that can be served.
@@ -81,7 +84,10 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 
 
 def files_of(located: LocatedModel) -> list[StoredFile]:
-    """Reads the files of a model; a folder outside the cache counts with all of its files."""
+    """Returns each file of a model with size and checksum.
+
+    For a folder outside the cache, these are all complete files in the folder.
+    """
     root = root_of(located.place)
     if located.record is not None:
         names = [file.name for file in located.record.files]

@@ -4,12 +4,12 @@ RegistryError
 ├─ UnknownReferenceError   the text is not a valid reference
 ├─ ManifestError           a manifest cannot be read; the message lists every fault
 ├─ NotPublishedError       the registry has no such model, revision or file
-├─ AccessRefusedError      the registry asks for a token, or refuses the one it got
-├─ DownloadError           the network or the registry failed, after all retries
+├─ AccessRefusedError      the registry asks for a token, or refuses the given token
+├─ DownloadError           the network or the registry failed, and no retry is left or useful
 ├─ DamagedFileError        a file's size or sum differs from the published, pinned or recorded one
-├─ DiskFullError           the disk has no space left
+├─ DiskFullError           the disk has too little free space
 ├─ CacheError              the cache cannot be read or written
-├─ OfflineError            a setting forbids the network, which is needed
+├─ OfflineError            the network is needed, but a setting forbids it
 └─ MissingFilesError       files that the server needs are not on disk; the message lists them all
 
 TransientError             one try failed; `HttpClient.retry` repeats it or raises DownloadError
@@ -42,11 +42,11 @@ class NotPublishedError(RegistryError):
 
 
 class AccessRefusedError(RegistryError):
-    """The registry asks for a token, or refuses the one it got."""
+    """The registry asks for a token, or refuses the given token."""
 
 
 class DownloadError(RegistryError):
-    """The network or the registry failed, after all retries."""
+    """The network or the registry failed, and no retry is left or useful."""
 
 
 class DamagedFileError(RegistryError):
@@ -54,7 +54,7 @@ class DamagedFileError(RegistryError):
 
 
 class DiskFullError(RegistryError):
-    """The disk has no space left; files that were fetched before are kept."""
+    """The disk has too little free space; files that were already fetched are kept."""
 
 
 class CacheError(RegistryError):
@@ -62,7 +62,7 @@ class CacheError(RegistryError):
 
 
 class OfflineError(RegistryError):
-    """A setting forbids the network, which is needed."""
+    """The network is needed, but a setting forbids it."""
 
 
 class MissingFilesError(RegistryError):

@@ -1,4 +1,4 @@
-"""Files of a model, as a registry publishes them and as they lie on disk, with their checksums."""
+"""Files of a model, published by a registry or stored on disk, with their checksums."""
 
 import hashlib
 import re
@@ -19,7 +19,10 @@ WEIGHTS = (
     ("pytorch_model.bin",),
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
-"""Weights by preference: one file, or an index and its shards. The first that exists is used."""
+"""Weight files in order of preference; the first entry whose first file exists is used.
+
+An entry is one file, or an index and the pattern of its shards.
+"""
 
 PARTS = frozenset(
     (
@@ -30,7 +33,7 @@ PARTS = frozenset(
         "sentence_xlm-roberta_config.json config_sentence_transformers.json"
     ).split()
 )
-"""Files that a loader reads besides weights. Code and other frameworks' weights are ignored."""
+"""Files that a loader reads in addition to the weights. All other files are ignored."""
 
 MODULE_FOLDER = re.compile(r"\d+_[A-Za-z]+")
 """Folder of a sentence-transformers module after the encoder, such as `1_Pooling`."""
@@ -77,7 +80,9 @@ class RemoteFile:
     is_packed: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the spelling of the checksum, because parts of it name folders.
+        """Checks the form of the checksum.
+
+        Folders are named after its first digits, so it must not contain parts of a path.
 
         Raises:
             DownloadError: The published value is not a sha256 checksum.
@@ -105,7 +110,7 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
 
     def with_pins(self, pins: Mapping[str, str]) -> "RemoteModel":
-        """Returns the same model with the pinned checksums in place of missing ones.
+        """Returns the same model; a pin gives the checksum of a file that has none published.
 
         Raises:
             NotPublishedError: A pin names a file that the model does not have.
@@ -114,9 +119,9 @@ class RemoteModel:
         unknown = sorted(pins.keys() - {file.name for file in self.files})
         if unknown:
             names = ", ".join(file.name for file in self.files)
-            raise NotPublishedError(f"no file is called {', '.join(unknown)}, only {names}")
+            raise NotPublishedError(f"the model has no file {', '.join(unknown)}; it has {names}")
         wrong = [
-            f"{file.name} is published with the sha256 sum {file.sha256}, pinned is {pin}"
+            f"{file.name} is published with the sha256 sum {file.sha256}, but {pin} is pinned"
             for file in self.files
             if (pin := pins.get(file.name)) and file.sha256 not in (None, pin)
         ]
@@ -127,7 +132,7 @@ class RemoteModel:
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Returns the files of a repository that make up a model; none if it has no weights."""
+    """Returns the files of a repository that make up a model; none without weights."""
     folders: dict[str, list[str]] = {}
     for path in map(PurePosixPath, names):
         folder = str(path.parent)
@@ -162,7 +167,7 @@ def measure(name: str, path: Path) -> StoredFile:
 
 
 def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
-    """Describes how a file on disk differs from the published one; None if it does not."""
+    """Describes how a file on disk differs from the published file; None if they are equal."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"
     if file.sha256 is not None and stored.sha256 != file.sha256:

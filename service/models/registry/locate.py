@@ -1,6 +1,6 @@
-"""Finds the models to serve on disk, without any network.
+"""Finds the models to serve on disk, without using the network.
 
-One error lists all missing files and the command that fetches them.
+If files are missing, one error lists all of them and the command that fetches them.
 """
 
 import base64
@@ -33,7 +33,7 @@ class LocatedModel:
 
 
 def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> list[LocatedModel]:
-    """Returns the models of a list of references and manifests, after checking pinned checksums.
+    """Returns the models of a list of references and manifests; checks pinned checksums.
 
     Raises:
         MissingFilesError: Files are missing or have another size; the error lists all of them.
@@ -62,7 +62,7 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     if record is not None:
         return [f"{entry.reference}: {fault}" for fault in cache.missing(record)]
     names = f" ({', '.join(entry.pins)})" if entry.pins else ""
-    return [f"{entry.reference}: all files{names}; it was never pulled into {cache.root}"]
+    return [f"{entry.reference}: all files{names}, because it was never pulled into {cache.root}"]
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
@@ -116,8 +116,8 @@ def _advice(references: Iterable[str], cache: ModelCache, is_offline: bool) -> s
     command = shlex.join(["regard", "models", "pull", *needed])
     if is_offline:
         return (
-            f"REGARD_OFFLINE is set: where there is a network, fetch them with `{command}`, then "
-            f"copy the folder REGARD_MODEL_CACHE of that machine to {cache.root}"
+            f"REGARD_OFFLINE is set: fetch them with `{command}` on a machine with a network, "
+            f"then copy the folder REGARD_MODEL_CACHE of that machine to {cache.root}"
         )
     return f"fetch them with `{command}`, or start the server with REGARD_PULL=true"
 

@@ -36,8 +36,8 @@ class ModelEntry:
 
     Attributes:
         reference: Reference of the model.
-        device: Device that computes the model; empty for the server's setting.
-        dtype: Precision of the model; empty for the server's setting.
+        device: Device that computes the model; if empty, the server's setting is used.
+        dtype: Precision of the model; if empty, the server's setting is used.
         pins: Required sha256 checksum of each pinned file, by its path inside the model's folder.
     """
 
@@ -65,10 +65,10 @@ def read_entries(texts: Iterable[str]) -> list[ModelEntry]:
 
 
 def read_manifest(path: Path) -> list[ModelEntry]:
-    """Reads the models of a manifest; its folders are relative to the manifest's folder.
+    """Reads the models of a manifest; folders of models are relative to the manifest's folder.
 
     Raises:
-        ManifestError: The manifest has faults; the error lists every one.
+        ManifestError: The manifest has faults; the error lists all of them.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -76,7 +76,9 @@ def read_manifest(path: Path) -> list[ModelEntry]:
         raise ManifestError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(str(path), [f"is not TOML: {error}"]) from error
-    faults = [f"{key!r} is not a known key; only [[model]] is" for key in content if key != "model"]
+    faults = [
+        f"{key!r} is not a known key; only [[model]] is known" for key in content if key != "model"
+    ]
     tables = content.get("model")
     if not isinstance(tables, list) or not tables:
         raise ManifestError(str(path), [*faults, "it has no [[model]] table"])

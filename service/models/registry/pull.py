@@ -1,4 +1,4 @@
-"""Pulling a model: from a reference to its files in the cache."""
+"""Pulls a model: fetches the files of its reference into the cache."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +14,12 @@ from service.models.registry.sources.hub import Hub
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """Where models are published.
+    """The registries that publish models.
 
     Attributes:
         hf_endpoint: Address of Hugging Face or of a mirror.
         firefox_registry: Address of Mozilla's bucket or of a mirror.
-        is_offline: Whether no registry may be asked.
+        is_offline: Whether requests to registries are forbidden.
     """
 
     hf_endpoint: str
@@ -46,11 +46,11 @@ class Puller:
         self.firefox = Firefox(registries.firefox_registry, http, open_bar, is_offline)
 
     def pull(self, entry: ModelEntry) -> Record:
-        """Returns the record of a model whose files are all in the cache and checked.
+        """Fetches the missing files of a model, and returns its record.
 
-        A commit that is complete in the cache, or a model with pins for all its files, is checked
-        without asking the registry. A branch or a language pair is looked up again: a newer
-        version then replaces the recorded one.
+        All files are then in the cache and checked. If the reference names a commit, or if all
+        files are pinned, a complete model is checked without a request to the registry. Any other
+        reference is looked up in the registry again, and a newer version replaces the recorded one.
 
         Raises:
             RegistryError: A file cannot be fetched; the files that were fetched are kept.
@@ -77,7 +77,7 @@ class Puller:
         return record
 
     def _complete(self, entry: ModelEntry, is_offline: bool) -> Record | None:
-        """Returns the record of a complete model whose version cannot change, or None.
+        """Returns the record of a model that is complete and whose version cannot change, or None.
 
         The version cannot change if it is a commit, if every file is pinned, or if the network is
         forbidden.
@@ -92,19 +92,19 @@ class Puller:
         return record if is_final and is_as_pinned and not self.cache.damaged(record) else None
 
     def _save_progress(self, record: Record, reference: Reference) -> None:
-        """Records which files are there, unless an older version of the model is complete.
+        """Records which files are on disk, unless an older version of the model is complete.
 
-        The complete version is served until the new one is complete.
+        In that case, the older version is served until the new version is complete.
         """
         known = self.cache.record(reference)
         if known is None or self.cache.missing(known):
             self.cache.save(record)
 
     def _kept(self, file: RemoteFile, folder: Path, folder_name: str) -> StoredFile | None:
-        """Returns a file of the cache if it equals the published file, or None.
+        """Returns a file of the cache that equals the published file; None without such a file.
 
         If no checksum is published, the cached file must have the checksum of an earlier pull. A
-        file that differs is deleted, so that it does not count as present before it is fetched.
+        file that differs is deleted, because it would count as present until it is fetched again.
         """
         path = folder / file.name
         if not path.is_file():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from service.models.registry.errors import UnknownReferenceError
+from service.models.remote import find_remote
 
 HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 REVISION = re.compile(r"[A-Za-z0-9][\w./-]*", re.ASCII)
@@ -20,6 +21,7 @@ class Source(StrEnum):
     PACKAGE = "package:"
     HUB = "hf:"
     FIREFOX = "firefox:"
+    OPENAI = "openai:"
 
 
 REMOTE = (Source.HUB, Source.FIREFOX)
@@ -32,8 +34,8 @@ class Reference:
     Attributes:
         source: Source of the model.
         name: A folder, a package, `owner/name`, or a language pair.
-        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; empty
-            where the registry chooses.
+        revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
+            empty, the registry's default is used. Address and languages of an endpoint.
     """
 
     source: Source
@@ -60,19 +62,30 @@ def parse_reference(text: str) -> Reference:
     for source in (Source.HUB, Source.FIREFOX):
         if text.startswith(source):
             return _parse_remote(source, text)
+    if text.startswith(Source.OPENAI):
+        return _parse_endpoint(text)
     if text.startswith(Source.PACKAGE):
         return Reference(Source.PACKAGE, text.removeprefix(Source.PACKAGE))
     return Reference(Source.FOLDER, text)
 
 
 def require_one_line(text: str) -> None:
-    """Refuses control characters: a line break would forge lines of the log.
+    """Refuses control characters, because a line break could forge lines of the log.
 
     Raises:
         UnknownReferenceError: The text contains a control character.
     """
     if CONTROL.search(text):
         raise UnknownReferenceError(f"{text!r} contains control characters; remove them")
+
+
+def _parse_endpoint(text: str) -> Reference:
+    if not find_remote(text):
+        raise UnknownReferenceError(
+            "an openai: reference is not valid; write openai:MODEL@http://HOST:PORT/v1#en-de"
+        )
+    name, _, address = text.removeprefix(Source.OPENAI).partition("@")
+    return Reference(Source.OPENAI, name, address)
 
 
 def _parse_remote(source: Source, text: str) -> Reference:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from service.errors import InvalidRequestError, NotFoundError, UnsupportedLanguageError
 from service.models.catalog import Catalog
+from service.models.remote import ServedRemote
 from service.models.served import Direction, ServedModel
 from service.tasks.attention.requests import ModelChoice
-from service.tasks.translation import run_sized
+from service.tasks.threads import run_sized
+from service.tasks.translation.translator import no_attention
 from service.text.detection import LanguageDetector
 
 
@@ -30,7 +32,9 @@ async def choose_direction(
             model, or need two models.
     """
     if choice.model is not None:
-        model = catalog.models.get(choice.model)
+        model = catalog.models.get(catalog.named(choice.model))
+        if catalog.named(choice.model) in catalog.of_type(ServedRemote):
+            raise no_attention(catalog.named(choice.model))
         if model is None:
             known = ", ".join(catalog.models)
             raise NotFoundError(f"there is no model {choice.model[:64]}; there are {known}")
@@ -49,6 +53,8 @@ async def choose_direction(
             f"Invalid request: no single model translates from {source} to {target}; "
             f"send one request for each of {models}"
         )
+    if not route[0].has_attention:
+        raise no_attention(route[0].name)
     return route[0]
 
 

@@ -14,18 +14,17 @@ from model.inspection.query import (
 )
 from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
-from service.errors import UnavailableError
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.settings import Settings
+from service.tasks.alignment.aligner import capture
 from service.tasks.attention.query import check_size, trace_query
 from service.tasks.attention.requests import InspectionRequest, ModelChoice, TraceRequest, View
 from service.tasks.attention.results import InspectionResult, SequenceAttention, TraceResult
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.translation import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
-from service.workers.messages import Resident
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 
 class InspectedModel(Protocol):
@@ -125,7 +124,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         sequences = await self._complete(model, sources, target_texts, context)
         self._check_size(queries, list(map(lengths, sequences)), request)
         items = [item_of(model.name, sequence, queries.all) for sequence in sequences]
-        results = await self._capture(items, context)
+        results = await capture(items, self.backend, self.settings, context)
         size = sum(map(num_values, results))
         with context.stage("detokenize"):
             attentions = await run_sized(
@@ -144,7 +143,8 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         sources = await self._tokenize([request.text], model, False, context)
         (sequence,) = await self._complete(model, sources, [request.target_text], context)
         query = trace_query(model.config, request, *lengths(sequence))
-        (result,) = await self._capture([item_of(model.name, sequence, (query,))], context)
+        items = [item_of(model.name, sequence, (query,))]
+        (result,) = await capture(items, self.backend, self.settings, context)
         trace = cast("AttentionTrace", result.value[0])
         return TraceResult(model.name, query, sequence.source, sequence.target, model.start, trace)
 
@@ -214,17 +214,6 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         with context.stage("tokenize"):
             return await run_sized(num_chars, tokenize, *args, **kwargs)
 
-    async def _resident(self, name: str) -> Resident:
-        """Returns a model as the workers have loaded it.
-
-        Raises:
-            UnavailableError: The model is not loaded yet.
-        """
-        resident = (await self.backend.status()).models.get(name)
-        if resident is None:
-            raise UnavailableError("the models are loading; try again soon", 1)
-        return resident
-
     def _check_size(
         self,
         queries: Queries[SequenceT],
@@ -233,21 +222,6 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     ) -> None:
         limit = self.settings.max_attention_values
         check_size(queries.attention, num_tokens, request.view.top_k, limit)
-
-    async def _capture(self, items: list[AttentionItem], context: RequestContext) -> list[Result]:
-        """Captures the attention of items; returns one result each, in order.
-
-        Raises:
-            ServiceError: The items are refused, too late, or failed.
-        """
-        tokens = sum(item.num_tokens for item in items)
-        if len(items) > self.settings.bulk_sentences:
-            for item in items:
-                item.is_bulk = True
-        lease = await context.admit(self.backend, tokens, at_once=False)
-        results = await lease.submit(items, self._deadline(context)).in_order()
-        context.add_times(results)
-        return results
 
     def _deadline(self, context: RequestContext) -> float:
         return context.started + self.settings.request_timeout_seconds

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model.tokenization.tokenizer import Span, TokenizedText
-from service.tasks.attention.words import text_span
+from service.tasks.alignment.words import text_span
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
-from model.tokenization.tokenizer import TokenizedText
 from service.items.result import Result
-from service.tasks.attention.alignment import Alignment, align, in_text
+from service.tasks.alignment.aligner import CrossAttention, Pair
+from service.tasks.alignment.alignment import Alignment, align, in_text
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
 from service.tasks.attention.results import Attention, PairAttention, pair_attention
-from service.tasks.translation import TranslatedText
+from service.tasks.translation.translator import TranslatedText
 
 HEADS = {
     Reduction.MEAN_HEADS: "mean",
@@ -19,14 +19,6 @@ HEADS = {
     Reduction.ROLLOUT: "rollout",
 }
 """Value of `heads` in a response if all heads are reduced to one, by the reduction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A tokenised sentence and its tokenised translation."""
-
-    source: TokenizedText
-    target: TokenizedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +79,6 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
     ]
 
 
-def model_name(translation: TranslatedText) -> str:
-    """Returns the name of the model that translated a text; "" if no model did."""
-    route = translation.prepared.route
-    return route[0].name if route else ""
-
-
 def pairs_of(translation: TranslatedText) -> list[Pair]:
     """Returns the sentences of a text with their translations."""
     prepared = translation.prepared
@@ -106,28 +92,25 @@ def pairs_of(translation: TranslatedText) -> list[Pair]:
 
 
 def align_text(
-    translation: TranslatedText,
-    pairs: list[Pair],
-    results: Iterator[Result],
-    aligner: Aligner | None,
+    translation: TranslatedText, pairs: list[Pair], captured: Iterator[CrossAttention]
 ) -> list[Alignment]:
     """Returns the alignment of each sentence, with words in code points of both texts.
 
     Args:
         translation: Text and its translation.
         pairs: Sentence pairs of the text, from `pairs_of`.
-        results: Results of the pairs, followed by those of later texts, which are not taken.
-        aligner: Cross-attention of the results; None for a text without pairs.
+        captured: Attention of the pairs, followed by the attention of later texts, which is left
+            in the iterator.
     """
-    if aligner is None:
-        return []
     segments = translation.prepared.segments
     starts = zip(
         segments.starts(segments.sentences),
         segments.starts([pair.target.text for pair in pairs]),
-        strict=True,
+        strict=False,
     )
-    return [
-        in_text(align_pair(pair, next(results).value[0], aligner), pair.source, pair.target, start)
-        for pair, start in zip(pairs, starts, strict=True)
-    ]
+    alignments = []
+    for pair, start in zip(pairs, starts, strict=False):
+        cross = next(captured)
+        found = align(cross.weights, pair.source, pair.target, cross.shift)
+        alignments.append(in_text(found, pair.source, pair.target, start))
+    return alignments

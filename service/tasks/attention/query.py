@@ -103,9 +103,9 @@ def aligner_of(
         InvalidRequestError: The model has no such layer or head.
     """
     if layer is None:
-        layer = config.alignment_layer or 0
+        layer = config.aligning_layer
     if head is None:
-        head = config.alignment_head if config.alignment_layer is not None else "mean"
+        head = "mean" if config.aligning_head is None else config.aligning_head
     if shift is None:
         shift = default_shift(config, layer)
     heads = None if head == "mean" else [head]
@@ -116,7 +116,7 @@ def aligner_of(
 
 
 def default_shift(config: ModelConfig, layer: int) -> int:
-    """Returns the shift of a layer: 0 if it was trained to align, otherwise 1.
+    """Returns the shift of a layer: 0 for a layer that was trained to align, and 1 for any other.
 
     In a layer that was trained to align, the attention of a row belongs to the predicted token. In
     any other layer it belongs to the decoder's input token, one place earlier.

@@ -65,8 +65,8 @@ class InspectionRequest(ModelChoice):
         view: Form in which the matrices are returned.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's own.
         alignment_head: Head that aligns words, or `mean`; None for the model's own.
-        alignment_shift: 1 if the attention of a row belongs to the decoder's input token, 0 if to
-            the predicted token; None for the model's own.
+        alignment_shift: 1 if the attention of a row belongs to the decoder's input token, 0 if it
+            belongs to the predicted token. None for the model's own shift.
     """
 
     texts: Sequence[str]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from model.inspection.query import TraceQuery
 from model.inspection.trace import AttentionTrace
 from model.tokenization.tokenizer import TokenizedText
-from service.tasks.attention.alignment import Alignment
+from service.tasks.alignment.alignment import Alignment
+from service.tasks.alignment.words import input_spans, merge, word_spans
 from service.tasks.attention.labels import Labels, token_labels, word_labels
 from service.tasks.attention.requests import Kind, View
-from service.tasks.attention.words import input_spans, merge, word_spans
 
 
 @dataclass(frozen=True, slots=True)

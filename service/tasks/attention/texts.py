@@ -10,6 +10,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import SHOWN_CHARS, NotFoundError, RequestTooLargeError
 from service.items.result import Result
 from service.models.served import ServedEmbedder, ServedModel
+from service.tasks.alignment.aligner import resident
 from service.tasks.attention.inspector import Inspector
 from service.tasks.attention.pairs import attentions
 from service.tasks.attention.query import attention_query
@@ -17,7 +18,7 @@ from service.tasks.attention.requests import InspectionRequest, ModelChoice, Vie
 from service.tasks.attention.results import TextAttention, text_attention
 from service.tasks.attention.tokenization import count_long, item_name, nothing_to_read
 from service.tasks.context import RequestContext
-from service.tasks.embedding_limits import find_language, find_prompt
+from service.tasks.embedding.limits import find_language, find_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Encoder:
 
     @property
     def start(self) -> str:
-        """Empty: there is no decoder."""
+        """An empty text, because there is no decoder."""
         return ""
 
 
@@ -52,7 +53,7 @@ class EmbeddedText:
 
     @property
     def target(self) -> None:
-        """None: a text that is embedded has no translation."""
+        """None, because a text that is embedded has no translation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class TextQueries:
         Args:
             texts: Tokenised texts.
             results: Result of each text.
-            start: Empty: there is no decoder.
+            start: An empty text, because there is no decoder.
             view: Requested form.
         """
         return [
@@ -110,9 +111,9 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
         """
         served = self._served(choice.model)
         context.model = served.name
-        resident = await self._resident(served.name)
+        loaded = await resident(self.backend, served.name)
         if isinstance(served, ServedModel):
-            config = resident.config
+            config = loaded.config
             assert config is not None  # every translation model has a config
             tokenizer = source_tokenizer(served, choice.prompt_name)
             limit = self.settings.max_source_tokens
@@ -136,11 +137,11 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
                     f"{known}"
                 )
             return first
-        if name not in served:
+        if self.catalog.named(name) not in served:
             raise NotFoundError(
                 f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
             )
-        return served[name]
+        return served[self.catalog.named(name)]
 
     def _queries(self, model: Encoder, request: InspectionRequest) -> TextQueries:
         return TextQueries(attention_query(model.config, request))
@@ -166,7 +167,8 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
     Args:
         model: Translation model.
-        name: `prompt_name` of the request: a language of a multilingual model, otherwise None.
+        name: `prompt_name` of the request: a language if the model is multilingual, and None for
+            any other model.
 
     Raises:
         InvalidRequestError: The model has no prompts, or needs the name of a language.

@@ -5,28 +5,28 @@ together with its translation, in one pass. A translation that the client sends 
 way.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model.config import ModelConfig
 from model.sequence import DecodingOptions
 from model.tokenization.tokenizer import TokenizedText
-from service.items.attention import AttentionItem
-from service.items.result import Result
 from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.served import Direction
 from service.settings import Settings
-from service.tasks.attention.alignment import Alignment
+from service.tasks.alignment.aligner import Pair, PairAligner, resident
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.attention.directions import choose_direction
-from service.tasks.attention.inspector import Inspector, item_of
-from service.tasks.attention.pairs import Pair, PairQueries, align_text, model_name, pairs_of
+from service.tasks.attention.inspector import Inspector
+from service.tasks.attention.pairs import PairQueries, align_text, pairs_of
 from service.tasks.attention.query import aligner_of, attention_query, start_token
 from service.tasks.attention.requests import InspectionRequest, ModelChoice
 from service.tasks.attention.tokenization import item_name, nothing_to_read, tokenize_one
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
-from service.tasks.translation import TranslatedText, run_sized
+from service.tasks.threads import run_sized
+from service.tasks.translation.translator import TranslatedText
 from service.text.chunking import chunk_sentences
 from service.text.detection import LanguageDetector
 from service.text.segmentation import split_sentences
@@ -72,6 +72,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
     ) -> None:
         super().__init__(catalog, backend, settings)
         self.detector = detector
+        self.aligner = PairAligner(backend, settings)
 
     async def align(
         self, translations: Sequence[TranslatedText], context: RequestContext
@@ -81,26 +82,18 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        models = {each.name: each for t in translations for each in t.prepared.route}
-        aligners = {
-            name: aligner_of((await self._loaded(model)).config) for name, model in models.items()
-        }
         num_chars = sum(len(translation.text) for translation in translations)
         pairs = await run_sized(num_chars, lambda: list(map(pairs_of, translations)))
-        items = [
-            item_of(name, pair, (aligners[name].query,))
+        named = [
+            (translation.prepared.route[0].name, pair)
             for translation, found in zip(translations, pairs, strict=True)
-            for name in [model_name(translation)]
             for pair in found
         ]
-        results: list[Result] = []
-        for part in in_parts(items, self.settings.max_attention_values):
-            results += await self._capture(part, context)
-        remaining = iter(results)
+        captured = iter(await self.aligner.capture(named, context))
         return await run_sized(
             num_chars,
             lambda: [
-                align_text(translation, found, remaining, aligners.get(model_name(translation)))
+                align_text(translation, found, captured)
                 for translation, found in zip(translations, pairs, strict=True)
             ],
         )
@@ -113,7 +106,7 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         return await self._loaded(direction)
 
     async def _loaded(self, direction: Direction) -> LoadedDirection:
-        config = (await self._resident(direction.name)).config
+        config = (await resident(self.backend, direction.name)).config
         assert config is not None  # every translation model has a config
         return LoadedDirection(direction, config)
 
@@ -203,21 +196,3 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
         context.add_times(results)
         tokenizer = direction.vocabularies.target
         return [tokenizer.detokenize(result.value[0].tokens) for result in results]
-
-
-def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
-    """Yields the items of a request in parts.
-
-    One head has at most `max_values` weights in a part, unless the part is a single item.
-    """
-    part: list[AttentionItem] = []
-    total = 0
-    for item in items:
-        size = len(item.job.source) * len(item.job.target)
-        if part and total + size > max_values:
-            yield part
-            part, total = [], 0
-        part.append(item)
-        total += size
-    if part:
-        yield part

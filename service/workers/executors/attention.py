@@ -1,4 +1,4 @@
-"""Attention in a worker: the pairs and texts of one model, slice by slice.
+"""Computes attention in a worker: sentence pairs or texts of one model, slice by slice.
 
 A slice takes one to five milliseconds; `time_slicing.py` decides when it is computed.
 """
@@ -19,11 +19,11 @@ BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
 
 
 class AttentionExecutor(Executor[AttentionItem]):
-    """Captures the attention of all waiting items together, one slice a step.
+    """Captures the attention of all waiting items together; a step computes one slice.
 
     Args:
         begin: Begins to capture the attention of some jobs.
-        device: Where the model computes.
+        device: Device of the model.
     """
 
     noun = "attention item"
@@ -56,7 +56,7 @@ class AttentionExecutor(Executor[AttentionItem]):
             self._end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; returns the items of a batch that ends with it.
+        """Computes one slice; after the last slice of a batch, returns the batch's items.
 
         Raises:
             Exception: The batch failed.

@@ -22,16 +22,16 @@ def take_all(waiting: deque[Item]) -> list[Item]:
 
 
 class Backlog(Generic[Item]):
-    """Waiting items, the batch that is computed, and the parts of a batch that failed.
+    """Waiting items, the batch in progress, and the parts of failed batches.
 
     A batch that failed is computed again in halves, until the item at fault is alone.
 
     Attributes:
         waiting: Items in order of arrival.
         retries: Parts of failed batches; each part is computed by itself.
-        running: Items of the batch that is computed, by id.
-        is_retry: Whether this batch is a part of a failed one.
-        given_up: Ids of the batch whose results are no longer wanted.
+        running: Items of the batch in progress, by id.
+        is_retry: Whether the batch in progress is a part of a failed batch.
+        given_up: Ids of items in the batch in progress whose results are no longer wanted.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Backlog(Generic[Item]):
         return len(self.waiting) + sum(map(len, self.retries)) + len(self.running)
 
     def __bool__(self) -> bool:
-        """Returns whether there are items; cheaper than the number of items."""
+        """Returns whether there are items; this is faster than counting them."""
         return bool(self.waiting or self.running or self.retries)
 
     @property
@@ -55,7 +55,7 @@ class Backlog(Generic[Item]):
         return min([*firsts, *self.running])
 
     def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
-        """Begins the next batch: a part of a failed one, or items that `choose` takes."""
+        """Begins the next batch: a part of a failed batch, or items that `choose` takes."""
         self.is_retry = bool(self.retries)
         items = self.retries.popleft() if self.retries else choose(self.waiting)
         self.running = {item.id: item for item in items}
@@ -76,14 +76,15 @@ class Backlog(Generic[Item]):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether no result of the batch is wanted any more."""
+        """Whether all items of the batch in progress have been given up."""
         return bool(self.running) and len(self.given_up) == len(self.running)
 
     def isolate(self) -> list[Item]:
         """Ends a batch that failed, and queues its halves.
 
         Returns:
-            The item that was alone in the batch and therefore is at fault; else no item.
+            The item of a batch of one item, because it caused the failure. An empty list for a
+            batch of several items.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -99,10 +100,10 @@ class Backlog(Generic[Item]):
 class Executor(ABC, Generic[Item]):
     """Computes the items of one task kind for one model, a step at a time.
 
-    Subclasses take the model's executable, then the device.
+    The arguments of a subclass are the model's executable and the device.
 
     Args:
-        device: Where the model computes.
+        device: Device of the model.
 
     Attributes:
         noun: Word for an item in the log.
@@ -130,7 +131,7 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def num_rows(self) -> int:
-        """Number of occupied rows of an in-flight batch; 0 for an executor without one."""
+        """Number of occupied rows of an in-flight batch; 0 for an executor without such a batch."""
         return 0
 
     @property
@@ -167,7 +168,8 @@ class Executor(ABC, Generic[Item]):
         """Ends a batch that failed; it is computed again in parts.
 
         Returns:
-            The item that was alone in the batch and therefore is at fault; else no item.
+            The item of a batch of one item, because it caused the failure. An empty list for a
+            batch of several items.
         """
 
     def drain_stats(self) -> list[BatchStats]:

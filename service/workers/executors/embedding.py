@@ -1,8 +1,8 @@
-"""Embeddings in a worker: the texts of one model, batch by batch and slice by slice.
+"""Computes embeddings in a worker: the texts of one model, batch by batch and slice by slice.
 
-Texts of similar length are computed together, short ones first. A short text that arrives while a
-long one is computed goes ahead of it at the next slice. A share of the work goes to the oldest
-text, so that long texts end however many short ones arrive.
+Texts of similar length are computed together, short texts first. If a short text arrives while a
+long text is computed, the next slice is for the short text. A share of the work goes to the oldest
+text, so that long texts are also finished while many short texts arrive.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor
 
 BATCH_TOKENS = 256
-"""Approximate tokens of a batch. On a CPU a larger batch hardly needs less time per token,
-and texts that arrive later wait longer. A smaller batch needs more time per token."""
+"""Approximate number of tokens of a batch. On a CPU a larger batch hardly needs less time per
+token, but texts that arrive later wait longer. A smaller batch needs more time per token."""
 
 OLDEST_SHARE = 0.25
-"""Share of the work that goes to the batch of the oldest text while shorter texts go ahead. It is
-counted in tokens, because slices of long texts cost more."""
+"""Share of the work that goes to the batch of the oldest text while shorter texts are also waiting.
+The share is counted in tokens, because a slice of long texts costs more than one of short texts."""
 
 
 class Batch(Protocol):
@@ -53,7 +53,7 @@ def take_fitting(waiting: deque[EmbeddingItem]) -> list[EmbeddingItem]:
 
 
 class Bucket:
-    """The texts of one length bucket: the waiting ones, and the batch that is computed."""
+    """The texts of one length bucket: the waiting texts, and the batch in progress."""
 
     def __init__(self) -> None:
         self.backlog: Backlog[EmbeddingItem] = Backlog()
@@ -65,7 +65,7 @@ class Bucket:
             self.backlog.begin(take_fitting)
 
     def slice_cost(self) -> int:
-        """Returns about the tokens of the next slice; chooses a batch if none is in progress."""
+        """Returns the approximate tokens of the next slice; chooses a batch if there is none."""
         self.choose()
         return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
 
@@ -86,11 +86,11 @@ class Bucket:
 
 
 class EmbeddingExecutor(Executor[EmbeddingItem]):
-    """Embeds texts by length bucket, one slice a step.
+    """Embeds texts by length bucket; a step computes one slice.
 
     Args:
         begin: Begins to embed some texts.
-        device: Where the model computes.
+        device: Device of the model.
     """
 
     noun = "text"
@@ -101,7 +101,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.begin = begin
         self.buckets = [Bucket() for _ in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
-        self.debt = 0.0  # tokens of work that are due to the oldest text
+        self.debt = 0.0  # tokens of its share that the oldest text has not had yet
 
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])
@@ -127,7 +127,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; returns the texts of a batch that ends with it.
+        """Computes one slice; after the last slice of a batch, returns the vectors of its texts.
 
         Raises:
             Exception: The batch failed.
@@ -146,7 +146,10 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         return done
 
     def _next_bucket(self) -> Bucket:
-        """Returns the bucket of the shortest texts, or at times the bucket of the oldest text."""
+        """Returns the bucket of the next slice.
+
+        It has the shortest texts or, for a share of the work, the oldest text.
+        """
         busy = [bucket for bucket in self.buckets if len(bucket.backlog)]
         shortest = busy[0]
         if len(busy) == 1:

@@ -1,4 +1,4 @@
-"""Reranking in a worker: pairs are computed in the same way as texts to embed."""
+"""Computes reranking in a worker; pairs are computed in the same way as texts to embed."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from service.workers.messages import WorkerConfig
 
 
 class RerankExecutor(EmbeddingExecutor):
-    """Scores pairs by length bucket, one slice a step."""
+    """Scores pairs by length bucket; a step computes one slice."""
 
     noun = "pair"
     phase = "rerank"

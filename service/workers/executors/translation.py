@@ -1,4 +1,4 @@
-"""Translation in a worker: the in-flight batch of one model."""
+"""Computes translations in a worker: the in-flight batch of one model."""
 
 from collections.abc import Collection, Iterable
 
@@ -11,19 +11,19 @@ from service.items.translation import TranslationItem
 from service.workers.executors.base import Backlog, Executor, take_all
 
 SMALL_ROWS = 16
-"""A batch of fewer rows than this is stepped with low latency."""
+"""A batch with fewer rows than this number is decoded in low-latency steps."""
 
 
 class TranslationExecutor(Executor[TranslationItem]):
     """Steps an engine. Items join its batch at the next step and leave it one by one.
 
-    Items that arrive between two steps are encoded together; an item that is encoded alone takes
-    an eighth longer. A part of a failed batch has the engine to itself. Decoding it again gives
-    the same ids, so only time is lost.
+    Items that arrive between two steps are encoded together, because encoding each item alone takes
+    an eighth longer. While a part of a failed batch is decoded again, no other items enter the
+    engine. Decoding it again gives the same ids, so only time is lost.
 
     Args:
         engine: The engine of the model.
-        device: Where the engine computes.
+        device: Device of the engine.
     """
 
     noun = "sequence"
@@ -61,7 +61,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         return bool(self.engine.stats)
 
     def add(self, items: Iterable[TranslationItem]) -> None:
-        """Takes more items; the engine has rows for them."""
+        """Takes more items; the caller makes sure that the engine has free rows for them."""
         for item in items:
             self.backlog.waiting.append(item)
             if item.is_bulk:

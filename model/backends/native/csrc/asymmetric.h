@@ -133,7 +133,7 @@ public:
 private:
     const int8_t* weights;  // (out / 64, in / 4, 64, 4)
     std::vector<float> scales, bias;
-    std::vector<float> sums;     // of each output's float weights; times a row's midpoint
+    std::vector<float> sums;     // sum of each output's float weights, for the midpoint of a row
     std::vector<int32_t> start;  // compensates for SHIFT in every sum
 
     template <TextActivation A>

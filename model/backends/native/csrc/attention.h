@@ -71,8 +71,8 @@ inline void exponentials(float* scores, int keys, int width, float scale, float*
     for (int r = 0; r < R; r++) totals[r] = sum(total[r]);
 }
 
-// Computes the weighted mean of values (keys, head_dim) for R queries, for H vectors of the values.
-// Values of adjacent keys are `stride` apart.
+// Computes the weighted mean of values (keys, head_dim) for R queries. It computes H · LANES
+// numbers of each mean. The values of adjacent keys are `stride` apart.
 template <int R, int H, class Load>
 inline __attribute__((always_inline)) void attend_values_block(
     const float* weights, int width, const float* totals, int keys, size_t stride, Load load_values,
@@ -155,7 +155,7 @@ private:
         }
     }
 
-    // Scales the scores of R queries and adds the bias; returns the scale that remains to apply.
+    // Scales the scores of R queries and adds the bias. Returns 1, the scale still to be applied.
     template <int R>
     static float add(const float* added, float scale, int width, float* scores) {
         for (int r = 0; r < R; r++, scores += width)
@@ -176,6 +176,21 @@ private:
         exponentials<R>(scores, length, width, scale, totals);
         attend_values<R>(scores, width, totals, length, head_dim, stride, load_values,
                  out + (size_t)first * d_model, d_model);
+    }
+};
+
+constexpr int EVERY_HEAD = -1;
+
+// A place for the weights of one query: those of one head, or the mean over all heads.
+struct HeadWeights {
+    float* to = nullptr;  // (length); null to keep none
+    int head = EVERY_HEAD;
+
+    // Adds the weights of a head, given their exponentials and the sum of these.
+    void add(int h, int heads, const float* exponentials, float total, int length) const {
+        if (!to || (head != EVERY_HEAD && head != h)) return;
+        float scale = 1.0f / (head == EVERY_HEAD ? total * heads : total);
+        for (int j = 0; j < length; j++) to[j] += scale * exponentials[j];
     }
 };
 
@@ -207,10 +222,10 @@ struct Memory {
                 }
     }
 
-    // Computes the attention outputs (D) of one row's queries (D), all heads. Meanwhile it
-    // prefetches the next row's memory.
+    // Computes the attention outputs (D) of one row's queries (D), all heads, and keeps their
+    // weights where `weights` has a place. Meanwhile it prefetches the next row's memory.
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
-                const Memory* next) const {
+                const Memory* next, HeadWeights weights) const {
         float scale = 1.0f / std::sqrt((float)head_dim);
         for (int h = 0; h < heads; h++) {
             if (next) next->fetch(h, head_dim);
@@ -221,6 +236,7 @@ struct Memory {
             score<1>(query + h * head_dim, 0, head_dim, load_keys, scores, width);
             float total;
             exponentials<1>(scores, length, width, scale, &total);
+            weights.add(h, heads, scores, total, length);
             attend_values<1>(scores, width, &total, length, head_dim, head_dim, load_values,
                      out + h * head_dim, 0);
         }

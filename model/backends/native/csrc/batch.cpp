@@ -21,12 +21,15 @@ public:
         candidate_bits.resize((sizes.target_vocab + 63) / 64);
         rows.resize(max_rows);
         next_position.resize(max_rows);
+        attention.resize(max_rows);
         cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
     }
 
     // Encodes sentences and assigns rows to each, from `row` on.
+    //   copies: number of rows of each sentence
+    //   records: whether the rows of each sentence record their attention
     void enter(int row, int count, const int32_t* lengths, const int32_t* tokens,
-               const int32_t* copies) {
+               const int32_t* copies, const int32_t* records) {
         int total = 0;
         for (int i = 0; i < count; i++) total += lengths[i];
         float* memory = encode(count, lengths, tokens, total);
@@ -35,17 +38,17 @@ public:
             Sentence* sentence = take_sentence();
             set_candidates(sentence->candidates, tokens, lengths[i]);
             tokens += lengths[i];
-            for (int c = 0; c < copies[i]; c++) start(first++, sentence);
+            for (int c = 0; c < copies[i]; c++) start(first++, sentence, records[i]);
         }
         for (int layer = 0; layer < sizes.decoder_layers; layer++)
             project_cross_kv(layer, row, count, lengths, copies, memory, total);
     }
 
-    // Decodes up to `steps` tokens of rows 0 to n - 1. Each row continues with its most probable
-    // token until EOS or its limit.
+    // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
+    // probable token until EOS or its limit.
     //   left: number of tokens that each row may still get, at least 1
-    //   tokens: last token of each row, -1 at its start; updated
-    //   best: (n, steps), the ids; -1 after the end of a row
+    //   tokens: last token of each row, or -1 at its start; this call updates them
+    //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
         std::fill_n(best, (size_t)n * steps, -1);
         active.resize(n);
@@ -74,15 +77,23 @@ public:
         }
     }
 
+    // Writes the recorded cross-attention of a row, (tokens so far, length of the sentence).
+    void read_attention(int row, float* to) const {
+        const std::vector<float>& weights = attention[row].weights;
+        std::memcpy(to, weights.data(), weights.size() * sizeof(float));
+    }
+
     // Copies rows: row to[i] gets the state of row from[i] before the call.
     void copy(int count, const int32_t* from, const int32_t* to) {
         int d = sizes.d_model;
+        std::vector<Record> recorded(count);
         std::vector<Sentence*> sentences(count);
         std::vector<int> positions(count);
         float* saved = scratch.y.reserve((size_t)count * d);
         for (int i = 0; i < count; i++) {
             sentences[i] = rows[from[i]];
             positions[i] = next_position[from[i]];
+            recorded[i] = attention[from[i]];
             sentences[i]->rows++;
         }
         for (int layer = 0; layer < sizes.decoder_layers; layer++) {
@@ -95,6 +106,7 @@ public:
             give(to[i], sentences[i]);
             sentences[i]->rows--;  // releases the reference that kept the sentence alive
             next_position[to[i]] = positions[i];
+            attention[to[i]] = std::move(recorded[i]);
         }
     }
 
@@ -104,13 +116,20 @@ public:
     }
 
 private:
+    // The cross-attention of a row in the recorded layer, one line for each decode step.
+    struct Record {
+        bool is_on = false;
+        std::vector<float> weights;
+    };
+
     const Model& model;
     const Sizes& sizes;
     const Shortlist shortlist;
     Chooser chooser;
-    std::vector<uint64_t> candidate_bits;  // one bit per id, while a sentence enters
+    std::vector<uint64_t> candidate_bits;  // one bit per id; used while a sentence enters
     std::vector<Sentence*> rows;
     std::vector<int> next_position;  // next position of each row
+    std::vector<Record> attention;   // of each row
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
@@ -146,9 +165,11 @@ private:
         sentence->rows++;
     }
 
-    void start(int row, Sentence* sentence) {
+    void start(int row, Sentence* sentence, bool is_recorded) {
         give(row, sentence);
         next_position[row] = 0;
+        attention[row].is_on = is_recorded;
+        attention[row].weights.clear();
         for (int layer = 0; layer < sizes.decoder_layers; layer++)
             std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
     }
@@ -281,6 +302,14 @@ private:
         layer.ssru_norm.add(x, y, n, d);
     }
 
+    // Returns the place of the next line of a row's record; no place if the layer is not recorded.
+    HeadWeights record_of(int row, int layer, int length) {
+        Record& record = attention[row];
+        if (!record.is_on || layer != sizes.recorded_layer) return {};
+        record.weights.resize(record.weights.size() + length);
+        return {record.weights.data() + record.weights.size() - length, sizes.recorded_head};
+    }
+
     void attend(const DecoderLayer& layer, int index, float* x, int n) {
         int d = sizes.d_model;
         float* query = scratch.projected.reserve((size_t)n * d);
@@ -291,7 +320,8 @@ private:
             const Memory& memory = rows[active[r]]->memory[index];
             const Memory* next = r + 1 < n ? &rows[active[r + 1]]->memory[index] : nullptr;
             memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
-                          scratch.scores.reserve(memory.width), context + (size_t)r * d, next);
+                          scratch.scores.reserve(memory.width), context + (size_t)r * d, next,
+                          record_of(active[r], index, memory.length));
         }
         apply(layer.out, context, n, y);
         layer.norm.add(x, y, n, d);
@@ -330,8 +360,8 @@ Batch* regard_batch_new(const Model* model, const regard::Shortlist* shortlist, 
 void regard_batch_delete(Batch* batch) { delete batch; }
 
 int regard_batch_enter(Batch* batch, int row, int count, const int32_t* lengths,
-                       const int32_t* tokens, const int32_t* copies) {
-    return guarded([&] { batch->enter(row, count, lengths, tokens, copies); });
+                       const int32_t* tokens, const int32_t* copies, const int32_t* records) {
+    return guarded([&] { batch->enter(row, count, lengths, tokens, copies, records); });
 }
 
 int regard_batch_decode(Batch* batch, int rows, int steps, const int32_t* left, int32_t* tokens,
@@ -342,6 +372,10 @@ int regard_batch_decode(Batch* batch, int rows, int steps, const int32_t* left, 
 int regard_batch_logits(Batch* batch, int count, const int32_t* scored, float* logits,
                         int64_t stride) {
     return guarded([&] { batch->logits(count, scored, logits, stride); });
+}
+
+void regard_batch_attention(const Batch* batch, int row, float* to) {
+    batch->read_attention(row, to);
 }
 
 int regard_batch_copy(Batch* batch, int count, const int32_t* from, const int32_t* to) {

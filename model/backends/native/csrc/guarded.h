@@ -1,4 +1,5 @@
-// Wraps the functions that Python calls: returns 0, or -1 if memory could not be allocated.
+// Runs the body of a function that Python calls, and returns the status for Python: 0, or -1 if
+// memory could not be allocated.
 #pragma once
 
 #include <new>

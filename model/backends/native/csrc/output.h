@@ -9,13 +9,13 @@ namespace regard {
 struct Shortlist {
     const int64_t* offsets;     // (source_vocab + 1), into candidates
     const int32_t* candidates;
-    int32_t frequent;           // ids below this are candidates of every sentence
+    int32_t frequent;           // ids below this number are candidates of every sentence
     int32_t is_shared;          // whether each source id is also a candidate
 };
 
 // A sentence's sorted candidate ids, with the corrections and biases of their logits.
 struct Candidates {
-    std::vector<int32_t> ids;         // padded as below, plus LANES ids for prefetching
+    std::vector<int32_t> ids;         // padded like `correction`, plus LANES ids to prefetch
     std::vector<int32_t> correction;  // padded to a multiple of LANES
     std::vector<float> bias;
     int count = 0;
@@ -79,8 +79,8 @@ private:
 // Chooses each row's next token by its logits.
 class Chooser {
 public:
-    // Finds the id with the largest logit in each of n rows: the first of equal logits, and the
-    // first id if every logit is NaN.
+    // Finds the id with the largest logit in each of n rows. Of equal logits it takes the first. If
+    // every logit is NaN, it takes the first id.
     //
     // All rows process one stretch of the vocabulary before any row starts the next stretch. The
     // stretch's weights, which the rows share, thus stay in the cache.

@@ -1,7 +1,7 @@
-// Vectors of sixteen lanes for the instruction set of the compilation.
+// Vectors of sixteen lanes, for the instruction set that the build is compiled for.
 //
 // Every function computes each row by itself, in a fixed order. The compiler contracts no
-// operations (-ffp-contract=off). The results of a row therefore depend on that row alone.
+// operations (-ffp-contract=off). The results of a row therefore depend only on this row.
 #pragma once
 
 #include <immintrin.h>

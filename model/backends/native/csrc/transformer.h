@@ -8,6 +8,7 @@ namespace regard {
 struct Sizes {
     int32_t d_model, heads, ffn, encoder_layers, decoder_layers, source_vocab, target_vocab;
     int32_t activation, positions, eos;
+    int32_t recorded_layer, recorded_head;  // whose cross-attention is recorded; or EVERY_HEAD
     float embedding_scale, epsilon;
 };
 
@@ -99,7 +100,7 @@ private:
     }
 };
 
-// A source sentence in the batch; the rows of a beam share it.
+// A source sentence in the batch; all rows of its beam share it.
 struct Sentence {
     int rows = 0;
     std::vector<Memory> memory;  // one per layer

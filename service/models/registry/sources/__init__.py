@@ -1,4 +1,4 @@
-"""The registries that models come from, and downloads from them.
+"""The registries of models, and downloads from them.
 
 http_client  GET requests with retries (httpx2)
 download     one file: resumed, checked, renamed when complete

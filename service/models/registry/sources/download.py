@@ -1,7 +1,7 @@
-"""Downloads of one file: resumed after a failure, checked, and renamed only when complete.
+"""Downloads one file: resumes after a failure, checks the file, and renames it when complete.
 
-A partial download is called `NAME.part`, in the folder of its target. A file is called NAME only
-once its size and checksum are right.
+A partial download is called `NAME.part`. It is renamed to NAME, in the same folder, after its size
+and checksum have been checked.
 """
 
 import errno
@@ -42,14 +42,14 @@ CACHE_SETTING = "REGARD_MODEL_CACHE"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Report = Callable[[int, int | None], None]
-"""Receives the number of bytes fetched so far, and the total, or None if it is unknown."""
+"""Receives the number of bytes fetched so far, and the total number (None if unknown)."""
 
 
 def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
     """Fetches a file into a folder.
 
-    After an exception or a crash the fetched bytes are kept, and the next call resumes there.
-    Content that turns out to be wrong is deleted.
+    After an exception or a crash, the fetched bytes are kept, and the next call fetches the rest.
+    Content that differs from the published file is deleted.
 
     Raises:
         RegistryError: The file cannot be fetched or written, or differs from the published one.
@@ -71,7 +71,7 @@ def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -
 
 @dataclass
 class _Transfer:
-    """The transfer of one file; each try resumes where the last one ended."""
+    """The transfer of one file; each try resumes where the previous try ended."""
 
     file: RemoteFile
     target: Path
@@ -89,7 +89,7 @@ class _Transfer:
         """
         offset = self.output.seek(0, os.SEEK_END)
         etag = _read_etag(self.part)
-        if offset and not etag:  # without an ETag the rest might belong to another file
+        if offset and not etag:  # without an ETag, the rest might belong to another version
             offset = self._truncate(0)
         with self.http.open(self.file.url, self._headers(offset, etag)) as response:
             if response.status_code != 416:
@@ -99,20 +99,22 @@ class _Transfer:
                 raise TransientError("the file is shorter than the part that was fetched before")
 
     def _headers(self, offset: int, etag: str) -> dict[str, str]:
-        # Packed files are requested as they are stored. Otherwise the server may unpack a file
-        # while sending it. The response then has no Content-Length and cannot be resumed.
+        # Packed files are requested as they are stored. Without this header, the server may unpack
+        # a file while sending it. Such a response has no Content-Length and cannot be resumed.
         headers = {"Accept-Encoding": "gzip" if self.file.is_packed else "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": etag}
         return headers
 
     def _begin(self, response: httpx2.Response, offset: int) -> int:
-        """Returns where the body starts; the server may send the whole file instead of a part."""
+        """Returns the position in the file at which the body starts: 0 for the whole file."""
         start = offset if response.status_code == 206 else 0
         span = response.headers.get("Content-Range", "")
         if response.status_code == 206 and not span.startswith(f"bytes {offset}-"):
             self._truncate(0)
-            raise TransientError(f"the server sent {span or 'no range'}, not bytes {offset} and on")
+            raise TransientError(
+                f"the server sent {span or 'no range'}, not the bytes from {offset} on"
+            )
         self._truncate(start)
         etag = response.headers.get("ETag", "")
         _etag_of(self.part).write_text("" if etag.startswith("W/") else etag, "utf-8")
@@ -128,12 +130,13 @@ class _Transfer:
                 _write_all(self.output, block, total and total - done, self.target)
                 done += len(block)
                 self.report(done, total)
-                if limit is not None and done > limit:  # else the disk might become full
+                if limit is not None and done > limit:  # more bytes could fill the disk
                     _refuse(self.file, self.target, f"has more than {limit} bytes", self.part)
         except httpx2.TransportError as error:
-            # Only new bytes are progress: a server that never gets further is given up.
+            # A try has progressed if it got further than all tries before. After some tries
+            # without progress, `HttpClient.retry` gives up.
             broken = TransientError(
-                f"the connection broke after {done} of {total or 'unknown'} bytes"
+                f"the connection broke after {done} of {total or 'an unknown number of'} bytes"
             )
             broken.has_progressed = done > max(start, self.furthest)
             self.furthest = max(done, self.furthest)
@@ -145,14 +148,16 @@ class _Transfer:
 
 @contextmanager
 def _locked(part: Path) -> Iterator[BinaryIO]:
-    """Opens the partial file for writing and locks out other processes."""
+    """Opens the partial file for writing, and locks it against other processes."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    # Unbuffered: received bytes are handed to the system at once, whatever happens next.
+    # Unbuffered, so that no received bytes are lost if this process ends.
     with part.open("ab", buffering=0) as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CacheError(f"{part} is being written by another `regard`; wait for it") from error
+            raise CacheError(
+                f"{part} is being written by another `regard`; wait for its end"
+            ) from error
         # The process that held the lock may have renamed the file since it was opened here.
         if not part.exists() or not os.path.samestat(os.fstat(output.fileno()), part.stat()):
             raise CacheError(f"{part} was finished by another `regard`; run the same command again")
@@ -183,7 +188,7 @@ def disk_errors(target: Path, setting: str = CACHE_SETTING) -> Iterator[None]:
 
 
 def _write_all(output: BinaryIO, block: bytes, missing: int | None, target: Path) -> None:
-    """Writes a block; `missing` counts the bytes still to be written, this block included."""
+    """Writes a block; `missing` is the number of bytes still to write, this block included."""
     rest = memoryview(block)
     try:
         while rest:
@@ -215,7 +220,7 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
         setting: Environment variable that names the folder.
 
     Raises:
-        DiskFullError: The disk has less free space.
+        DiskFullError: The disk has fewer free bytes than needed.
     """
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
@@ -227,7 +232,7 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
 
 
 def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
-    """Returns the path of the unpacked file, or of the part itself if it is not packed."""
+    """Unpacks a fetched file, and returns the new path; returns `part` if it is not packed."""
     with part.open("rb") as packed:
         if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return part
@@ -264,7 +269,7 @@ def _check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
 
 
 def _refuse(file: RemoteFile, target: Path, reason: str, *paths: Path) -> NoReturn:
-    """Deletes fetched files and raises the reason."""
+    """Deletes fetched files, and raises an error with the reason."""
     for path in paths:
         path.unlink(missing_ok=True)
         _etag_of(path).unlink(missing_ok=True)
@@ -291,7 +296,7 @@ def _read_etag(part: Path) -> str:
 
 
 def _sync(path: Path) -> None:
-    """Writes a file or folder through to the disk, so that it survives a crash of the machine."""
+    """Waits until a file or folder is on the disk, so that it survives a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

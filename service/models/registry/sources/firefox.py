@@ -1,7 +1,7 @@
 """Mozilla's registry of the translation models of Firefox.
 
 The index is `db/models.json` in Mozilla's storage bucket. It lists the models of each language pair
-with architecture, release status and files. Weights have a size and a sha256 checksum, both of the
+with architecture, release status and files. For weights, it gives size and sha256 checksum of the
 unpacked file. All files are packed with gzip.
 
 Source: https://github.com/mozilla/translations, folders `inference` and `db`.
@@ -29,13 +29,13 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""STATUSES and ARCHITECTURES list the best first. Any other status counts as experimental and comes
-last."""
+"""STATUSES and ARCHITECTURES list values from the best to the worst. A value that is not listed is
+worse than all of them; a status that is not listed counts as experimental."""
 
 REVISION_DIGITS = 12
 
 OpenBar = Callable[[str, int | None], AbstractContextManager[Report]]
-"""Opens the display of one file's progress, by its name and size."""
+"""Opens the display of a download's progress. It takes the name and the size of the file."""
 
 
 class Firefox:
@@ -65,8 +65,8 @@ class Firefox:
         """
         if self.is_offline:
             raise OfflineError(
-                f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it where "
-                "there is a network and copy the folder REGARD_MODEL_CACHE here"
+                f"{reference} has to be fetched, and REGARD_OFFLINE forbids it; pull it on a "
+                "machine with a network, and copy the folder REGARD_MODEL_CACHE from there"
             )
         entry = choose_model(read_index(self.http, self.base_url), reference)
         try:
@@ -74,7 +74,9 @@ class Firefox:
             chosen = [_to_file(files[role], self.base_url) for role in _roles(files)]
         except (KeyError, TypeError, AttributeError) as error:
             where = shown(f"{self.base_url}/{INDEX}")
-            raise DownloadError(f"{where}: the entry of {reference} misses {error!r}") from error
+            raise DownloadError(
+                f"{where}: the entry of {reference} is incomplete: {error!r}"
+            ) from error
         revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
         folder = PurePosixPath("firefox", revision, reference.name)
         return RemoteModel(reference.name, folder, revision, tuple(chosen))
@@ -83,7 +85,7 @@ class Firefox:
         """Checks that files fit on the disk before they are downloaded.
 
         Raises:
-            DiskFullError: The disk has less free space.
+            DiskFullError: The disk has fewer free bytes than needed.
         """
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
@@ -127,7 +129,11 @@ def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str
         known = sorted(pair for pair in models if pair.partition("-")[0] == source)
         raise NotPublishedError(
             f"Mozilla has published no model for {reference.name}; "
-            + (f"from {source} there are {', '.join(known)}" if known else f"none from {source}")
+            + (
+                f"from {source} there are {', '.join(known)}"
+                if known
+                else f"it has none from {source}"
+            )
         )
     wanted = [e for e in entries if reference.revision in ("", e.get("architecture"))]
     if not wanted:
@@ -151,7 +157,7 @@ def _rank(value: Any, order: Sequence[str]) -> int:
 
 
 def _roles(files: Mapping[str, Any]) -> list[str]:
-    """Returns the needed roles of files: weights, vocabularies, and the shortlist if there is one.
+    """Returns the keys of the needed files: weights, vocabularies, and any shortlist.
 
     Raises:
         KeyError: A needed file is missing.
@@ -178,7 +184,7 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> RemoteFile:
 
 
 def _still_needed(file: RemoteFile, folder: Path) -> int:
-    """Returns the bytes of a file that are not on disk yet."""
+    """Returns the number of bytes of a file that are not on disk yet."""
     part = folder / (file.name + PART)
     begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
     return max(0, (file.size or 0) - begun)

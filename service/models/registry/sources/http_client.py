@@ -75,7 +75,7 @@ class HttpClient:
         """Sends one request; the caller reads the body of the response.
 
         Raises:
-            TransientError: The request or reading the body failed; trying again may succeed.
+            TransientError: The request, or reading the body, failed; a later try may succeed.
             RegistryError: The request failed for good.
         """
         try:
@@ -89,7 +89,7 @@ class HttpClient:
     def retry(self, url: str, action: Callable[[], T]) -> T:
         """Returns the result of an action; repeats the action while it fails transiently.
 
-        The count of tries starts anew after a try that received new bytes.
+        After a try that received new bytes, the count of tries starts again.
 
         Raises:
             DownloadError: The action failed too often in a row.
@@ -160,7 +160,7 @@ def request_error(url: str, error: httpx2.RequestError) -> Exception:
     if not is_transport_error or isinstance(error, httpx2.UnsupportedProtocol):
         return DownloadError(f"{shown(url)} cannot be fetched: {reason}")
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes(error)):
-        return DownloadError(f"{shown(url)} is not trusted: {reason}")
+        return DownloadError(f"the certificate of {shown(url)} is not trusted: {reason}")
     return TransientError(reason)
 
 

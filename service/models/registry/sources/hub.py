@@ -1,8 +1,8 @@
 """Hugging Face's registry: the files of a repository that make up a model.
 
-huggingface_hub downloads the files into its own cache. HF_HOME or HF_HUB_CACHE names this cache,
-and other programs share it. The cache of this package gets a link to each file that a model needs.
-Code and other files of the repository stay outside the model's folder.
+huggingface_hub downloads the files into Hugging Face's cache, which other programs share. The
+variable HF_HOME or HF_HUB_CACHE sets its folder. Regard's cache of models (`cache.py`) then gets a
+link to each file that the model needs. It gets no link to code and other files of the repository.
 """
 
 import logging
@@ -72,7 +72,7 @@ class Hub:
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
     def find(self, reference: Reference) -> RemoteModel:
-        """Returns the files of a model at the commit that its revision names.
+        """Returns the files of a model at the commit of its revision.
 
         Raises:
             RegistryError: The repository cannot be read, or has no supported weights.
@@ -89,7 +89,7 @@ class Hub:
         return _to_model(reference, str(info.sha), files)
 
     def _find_cached(self, reference: Reference) -> RemoteModel:
-        """Returns the files of a model that Hugging Face's cache has, without any request."""
+        """Returns the files of a model in Hugging Face's cache, without sending a request."""
         revision = reference.revision or DEFAULT_REVISION
         try:
             root = Path(
@@ -100,7 +100,8 @@ class Hub:
         except (LocalEntryNotFoundError, ValueError) as error:
             raise OfflineError(
                 f"{reference} has to be fetched, and REGARD_OFFLINE or HF_HUB_OFFLINE forbids it; "
-                "pull it where there is a network and copy the folder REGARD_MODEL_CACHE here"
+                "pull it on a machine with a network, and copy the folder REGARD_MODEL_CACHE from "
+                "there"
             ) from error
         paths = (path for path in root.rglob("*") if path.is_file())
         names = choose_files(path.relative_to(root).as_posix() for path in paths)
@@ -110,7 +111,7 @@ class Hub:
         """Checks that the files missing in Hugging Face's cache fit on its disk.
 
         Raises:
-            DiskFullError: The disk has less free space.
+            DiskFullError: The disk has fewer free bytes than needed.
         """
         missing = [file for file in files if _cached_path(file, model) is None]
         needed = sum(file.size or 0 for file in missing)
@@ -145,12 +146,12 @@ class Hub:
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
             info = api.model_info(name, revision=revision, files_metadata=True)
-        except HfHubHTTPError:  # else a subclass that is also a ValueError is caught below
+        except HfHubHTTPError:  # some are also ValueErrors, which are caught below
             raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DownloadError(f"{shown(url)} does not describe a model: {error!r}") from error
         if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
-            raise DownloadError(f"{shown(url)} names no commit, but {info.sha!r}")
+            raise DownloadError(f"{shown(url)} names {info.sha!r}, which is not a commit")
         return info
 
     def _download(self, file: RemoteFile, model: RemoteModel) -> str:
@@ -165,10 +166,10 @@ class Hub:
         )
 
     def _call(self, url: str, action: Callable[[], T]) -> T:
-        """Returns the result of a call of huggingface_hub, with its errors translated.
+        """Calls huggingface_hub, and replaces its errors by errors of this package.
 
-        huggingface_hub itself repeats broken downloads and requests for a file's metadata. Only
-        errors that it raises at once are retried by this method.
+        huggingface_hub itself retries broken downloads and requests for a file's metadata. If
+        another call fails temporarily, this method retries it.
         """
 
         def attempt() -> T:
@@ -176,7 +177,7 @@ class Hub:
                 return action()
             except (HfHubHTTPError, LocalEntryNotFoundError, httpx2.RequestError) as error:
                 raise _translated(url, error) from error
-            except (XetDownloadError, RuntimeError, ValueError) as error:  # hf_xet raises some
+            except (XetDownloadError, RuntimeError, ValueError) as error:  # some from hf_xet
                 raise DownloadError(f"{shown(url)} cannot be fetched: {error}") from error
             except OSError as error:
                 if error.errno is None:  # huggingface_hub found a wrong file length
@@ -210,7 +211,7 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
 
 
 def _to_cached_file(name: str, root: Path) -> RemoteFile:
-    """Describes a file of Hugging Face's cache, which names content by its published checksum."""
+    """Describes a file of Hugging Face's cache. The cache names contents by published checksum."""
     path = root / name
     digest = path.resolve().name
     return RemoteFile(
@@ -253,7 +254,7 @@ def _delete(path: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Makes a hard link to a file of Hugging Face's cache, or a symbolic link from another disk."""
+    """Links a file of Hugging Face's cache. On another disk, the link is symbolic, not hard."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:

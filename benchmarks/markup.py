@@ -1,0 +1,174 @@
+"""Measures translated HTML: `python -m benchmarks.markup --source en.txt --target pt.txt`.
+
+The command makes HTML fragments from sentences: nested and badly nested inline tags, lists, tables,
+comments, images and entities. A running server translates them, and the sentences without tags. It
+prints:
+
+- fragments whose translation has the same tags, with the same attributes,
+- fragments whose translation a parser reads without errors,
+- the BLEU score of the sentences without tags, and of the fragments with their tags taken out,
+- tags around a numeral or a name that the model copies, and how many of them still surround it,
+- the time of both translations.
+"""
+
+import argparse
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import sacrebleu
+from lxml import html
+
+BATCH = 32
+WRAPPERS = ("<b>{}</b>", "<i>{}</i>", '<a href="https://example.com/?a=1&amp;b=2">{}</a>')
+NESTED = ('<span class="x"><em>{}</em></span>', "<strong>{}</strong>", "<u>{}</u>")
+CONTAINERS = (
+    ("<p>", "</p>"),
+    ("<ul>\n  <li>", "</li>\n</ul>"),
+    ("<table><tr><td>", "</td></tr></table>"),
+    ("<div><h2>", "</h2></div>"),
+)
+PARTS = re.compile(r"\w+(?:['.,:\u2013-]\w+)*|\W+")
+
+
+@dataclass(slots=True)
+class Fragment:
+    """An HTML fragment made from a sentence.
+
+    Attributes:
+        source: The HTML.
+        probes: Words with a tag of their own, by the value of its attribute `id`.
+    """
+
+    source: str
+    probes: dict[str, str] = field(default_factory=dict)
+
+
+def make_fragment(sentence: str, number: int) -> Fragment:
+    """Returns a fragment with a random number of tags around and between the words."""
+    rng = random.Random(number)
+    parts = [[part] for part in PARTS.findall(sentence)]
+    words = [n for n, (part,) in enumerate(parts) if part[0].isalnum()]
+    probes: dict[str, str] = {}
+    shown = [escape(part, quote=False) for (part,) in parts]
+    for n in words[1:]:
+        word = parts[n][0]
+        if (word[0].isupper() or word[0].isdigit()) and len(probes) < 2:
+            name = f"p{len(probes)}"
+            probes[name] = word
+            shown[n] = f'<em id="{name}">{shown[n]}</em>'
+    first, last = sorted(rng.sample(words, 2)) if len(words) > 1 else (words[0], words[0])
+    middle = rng.choice([n for n in words if first <= n <= last])
+    shown[middle] = rng.choice(NESTED).format(shown[middle])
+    opening, closing = rng.choice(WRAPPERS).split("{}")
+    shown[first] = opening + shown[first]
+    shown[last] += closing
+    place = rng.choice(words)
+    extra = rng.randrange(5)
+    if extra == 0:
+        shown[place] += "<!-- a comment -->"
+    elif extra == 1:
+        shown[place] = '<img src="a.png" alt="x"> ' + shown[place]
+    elif extra == 2:
+        shown = [part.replace("e", "&#101;", 1) if part[0] != "<" else part for part in shown]
+    elif extra == 3 and len(words) > 3:
+        shown[words[0]] = "<b>" + shown[words[0]]
+        shown[words[1]] = "<i>" + shown[words[1]] + "</b>"
+        shown[words[2]] += "</i>"
+    before, after = rng.choice(CONTAINERS)
+    return Fragment(before + "".join(shown) + after, probes)
+
+
+def parse(text: str) -> Any:
+    """Returns the root of a fragment."""
+    return html.fragment_fromstring(text, create_parent="div")
+
+
+def tags_of(text: str) -> Counter[tuple[str, str]]:
+    """Counts the tags of a fragment by their name and attributes; comments by their text."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for element in parse(text).iter():
+        is_tag = isinstance(element.tag, str)
+        name = element.tag if is_tag else "comment"
+        counts[name, str(sorted(element.items())) if is_tag else element.text] += 1
+    return counts
+
+
+def words_of(text: str) -> str:
+    """Returns the text of a fragment, with single spaces."""
+    return " ".join("".join(parse(text).itertext(with_tail=True, tag=None)).split())
+
+
+def plain(text: str) -> str:
+    """Returns the text of a fragment without comments, with single spaces."""
+    root = parse(text)
+    for comment in root.xpath("//comment()"):
+        comment.drop_tag() if comment.tail else None
+    return " ".join(root.text_content().split())
+
+
+def translate(url: str, texts: Sequence[str], pair: Sequence[str], form: str) -> list[str]:
+    """Returns the translations of texts."""
+    translated: list[str] = []
+    for start in range(0, len(texts), BATCH):
+        body = {"q": texts[start : start + BATCH], "format": form}
+        body |= {"source": pair[0], "target": pair[1]}
+        response = httpx.post(f"{url}/translate", json=body, timeout=120)
+        response.raise_for_status()
+        translated += response.json()["translatedText"]
+    return translated
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.markup")
+    add = parser.add_argument
+    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--target", type=Path, required=True, help="file with their translations")
+    add("--lines", type=int, default=300, help="number of sentences to read")
+    add("--pair", default="en-pt", help="source and target language")
+    add("--url", default="http://127.0.0.1:8000", help="address of the server")
+    add("--show", type=int, default=0, help="number of failures to print")
+    args = parser.parse_args()
+    sources = args.source.read_text("utf-8").splitlines()[: args.lines]
+    references = args.target.read_text("utf-8").splitlines()[: args.lines]
+    pair = args.pair.split("-")
+    fragments = [make_fragment(sentence, n) for n, sentence in enumerate(sources)]
+    start = time.perf_counter()
+    without = translate(args.url, sources, pair, "text")
+    middle = time.perf_counter()
+    found = translate(args.url, [fragment.source for fragment in fragments], pair, "html")
+    end = time.perf_counter()
+    same = [tags_of(f.source) == tags_of(t) for f, t in zip(fragments, found, strict=True)]
+    print(f"same tags: {sum(same)} of {len(same)}")
+    scores = [
+        sacrebleu.corpus_bleu(texts, [references]).score
+        for texts in (without, [plain(text) for text in found])
+    ]
+    print(f"BLEU without tags {scores[0]:.2f}, with tags taken out {scores[1]:.2f}")
+    probes = landed = 0
+    shown = args.show
+    for fragment, text, untagged in zip(fragments, found, without, strict=True):
+        for name, word in fragment.probes.items():
+            if len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", untagged)) != 1:
+                continue
+            probes += 1
+            (element,) = parse(text).xpath(f'//*[@id="{name}"]')
+            is_right = element.text_content().strip() == word
+            landed += is_right
+            if not is_right and shown:
+                shown -= 1
+                print(f"{word!r}: {fragment.source}\n    {text}")
+    print(f"tags on copied words: {landed} of {probes}, {landed / max(probes, 1):.1%}")
+    print(f"seconds without tags {middle - start:.1f}, with tags {end - middle:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""A tokenizer whose tokens are the characters of a text, for models that read text and no ids."""
+
+import sys
+
+from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
+
+EOS = sys.maxunicode + 1
+"""Id at the end of every text; no character has it."""
+
+
+class CharacterTokenizer(Tokenizer):
+    """Turns each character into its code point, and code points into a text.
+
+    No character is unknown, and a text comes back unchanged.
+    """
+
+    def __init__(self) -> None:
+        self.vocab_size = EOS + 1
+        self.eos_id = EOS
+        self.unk_id = -1
+        self.hidden_ids = frozenset((EOS,))
+        self.prefix = []
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the code points of a text without EOS; none for white space alone."""
+        return [] if text.isspace() else list(map(ord, text))
+
+    def unknown_in(self, text: str) -> set[str]:
+        """Returns no characters."""
+        return set()
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Returns the code points; a space is spelled as the start of a word."""
+        ids = self.encode(text)
+        pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
+        return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
+
+    def decode(self, ids: list[int]) -> str:
+        """Returns the text of code points."""
+        return "".join([chr(each) for each in ids if each != EOS])
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Returns the character of each id, and nothing for EOS."""
+        return ["" if each == EOS else chr(each) for each in ids]

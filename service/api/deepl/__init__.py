@@ -1,0 +1,1 @@
+"""DeepL's dialect: the routes under `/v2/`."""

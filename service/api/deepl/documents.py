@@ -1,0 +1,198 @@
+"""/v2/document: DeepL's translation of documents, by upload, status and download."""
+
+import asyncio
+import hmac
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.api.deepl.document_schemas import (
+    DocumentHandle,
+    DocumentKeyRequest,
+    DocumentRequest,
+    DocumentStatus,
+)
+from service.api.deepl.errors import DEEPL_ERRORS, GLOSSARY_NEEDS_SOURCE, DeepLErrorBody
+from service.api.middleware import ended
+from service.api.request.body import FORM, JSON, MULTIPART, Upload
+from service.api.request.documents import download, enabled, open_job, refusal
+from service.api.request.openapi import request_body
+from service.api.request.parameters import read_parameters
+from service.api.request.translation import find_languages, find_terms
+from service.api.request.upload import read_upload
+from service.api.responses import JSONResponse
+from service.api.services import Services, context_of, services_of
+from service.documents.base import DocumentError
+from service.documents.formats import extension_of, format_of
+from service.documents.store import DocumentState
+from service.errors import (
+    KINDS,
+    InvalidRequestError,
+    NotFoundError,
+    ServiceError,
+    UnavailableError,
+    outcome,
+)
+from service.metrics.definitions import DOCUMENT
+from service.tasks.context import RequestContext
+from service.tasks.documents.job import DocumentJob
+from service.tasks.documents.translator import DocumentTranslator
+
+router = APIRouter(tags=["deepl"])
+
+ERRORS: dict[int | str, dict[str, Any]] = {**DEEPL_ERRORS, "4XX": {"model": DeepLErrorBody}}
+RETRY_SECONDS = 2
+
+
+@router.post(
+    "/v2/document",
+    response_model=DocumentHandle,
+    responses=ERRORS,
+    openapi_extra=request_body(DocumentRequest, MULTIPART),
+)
+async def upload(request: Request) -> Response:
+    """Begins the translation of a document."""
+    services = services_of(request)
+    documents = enabled(services)
+    body = await read_upload(request, DocumentRequest, services.settings)
+    source, target = find_languages(
+        services.catalog,
+        ("source_lang", body.source_lang or None),
+        ("target_lang", body.target_lang),
+    )
+    name = body.filename or body.file.name
+    check_options(body)
+    check_format(body, name)
+    given = context_of(request)
+    context = RequestContext(given.request_id, task=DOCUMENT, account=given.account)
+    ids = [body.glossary_id] if body.glossary_id else []
+    terms = await find_terms(services, ids, source or "", target) if ids else None
+    file = Upload(name, body.file.data)
+    job = await open_job(documents, file, source, target, context)
+    job.terms = terms
+    task = asyncio.create_task(run(services, documents, job))
+    documents.background.add(task)
+    task.add_done_callback(documents.background.discard)
+    return JSONResponse({"document_id": job.state.id, "document_key": job.state.key})
+
+
+@router.post(
+    "/v2/document/{document_id}",
+    response_model=DocumentStatus,
+    response_model_exclude_none=True,
+    responses=ERRORS,
+    openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
+)
+async def status(request: Request, document_id: str) -> Response:
+    """Returns the status of a document."""
+    state = await find(request, document_id)
+    body: dict[str, Any] = {"document_id": state.id, "status": state.status}
+    if state.status == "translating" and state.remaining_seconds is not None:
+        body["seconds_remaining"] = state.remaining_seconds
+    if state.status == "done":
+        body["billed_characters"] = state.characters
+    if state.status == "error":
+        body["error_message"] = body["message"] = state.error
+    return JSONResponse(body)
+
+
+@router.post(
+    "/v2/document/{document_id}/result",
+    response_class=Response,
+    responses={
+        **ERRORS,
+        200: {"description": "The document.", "content": {"application/octet-stream": {}}},
+    },
+    openapi_extra=request_body(DocumentKeyRequest, JSON, FORM),
+)
+async def result(request: Request, document_id: str) -> Response:
+    """Returns a translated document once, and deletes it."""
+    state = await find(request, document_id)
+    if state.status == "error":
+        raise InvalidRequestError("The document was not translated.", details=state.error)
+    if state.status != "done":
+        raise UnavailableError("The document is being translated; ask again", RETRY_SECONDS)
+    content = await asyncio.to_thread(enabled(services_of(request)).store.take, state.id)
+    if content is None:
+        raise not_found()
+    return download(state, content)
+
+
+def check_options(body: DocumentRequest) -> None:
+    """Refuses the options that would change the translation.
+
+    Raises:
+        InvalidRequestError: An option is not available.
+    """
+    if body.formality in ("more", "less"):
+        raise InvalidRequestError(
+            "'formality' is not supported for given 'target_lang'.",
+            details=f"send default or prefer_{body.formality}",
+        )
+    if body.glossary_id and not body.source_lang:
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
+
+
+def check_format(body: DocumentRequest, name: str) -> None:
+    """Refuses an unknown format, and an output format that is not the document's.
+
+    Raises:
+        InvalidRequestError: The format is not available.
+    """
+    try:
+        format_of(name)
+    except DocumentError as error:
+        raise refusal(error) from None
+    extension = extension_of(name)
+    wanted = body.output_format
+    if wanted and "." + wanted.lower().removeprefix(".") != extension:
+        raise InvalidRequestError(
+            "Value for 'output_format' not supported.",
+            details=f"a document keeps its format; leave it out, or send {extension[1:]}",
+        )
+
+
+async def find(request: Request, document_id: str) -> DocumentState:
+    """Returns the state of the document that a request names by its id and its key.
+
+    Raises:
+        NotFoundError: The id or the key is wrong, or the document has expired.
+    """
+    services = services_of(request)
+    documents = enabled(services)
+    body = await read_parameters(request, DocumentKeyRequest, services.settings.max_body_bytes)
+    state = documents.store.load(document_id.lower())
+    if state is None or not hmac.compare_digest(state.key.encode(), body.document_key.encode()):
+        raise not_found()
+    return state
+
+
+def not_found() -> NotFoundError:
+    """Returns the error for a document that does not exist."""
+    return NotFoundError(
+        "Document not found",
+        details="the id or the key is wrong, or the document was deleted: after its download, or "
+        "after REGARD_FILE_RETENTION_SECONDS",
+    )
+
+
+async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
+    """Translates a document after the reply to its upload, and counts it like a request."""
+    context, requests = job.context, services.served_models.requests
+    status = 200
+    services.backend.begin(DOCUMENT)
+    requests.begin(context)
+    try:
+        await documents.run(job)
+        context.billed_characters = job.state.characters
+    except ServiceError as error:
+        context.outcome, status = outcome(error), KINDS[type(error)].status
+    except asyncio.CancelledError:
+        context.outcome = "cancelled"
+        raise
+    except Exception:  # the job has logged it
+        context.outcome, status = "error", 500
+    finally:
+        requests.end(context)
+        services.backend.end(ended(context, DOCUMENT, status))

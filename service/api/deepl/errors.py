@@ -1,0 +1,91 @@
+"""Errors in DeepL's shape, for the routes under /v2/ and /v3/.
+
+DeepL's clients read the status and `message`, and `detail` if it is present. They repeat a
+request by themselves after 429 and after every status from 500 on.
+
+Source: https://developers.deepl.com/docs/best-practices/error-handling.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.api import error_texts
+from service.api.error_texts import ErrorText
+from service.errors import (
+    KINDS,
+    InvalidKeyError,
+    MissingKeyError,
+    QuotaExceededError,
+    ServiceError,
+)
+from service.tasks.context import RequestContext
+
+DEEPL_PREFIX = "/v2/"
+"""Prefix of the paths whose errors have this shape."""
+
+TRACE_HEADER = "X-Trace-ID"
+"""Header in which DeepL's clients look for the id of a request."""
+
+
+class DeepLErrorBody(BaseModel):
+    """The body of every error under /v2/ and /v3/. The id of the request is in X-Trace-ID."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "message": "Value for 'target_lang' not supported.",
+                "detail": "zz is not supported; supported: en, pt",
+            }
+        }
+    )
+
+    message: str = Field(description="The fault, in DeepL's words if DeepL has a text for it.")
+    detail: str | None = Field(
+        None, description="The value, the limit and the remedy, if `message` does not name them."
+    )
+
+
+DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": DeepLErrorBody} for status in (400, 403, 413, 429, 456, 500, 503, 504)
+}
+"""Error responses of most routes in DeepL's shape, for OpenAPI."""
+
+
+WRONG_KEY = "Authorization failure, check auth_key"
+"""Text for a missing key and for a wrong key."""
+
+GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
+"""Text for a glossary without a source language."""
+
+KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
+
+
+STATUSES: dict[type[ServiceError], int] = {MissingKeyError: 403, QuotaExceededError: 456}
+"""Statuses that DeepL's clients expect in place of the statuses in KINDS."""
+
+
+def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dict[str, Any]]:
+    """Returns the status and the DeepLErrorBody of an error."""
+    status = STATUSES.get(type(error), KINDS[type(error)].status)
+    text, details = deepl_text(error)
+    return status, {"message": text, "detail": details} if details else {"message": text}
+
+
+def deepl_text(error: ServiceError) -> ErrorText:
+    """Returns the message and the detail of an error.
+
+    DeepL has one text for every wrong value of a parameter, and one for every missing parameter.
+    """
+    own = error_texts.text_of(error)
+    if isinstance(error, MissingKeyError | InvalidKeyError):
+        return ErrorText(
+            WRONG_KEY, KEY_HEADER if isinstance(error, MissingKeyError) else own.joined
+        )
+    if isinstance(error, QuotaExceededError):
+        return ErrorText("Quota exceeded", own.joined)
+    if error.param is None or KINDS[type(error)].status != 400:
+        return own
+    if error.message == error_texts.missing(error.param).text:
+        return ErrorText(f"Parameter '{error.param}' not specified", own.details)
+    return ErrorText(f"Value for '{error.param}' not supported.", own.joined)

@@ -1,0 +1,131 @@
+"""Schemas of DeepL's glossaries, version 2 (one dictionary) and version 3 (several).
+
+Source: https://developers.deepl.com/api-reference/multilingual-glossaries.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.request.parameters import ListOf, Parameters
+
+
+class KeyOnly(Parameters):
+    """A request whose only parameter is a key."""
+
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the header `Authorization` has none."
+    )
+
+
+class Languages(KeyOnly):
+    """The languages of a dictionary."""
+
+    source_lang: str = Field(
+        description="Language code of the source terms. A region in it is ignored."
+    )
+    target_lang: str = Field(
+        description="Language code of the target terms. A region in it is ignored."
+    )
+
+
+class DictionaryRequest(Languages):
+    """A dictionary: terms in one language, and their translations in another."""
+
+    entries: str = Field(description="Source term and target term, one pair on each line.")
+    entries_format: Literal["tsv", "csv"] = Field(
+        "tsv", description="`tsv` separates terms by a tab, `csv` by a comma."
+    )
+
+
+class GlossaryRequest(DictionaryRequest):
+    """`POST /v2/glossaries`: a glossary with one dictionary."""
+
+    name: str = Field(description="Name of the glossary.")
+
+
+class GlossariesRequest(KeyOnly):
+    """`POST /v3/glossaries`: a glossary with several dictionaries."""
+
+    name: str = Field(description="Name of the glossary.")
+    dictionaries: ListOf[DictionaryRequest] = Field(description="At least one dictionary.")
+
+
+class GlossaryChange(KeyOnly):
+    """`PATCH /v3/glossaries/{glossary_id}`: a new name, and entries to add."""
+
+    name: str | None = Field(None, description="New name.")
+    dictionaries: ListOf[DictionaryRequest] = Field(
+        default_factory=list,
+        description="Dictionaries whose entries are added. A new entry replaces an old entry with "
+        "the same source term.",
+    )
+
+
+class GlossaryBody(BaseModel):
+    """A glossary with one dictionary, without its entries."""
+
+    glossary_id: str
+    name: str
+    ready: bool = Field(description="Always true.")
+    source_lang: str
+    target_lang: str
+    creation_time: str
+    entry_count: int
+
+
+class GlossaryList(BaseModel):
+    """Glossaries with one dictionary, from the oldest to the newest."""
+
+    glossaries: list[GlossaryBody]
+
+
+class DictionaryBody(BaseModel):
+    """A dictionary without its entries."""
+
+    source_lang: str
+    target_lang: str
+    entry_count: int
+
+
+class MultilingualGlossary(BaseModel):
+    """A glossary without its entries."""
+
+    glossary_id: str
+    name: str
+    dictionaries: list[DictionaryBody]
+    creation_time: str
+
+
+class MultilingualGlossaryList(BaseModel):
+    """All glossaries, from the oldest to the newest."""
+
+    glossaries: list[MultilingualGlossary]
+
+
+class DictionaryEntries(BaseModel):
+    """The entries of a dictionary."""
+
+    source_lang: str
+    target_lang: str
+    entries: str = Field(description="Source term, tab and target term, one pair on each line.")
+    entries_format: str = Field(description="Always `tsv`.")
+
+
+class GlossaryEntries(BaseModel):
+    """The entries of the requested dictionary."""
+
+    dictionaries: list[DictionaryEntries]
+
+
+class LanguagePair(BaseModel):
+    """A pair of languages that a dictionary may have."""
+
+    source_lang: str
+    target_lang: str
+
+
+class LanguagePairs(BaseModel):
+    """The pairs of languages that dictionaries may have."""
+
+    supported_languages: list[LanguagePair]

@@ -1,0 +1,162 @@
+"""POST /v2/translate, and the dialect of DeepL."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.api.deepl import documents, glossaries, languages, usage
+from service.api.deepl.errors import (
+    DEEPL_ERRORS,
+    DEEPL_PREFIX,
+    GLOSSARY_NEEDS_SOURCE,
+    TRACE_HEADER,
+    deepl_shape,
+)
+from service.api.deepl.languages import source_code
+from service.api.deepl.schemas import DeepLRequest, DeepLResponse
+from service.api.dialect import Dialect
+from service.api.request import translation
+from service.api.request.body import FORM, JSON
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.openapi import request_body
+from service.api.request.parameters import read_parameters
+from service.api.request.translation import as_texts, decoding_options, find_languages
+from service.api.responses import JSONResponse
+from service.api.services import Services, context_of, services_of
+from service.errors import InvalidRequestError
+from service.models.catalog import Catalog
+from service.tasks.translation.translator import TranslatedText, TranslationRequest
+from service.text.xml_text import XmlRules
+
+router = APIRouter(tags=["deepl"])
+
+MAX_TEXTS = 50
+"""Largest number of texts in one request. DeepL has the same limit."""
+
+MAX_GLOSSARY_IDS = 5
+"""Largest number of glossaries in one request. DeepL has the same limit."""
+
+
+@router.post(
+    "/v2/translate",
+    response_model=DeepLResponse,
+    response_model_exclude_none=True,
+    responses=DEEPL_ERRORS,
+    openapi_extra=request_body(DeepLRequest, JSON, FORM),
+)
+async def translate(request: Request) -> Response:
+    """Translates up to 50 texts, in DeepL's shape."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
+        texts = as_texts("text", body.text, services.settings, context)
+        wanted = resolve(body, texts, services)
+        await translation.add_terms(services, wanted, glossaries_of(body))
+    work = translation.translate(services, wanted, context)
+    results = await unless_disconnected(request, work)
+    context.billed_characters = sum(map(len, texts))
+    with context.stage("serialize"):
+        return JSONResponse(response_body(body, wanted, results, services.catalog))
+
+
+def resolve(body: DeepLRequest, texts: list[str], services: Services) -> TranslationRequest:
+    """Returns the request for the task, with its languages looked up and its options checked.
+
+    Raises:
+        InvalidRequestError: There are too many texts, or an option is not available.
+        UnsupportedLanguageError: The server has no such language or pair.
+    """
+    if len(texts) > MAX_TEXTS:
+        raise InvalidRequestError(
+            "Too many texts", details=f"{len(texts)} texts; the limit is {MAX_TEXTS}, send fewer"
+        )
+    source, target = find_languages(
+        services.catalog,
+        ("source_lang", body.source_lang or None),
+        ("target_lang", body.target_lang),
+    )
+    if body.formality in ("more", "less"):
+        raise InvalidRequestError(
+            "'formality' is not supported for given 'target_lang'.",
+            details=f"send default or prefer_{body.formality}",
+        )
+    if body.unavailable:
+        raise InvalidRequestError(
+            f"'{body.unavailable}' is not available on this server.", details="leave it out"
+        )
+    return TranslationRequest(
+        texts,
+        source,
+        target,
+        decoding_options(),
+        split_sentences=body.split_sentences != "0",
+        split_lines=body.split_sentences == "1" or body.tag_handling is not None,
+        is_html=body.tag_handling == "html",
+        xml=xml_rules(body) if body.tag_handling == "xml" else None,
+    )
+
+
+def xml_rules(body: DeepLRequest) -> XmlRules:
+    """Returns the meaning of tags in the XML texts of a request."""
+    return XmlRules(
+        frozenset(body.ignore_tags),
+        frozenset(body.splitting_tags),
+        frozenset(body.non_splitting_tags),
+        body.outline_detection,
+    )
+
+
+def glossaries_of(body: DeepLRequest) -> list[str]:
+    """Returns the ids of the glossaries of a request.
+
+    Raises:
+        InvalidRequestError: There are too many glossaries, both parameters for them are given, or
+            the source language is missing.
+    """
+    ids = [*body.glossary_ids, *([body.glossary_id] if body.glossary_id else [])]
+    if body.glossary_id and body.glossary_ids:
+        raise InvalidRequestError(
+            "'glossary_id' and 'glossary_ids' cannot be used together", details="send one of them"
+        )
+    if len(ids) > MAX_GLOSSARY_IDS:
+        details = f"{len(ids)} glossaries; the limit is {MAX_GLOSSARY_IDS}, send fewer"
+        raise InvalidRequestError("Too many glossaries", details=details)
+    if ids and not body.source_lang:
+        raise InvalidRequestError(GLOSSARY_NEEDS_SOURCE)
+    return ids
+
+
+def response_body(
+    body: DeepLRequest,
+    wanted: TranslationRequest,
+    results: list[TranslatedText],
+    catalog: Catalog,
+) -> dict[str, Any]:
+    """Returns the response, with only the requested members."""
+    translations = []
+    for text, result in zip(wanted.texts, results, strict=True):
+        detected = result.detected.language if result.detected else wanted.source
+        assert detected is not None  # without a given source the task detects it
+        item: dict[str, Any] = {
+            "detected_source_language": source_code(detected, catalog),
+            "text": result.text,
+        }
+        if body.show_billed_characters:
+            item["billed_characters"] = len(text)
+        if body.tag_handling:
+            item["tag_handling_version"] = body.tag_handling_version or "v2"
+        if body.model_type:
+            item["model_type_used"] = body.model_type.removeprefix("prefer_")
+        translations.append(item)
+    return {"translations": translations}
+
+
+DIALECT = Dialect(
+    (router, documents.router, languages.router, usage.router, glossaries.router),
+    tasks={"/v2/translate": "translate"},
+    direct={("POST", "/v2/translate"): translate},
+    prefix=DEEPL_PREFIX,
+    error_shape=deepl_shape,
+    id_header=TRACE_HEADER,
+)

@@ -1,0 +1,147 @@
+"""Schemas of DeepL's requests and responses.
+
+Source: https://developers.deepl.com/api-reference/translate.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from service.api.request.parameters import ListOf, Parameters, not_empty
+
+
+def _digit_as_text(value: Any) -> Any:
+    """Returns the number 0 or 1 as text; some clients send `split_sentences` as a number."""
+    return str(value) if type(value) is int else value
+
+
+SplitSentences = Annotated[Literal["0", "1", "nonewlines"], BeforeValidator(_digit_as_text)]
+
+
+def _none_if_empty(value: Any) -> Any:
+    """Returns None for an empty text, which some clients send for an option without a value."""
+    return None if value == "" else value
+
+
+def _as_names(value: Any) -> Any:
+    """Returns the names of elements as a list; a form has them in one text, separated by commas."""
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in listed):
+        return value
+    return [name.strip() for each in listed for name in each.split(",") if name.strip()]
+
+
+Names = Annotated[ListOf[str], BeforeValidator(_as_names)]
+
+UNAVAILABLE = (
+    "style_id",
+    "translation_memory_id",
+    "custom_instructions",
+)
+"""Parameters that would change a translation, and that the server refuses."""
+
+
+class DeepLRequest(Parameters):
+    """`POST /v2/translate`, as JSON or as a form."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"text": ["The cat sat on the mat."], "target_lang": "PT-BR"}}
+    )
+
+    text: str | ListOf[str] = Field(
+        description="Texts to translate; in a form, `text` may be repeated.",
+        json_schema_extra=not_empty,
+    )
+    target_lang: str = Field(description="Language code, such as `PT` or `PT-BR`.")
+    source_lang: str | None = Field(
+        None, description="Language code; without it the language of each text is detected."
+    )
+    split_sentences: SplitSentences = Field(
+        "1",
+        description="`1` splits at punctuation and line breaks, `nonewlines` only at punctuation. "
+        "`0` takes each text as one sentence.",
+    )
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
+        "default",
+        description="No model has a choice of formality, so `more` and `less` are refused.",
+    )
+    show_billed_characters: bool = Field(
+        False, description="Return the number of characters of each text."
+    )
+    model_type: (
+        Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"] | None
+    ) = Field(
+        None,
+        description="Accepted and repeated in the response, but without effect: each pair of "
+        "languages has one model.",
+    )
+    context: str | None = Field(None, description="Accepted; the models do not read it.")
+    preserve_formatting: bool = Field(
+        False, description="Accepted; formatting is preserved in any case."
+    )
+    tag_handling: Annotated[Literal["xml", "html"] | None, BeforeValidator(_none_if_empty)] = Field(
+        None,
+        description="Format of the texts. Tags come back, and the text between them is translated.",
+    )
+    tag_handling_version: Literal["v1", "v2"] | None = Field(
+        None,
+        description="Accepted and repeated in the response, but without effect: there is one "
+        "algorithm.",
+    )
+    outline_detection: bool = Field(
+        True,
+        description="XML: tags with no words beside them end a sentence. If false, only the tags "
+        "of `splitting_tags` end a sentence.",
+    )
+    splitting_tags: Names = Field(
+        default_factory=list, description="XML: elements that end a sentence."
+    )
+    non_splitting_tags: Names = Field(
+        default_factory=list, description="XML: elements that are always inside a sentence."
+    )
+    ignore_tags: Names = Field(
+        default_factory=list, description="XML: elements that come back as they are."
+    )
+    glossary_id: str | None = Field(
+        None, description="Glossary whose terms the translation uses; needs `source_lang`."
+    )
+    glossary_ids: ListOf[str] = Field(
+        default_factory=list,
+        description="Up to 5 glossaries. If several have the same term, the first of them decides.",
+    )
+    style_id: Any = Field(None, description="Refused: there are no style rules.")
+    translation_memory_id: Any = Field(
+        None, description="Refused: there are no translation memories."
+    )
+    custom_instructions: Any = Field(
+        None, description="Refused: the models do not follow instructions."
+    )
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the header `Authorization` has none."
+    )
+
+    @property
+    def unavailable(self) -> str | None:
+        """Name of a given parameter that the server refuses; None if there is none."""
+        given = [name for name in UNAVAILABLE if getattr(self, name) not in (None, "", [])]
+        return given[0] if given else None
+
+
+class DeepLTranslation(BaseModel):
+    """The translation of one text; unrequested members are absent."""
+
+    detected_source_language: str = Field(description="Detected or given source language.")
+    text: str = Field(description="The translation.")
+    billed_characters: int | None = Field(
+        None, description="Code points of the source text, with `show_billed_characters`."
+    )
+    tag_handling_version: str | None = Field(
+        None, description="Present if `tag_handling` was given."
+    )
+    model_type_used: str | None = Field(None, description="Present if `model_type` was given.")
+
+
+class DeepLResponse(BaseModel):
+    """The translations, in the order of the texts."""
+
+    translations: list[DeepLTranslation]

@@ -1,0 +1,49 @@
+"""GET and POST /v2/usage: the characters that were translated, and their limit."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from service.api.deepl.errors import DEEPL_ERRORS
+from service.api.request.parameters import Parameters, read_parameters
+from service.api.services import context_of, services_of
+
+router = APIRouter(tags=["deepl"])
+
+NO_LIMIT = 10**12
+"""Limit of a server without a limit. DeepL returns the same number for plans without a limit."""
+
+
+class UsageRequest(Parameters):
+    """`GET` or `POST /v2/usage`."""
+
+    auth_key: Any = Field(
+        None, description="Key, if the server has keys and the header `Authorization` has none."
+    )
+
+
+class DeepLUsage(BaseModel):
+    """The characters that were translated, and their limit.
+
+    With a limit, `character_count` counts what the key had translated this month, on all routes.
+    Without a limit, it counts for all keys what `/v2/translate` and `/v2/document` have translated
+    since the server started.
+    """
+
+    character_count: int = Field(description="Code points of the translated texts.")
+    character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
+
+
+@router.get("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_get")
+@router.post("/v2/usage", responses=DEEPL_ERRORS, operation_id="deepl_usage_post")
+async def usage(request: Request) -> DeepLUsage:
+    """Returns the characters that were translated, and their limit."""
+    services = services_of(request)
+    await read_parameters(request, UsageRequest, services.settings.max_body_bytes)
+    quota = services.quota
+    if quota.limit:
+        used = await quota.used(context_of(request).account)
+        return DeepLUsage(character_count=used, character_limit=quota.limit)
+    status = await services.backend.status()
+    return DeepLUsage(character_count=status.billed_characters, character_limit=NO_LIMIT)

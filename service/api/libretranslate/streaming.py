@@ -1,0 +1,181 @@
+"""The streams of POST /translate: each sentence is sent as soon as it is translated."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from service.api.errors import own_shape
+from service.api.libretranslate.languages import detection_body
+from service.api.libretranslate.schemas import TranslateRequest
+from service.api.request.accept import JSON, preferred
+from service.api.request.disconnect import unless_disconnected
+from service.api.services import context_of, services_of
+from service.errors import InternalError, InvalidRequestError, ServiceError, fault, outcome
+from service.tasks.context import RequestContext
+from service.tasks.translation.streaming import TranslatedSentence
+
+logger = logging.getLogger("regard.http")
+
+SSE = "text/event-stream"
+NDJSON = "application/x-ndjson"
+
+SECONDS_LEFT_TO_READ = 5.0
+"""Time after the time limit of a request, in which its client can read the last event."""
+
+DESCRIPTION: dict[str, Any] = {
+    "description": "The translation; with `Accept: text/event-stream` or `application/x-ndjson` "
+    "one event or line for each sentence.",
+    "content": {media_type: {"schema": {"type": "string"}} for media_type in (SSE, NDJSON)},
+}
+"""The response in OpenAPI."""
+
+
+def wanted_type(request: Request) -> str | None:
+    """Returns the media type of the stream that a request asks for; None if it asks for none."""
+    accept = request.headers.get("accept", "")
+    if SSE not in accept and NDJSON not in accept:
+        return None
+    found = preferred(accept, (SSE, NDJSON))
+    return None if found == JSON else found
+
+
+def check(body: TranslateRequest) -> None:
+    """Checks that a stream has all that a request asks for.
+
+    Raises:
+        InvalidRequestError: It asks for a field that a stream does not have.
+    """
+    asked = {
+        "alternatives": body.alternatives,
+        "return_scores": body.return_scores,
+        "return_alignment": body.return_alignment,
+    }
+    for name, value in asked.items():
+        if value:
+            raise InvalidRequestError(
+                f"Invalid request: a stream has no {name}; leave {name} out, or send "
+                f"Accept: {JSON}",
+                param=name,
+            )
+
+
+async def respond(
+    request: Request, media_type: str, sentences: AsyncGenerator[TranslatedSentence, None]
+) -> Response:
+    """Returns the stream of sentences, once the first of them is there.
+
+    Raises:
+        ClientDisconnect: The client disconnected.
+        ServiceError: The request was refused or failed before its first sentence.
+    """
+    context = context_of(request)
+    first = await unless_disconnected(request, _first(sentences))
+    context.first_sentence_seconds = time.perf_counter() - context.started
+    limit = services_of(request).settings.request_timeout_seconds
+    deadline = context.deadline(limit) + SECONDS_LEFT_TO_READ
+    return EventResponse(_events(first, sentences, context), media_type, deadline)
+
+
+async def _first(sentences: AsyncGenerator[TranslatedSentence, None]) -> TranslatedSentence:
+    return await anext(sentences)
+
+
+Event = tuple[str, dict[str, Any]]
+"""The name of an event, and its data."""
+
+
+async def _events(
+    first: TranslatedSentence,
+    sentences: AsyncGenerator[TranslatedSentence, None],
+    context: RequestContext,
+) -> AsyncGenerator[Event, None]:
+    """Yields the sentences as events, and at last the event `done` or `error`."""
+    count = 1
+    async with aclosing(sentences):
+        yield "sentence", _body(first)
+        try:
+            async for sentence in sentences:
+                yield "sentence", _body(sentence)
+                count += 1
+        except Exception as error:
+            yield "error", _failed(error, context)
+        else:
+            yield "done", {"done": True, "sentences": count}
+
+
+def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
+    """Records an error as the outcome of a request, and returns its body."""
+    if not isinstance(error, ServiceError):
+        logger.error("request %s failed: %s", context.request_id, fault(error))
+        error = InternalError("the server failed; the log has this request's id")
+    context.outcome = outcome(error)
+    _, body = own_shape(error, context)
+    return body
+
+
+def _body(sentence: TranslatedSentence) -> dict[str, Any]:
+    """Returns the body of a sentence; the first one of a text has its language and models."""
+    body: dict[str, Any] = {
+        "input": sentence.number,
+        "sentence": sentence.index,
+        "translatedText": sentence.text,
+    }
+    if sentence.index == 0 and sentence.detected:
+        body["detectedLanguage"] = detection_body(sentence.detected)
+    if sentence.index == 0 and len(sentence.route) > 1:
+        body["models"] = [each.name for each in sentence.route]
+    return body
+
+
+class EventResponse(Response):
+    """A response of events, whose work ends when the client disconnects or does not read.
+
+    Args:
+        events: Each is taken once the one before has been sent.
+        media_type: SSE or NDJSON.
+        deadline: Time by time.perf_counter at which a client that does not read is given up.
+    """
+
+    def __init__(
+        self, events: AsyncGenerator[Event, None], media_type: str, deadline: float
+    ) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(headers=headers, media_type=media_type)
+        del self.headers["content-length"]
+        self.events = events
+        self.deadline = deadline
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events.
+
+        Raises:
+            ClientDisconnect: The client disconnected or did not read.
+        """
+        async with aclosing(self.events):
+            try:
+                async with asyncio.timeout(self.deadline - time.perf_counter()):
+                    await unless_disconnected(Request(scope, receive), self._send_all(send))
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+    async def _send_all(self, send: Send) -> None:
+        status, headers = self.status_code, self.raw_headers
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        async for name, data in self.events:
+            body = self._encode(name, data)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _encode(self, name: str, data: dict[str, Any]) -> bytes:
+        json = orjson.dumps(data)
+        if self.media_type == NDJSON:
+            return json + b"\n"
+        return b"event: " + name.encode() + b"\ndata: " + json + b"\n\n"

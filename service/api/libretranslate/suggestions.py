@@ -1,0 +1,38 @@
+"""POST /suggest: stores a better translation, if REGARD_SUGGESTIONS is true."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.api import error_texts
+from service.api.errors import ErrorBody
+from service.api.libretranslate import languages
+from service.api.libretranslate.schemas import SuggestRequest, SuggestResponse
+from service.api.request.body import FORM, JSON
+from service.api.request.openapi import request_body
+from service.api.request.parameters import check_given, read_parameters
+from service.api.responses import JSONResponse
+from service.api.services import services_of
+from service.errors import ForbiddenError
+from service.state.suggestions import Suggestion
+
+router = APIRouter(tags=["translation"])
+
+
+@router.post(
+    "/suggest",
+    response_model=SuggestResponse,
+    responses={status: {"model": ErrorBody} for status in (400, 403, 413, 500, 504)},
+    openapi_extra=request_body(SuggestRequest, JSON, FORM),
+)
+async def suggest(request: Request) -> Response:
+    """Stores the suggestion of a better translation, for people who improve the models."""
+    services = services_of(request)
+    if services.suggestions is None:
+        text, details = error_texts.SUGGESTIONS_DISABLED
+        raise ForbiddenError(text, details=details)
+    body = await read_parameters(request, SuggestRequest, services.settings.max_body_bytes)
+    check_given(q=body.q, s=body.s)
+    source, target = languages.find(services.catalog, body.source, body.target)
+    suggestion = Suggestion(body.q, body.s, source or "auto", target)
+    await services.suggestions.add(suggestion)
+    return JSONResponse({"success": True})

@@ -1,0 +1,31 @@
+"""Reads the Accept header of a request."""
+
+from collections.abc import Collection
+
+JSON = "application/json"
+ANY = "*/*"
+
+
+def preferred(accept: str, offered: Collection[str]) -> str:
+    """Returns the media type that a client prefers; JSON if it names no other one that is offered.
+
+    Args:
+        accept: Accept header; unknown media types in it are ignored.
+        offered: Media types that the route can answer with, in addition to JSON.
+    """
+    ranges = [_media_range(part) for part in accept.split(",")]
+    ranges.sort(key=lambda found: -found[1])  # equal weights keep their order
+    for media_type, weight in ranges:
+        if weight > 0 and media_type in (*offered, JSON, ANY):
+            return JSON if media_type == ANY else media_type
+    return JSON
+
+
+def _media_range(part: str) -> tuple[str, float]:
+    """Returns a media type and its weight: 1 without a weight, 0 if the weight is not a number."""
+    media_type, *parameters = (word.strip().lower() for word in part.split(";"))
+    weights = [word[2:] for word in parameters if word.startswith("q=")]
+    try:
+        return media_type, float(weights[0]) if weights else 1.0
+    except ValueError:
+        return media_type, 0.0

@@ -1,0 +1,63 @@
+"""Reads a multipart form with one file, within a limit of size and time."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+from starlette.requests import Request
+
+from service.api import error_texts
+from service.api.keys import check_key, given_key
+from service.api.request.body import (
+    MULTIPART,
+    Upload,
+    media_type,
+    merge,
+    parse_multipart,
+    read_body,
+)
+from service.api.request.parameters import Model, refuse, validated
+from service.errors import RequestTooLargeError
+from service.settings import Settings
+
+FORM_BYTES = 64 * 1024
+"""Largest size of a form without its file."""
+
+BODY_SECONDS = 600.0
+"""Time limit for the arrival of a document, which takes minutes over a slow connection."""
+
+
+def _as_upload(value: Any) -> Upload:
+    if not isinstance(value, Upload):
+        refuse("file parameter must be a file; send one file in a multipart form")
+    if not value.name or not value.data:
+        refuse(error_texts.EMPTY_FILE.removeprefix("Invalid request: "))
+    return value
+
+
+UploadedFile = Annotated[
+    Upload,
+    PlainValidator(_as_upload),
+    WithJsonSchema({"type": "string", "format": "binary"}),
+    Field(description="The document; the extension of its name decides the format."),
+]
+
+
+async def read_upload(request: Request, model: type[Model], settings: Settings) -> Model:
+    """Returns the validated parameters of a multipart form with one file.
+
+    Raises:
+        ServiceError: The form cannot be read, is over the limit, or has no valid key.
+    """
+    fields = merge(request.query_params.multi_items())
+    if media_type(request) == MULTIPART:
+        try:
+            body = await read_body(request, settings.max_file_bytes + FORM_BYTES, BODY_SECONDS)
+        except RequestTooLargeError:
+            raise RequestTooLargeError(
+                f"the file is over the limit of {settings.max_file_bytes} bytes; split it, or "
+                "raise REGARD_MAX_FILE_BYTES"
+            ) from None
+        form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
+        fields = {**merge(form), **fields}
+    check_key(request, given_key(request, fields))
+    return validated(request, fields, model)

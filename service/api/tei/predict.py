@@ -1,0 +1,117 @@
+"""POST /predict, in TEI's shape: the labels of a text or pair, and their scores.
+
+Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
+from starlette.responses import Response
+
+from model.tokenization.pairs import Direction
+from service.api.request.disconnect import unless_disconnected
+from service.api.request.inputs import ModelName, Text, lower
+from service.api.request.openapi import request_body
+from service.api.request.parameters import Parameters, read_parameters, refuse
+from service.api.responses import JSONResponse
+from service.api.services import context_of, services_of
+from service.api.tei.errors import TEI_ERRORS
+from service.tasks.reranking import Inputs, Reranker, ScoreQuery
+
+router = APIRouter(tags=["reranking"])
+
+Single = Annotated[list[Text], Field(min_length=1, max_length=1)]
+Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
+
+
+def check_inputs(value: Any, info: ValidationInfo) -> Any:
+    """Refuses inputs that are neither a text, nor a pair, nor a batch of texts and pairs."""
+    name = info.field_name
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        for place, each in enumerate(value):
+            if not (is_texts(each) and len(each) in (1, 2)):
+                refuse(f"{name}[{place}] parameter must be a list of one text or of two texts")
+    elif not (is_texts([value]) or (is_texts(value) and len(value) == 2)):
+        refuse(
+            f"{name} parameter must be a text, a pair of texts, or a list of lists that each have "
+            "one text or two texts"
+        )
+    return value
+
+
+def is_texts(value: Any) -> bool:
+    """Returns whether a value is a list of texts that are not empty."""
+    return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
+
+
+class PredictRequest(Parameters):
+    """`POST /predict`, in TEI's shape."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"inputs": ["Where did the cat sit?", "On the mat."]}}
+    )
+
+    inputs: Annotated[
+        Any,
+        PlainValidator(
+            check_inputs,
+            json_schema_input_type=Text
+            | Pair
+            | Annotated[list[Single | Pair], Field(min_length=1)],
+        ),
+    ] = Field(description="A text, a pair of texts, or a list whose elements are texts and pairs.")
+    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
+    truncate: bool = Field(
+        False, description="Cut inputs that are longer than the model takes; false refuses them."
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End at which a text is truncated."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first cross-encoder."
+    )
+
+    @property
+    def is_batch(self) -> bool:
+        """Returns whether the request has a list of inputs and not one input."""
+        return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
+
+    def query(self) -> ScoreQuery:
+        """Returns the request for the task."""
+        given = self.inputs if self.is_batch else [self.inputs]
+        inputs: list[Inputs] = [(each,) if isinstance(each, str) else tuple(each) for each in given]
+        return ScoreQuery(
+            inputs,
+            "inputs",
+            self.raw_scores,
+            self.truncate,
+            self.truncation_direction,
+            self.model,
+        )
+
+
+class Prediction(BaseModel):
+    """The score of one label."""
+
+    score: float = Field(description="Score of the label.")
+    label: str = Field(description="Name of the label in the model's config.")
+
+
+@router.post(
+    "/predict",
+    response_model=list[Prediction] | list[list[Prediction]],
+    responses=TEI_ERRORS,
+    openapi_extra=request_body(PredictRequest),
+)
+async def predict(request: Request) -> Response:
+    """Returns the score of a text or a pair, or of each text or pair in a list."""
+    services, context = services_of(request), context_of(request)
+    with context.stage("validate"):
+        body = await read_parameters(request, PredictRequest, services.settings.max_body_bytes)
+        query = body.query()
+        context.num_inputs = len(query.inputs)
+    reranker = Reranker(services.catalog, services.backend, services.settings)
+    scores, label = await unless_disconnected(request, reranker.score(query, context))
+    reply = [[{"score": float(str(score)), "label": label}] for score in scores]
+    return JSONResponse(reply if body.is_batch else reply[0])

@@ -1,0 +1,66 @@
+"""The interface of every document, and its errors.
+
+* DocumentError: the document cannot be read or is refused
+  * UnsupportedFormatError: no format has the extension of the file
+  * DocumentTooLargeError: the document is over a limit
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class DocumentError(Exception):
+    """The document cannot be read or is refused. The message names the fault."""
+
+
+class UnsupportedFormatError(DocumentError):
+    """No format has the extension of the file."""
+
+
+class DocumentTooLargeError(DocumentError):
+    """The document is over a limit."""
+
+
+class Document(Protocol):
+    """A document that has been read."""
+
+    def texts(self) -> list[str]:
+        """Returns the texts to translate, in the order of the document."""
+
+    def write(self, translations: Sequence[str], language: str) -> bytes:
+        """Returns the document with one translation in the place of each text.
+
+        Args:
+            translations: As many as `texts` returns.
+            language: Code of the target language. Some formats state the language of the text; with
+                "" the document keeps the code that it states.
+        """
+
+
+def has_words(text: str) -> bool:
+    """Reports whether a text has a letter. Only such a text is translated."""
+    return _LETTER.search(text) is not None
+
+
+def decode(data: bytes) -> str:
+    """Returns the text of a UTF-8 file; a byte order mark stays as its first character.
+
+    Raises:
+        DocumentError: The file has another encoding.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            f"the file is not UTF-8 (byte {error.start}); save it with the encoding UTF-8"
+        ) from None
+
+
+def split_margins(text: str) -> tuple[str, str, str]:
+    """Returns the white space before a text, the text, and the white space after it."""
+    core = text.strip()
+    start = len(text) - len(text.lstrip())
+    return text[:start], core, text[start + len(core) :]

@@ -1,0 +1,91 @@
+"""The formats of documents, by the extension of the file."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from service.documents.base import Document, DocumentTooLargeError, UnsupportedFormatError
+from service.documents.markup.archive import MAX_BYTES
+from service.documents.markup.epub import read_epub
+from service.documents.markup.office import read_docx, read_pptx
+from service.documents.markup.open_document import read_odt
+from service.documents.markup.xliff import read_xliff
+from service.documents.plain.catalog_json import read_json
+from service.documents.plain.gettext import read_po
+from service.documents.plain.html import read_html
+from service.documents.plain.markdown import read_markdown
+from service.documents.plain.plain_text import read_text
+from service.documents.plain.subtitles import read_srt, read_vtt
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of documents.
+
+    Attributes:
+        media_type: Media type of the format.
+        read: Reads a document, and raises a DocumentError for a damaged one.
+    """
+
+    media_type: str
+    read: Callable[[bytes], Document]
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_HTML = Format("text/html", read_html)
+_XLIFF = Format("application/xliff+xml", read_xliff)
+
+FORMATS: dict[str, Format] = {
+    ".txt": Format("text/plain", read_text),
+    ".md": Format("text/markdown", read_markdown),
+    ".html": _HTML,
+    ".htm": _HTML,
+    ".srt": Format("application/x-subrip", read_srt),
+    ".vtt": Format("text/vtt", read_vtt),
+    ".po": Format("text/x-gettext-translation", read_po),
+    ".xlf": _XLIFF,
+    ".xliff": _XLIFF,
+    ".json": Format("application/json", read_json),
+    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", read_docx),
+    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", read_pptx),
+    ".odt": Format("application/vnd.oasis.opendocument.text", read_odt),
+    ".epub": Format("application/epub+zip", read_epub),
+}
+"""Every format, by its extension in lower case."""
+
+
+def extension_of(name: str) -> str:
+    """Returns the extension of a file in lower case, such as `.docx`."""
+    return PurePath(name).suffix.lower()
+
+
+def format_of(name: str) -> Format:
+    """Returns the format of a file.
+
+    Raises:
+        UnsupportedFormatError: No format has the extension.
+    """
+    suffix = extension_of(name)
+    if suffix not in FORMATS:
+        raise UnsupportedFormatError(
+            f"the extension {suffix[:16]!r} is not supported; supported: {', '.join(FORMATS)}"
+        )
+    return FORMATS[suffix]
+
+
+def read_document(name: str, data: bytes) -> Document:
+    """Reads a document in the format of its extension.
+
+    Args:
+        name: Name of the file.
+        data: Content of the file.
+
+    Raises:
+        DocumentError: The document is damaged or too large, or has an unknown extension.
+    """
+    chosen = format_of(name)
+    if len(data) > MAX_BYTES:
+        raise DocumentTooLargeError(
+            f"the file has {len(data)} bytes; the limit is {MAX_BYTES}. Split it"
+        )
+    return chosen.read(data)

@@ -1,0 +1,1 @@
+"""Formats in XML, alone or in a ZIP archive: docx, pptx, odt, epub and XLIFF."""

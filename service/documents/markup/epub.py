@@ -1,0 +1,83 @@
+"""E-books (.epub): chapters, the table of contents and the title."""
+
+from posixpath import dirname, join, normpath
+from urllib.parse import unquote
+
+from service.documents.base import DocumentError
+from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
+from service.documents.markup.inline import Element
+from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.plain.html import read_xhtml
+
+CONTAINER = "META-INF/container.xml"
+CHAPTER = "application/xhtml+xml"
+CONTENTS = "application/x-dtbncx+xml"
+_XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+def read_epub(data: bytes) -> ArchiveDocument:
+    """Reads an e-book without copy protection.
+
+    Raises:
+        DocumentError: The file is damaged, has copy protection, or is no e-book.
+    """
+    members = read_archive(data)
+    if CONTAINER not in members:
+        raise DocumentError(f"the archive has no {CONTAINER}; is it another format?")
+    if "META-INF/rights.xml" in members:
+        raise DocumentError("the e-book has copy protection and cannot be read")
+    container = parse_xml(members[CONTAINER].data, CONTAINER)
+    package = next(
+        (each.get("full-path", "") for each in container.iter() if local_name(each) == "rootfile"),
+        "",
+    )
+    if package not in members:
+        raise DocumentError(f"the package {package[:80]!r} of the e-book is missing")
+    names = _chapters(parse_xml(members[package].data, package), package)
+    return read_parts(members, [package, *names], _read_part)
+
+
+def _chapters(package: Element, name: str) -> list[str]:
+    """Returns the names of the chapters and of the table of contents.
+
+    The files of the reading order come first, in that order. All other files follow them.
+    """
+    items = {
+        each.get("id"): each
+        for each in package.iter()
+        if local_name(each) == "item" and each.get("media-type") in (CHAPTER, CONTENTS)
+    }
+    order = [each.get("idref") for each in package.iter() if local_name(each) == "itemref"]
+    ids = dict.fromkeys([*(each for each in order if each in items), *items])
+    return [normpath(join(dirname(name), unquote(items[each].get("href", "")))) for each in ids]
+
+
+def _read_part(data: bytes, name: str) -> XmlDocument:
+    root = parse_xml(data, name)
+    kind = local_name(root)
+    if kind == "html":
+        return XmlDocument(root, read_xhtml(root), _set_page_language)
+    if kind == "package":
+        reader = _reader_of("title", "description")
+        return XmlDocument(root, reader.read(root), _set_book_language)
+    return XmlDocument(root, _reader_of("text").read(root))
+
+
+def _reader_of(*names: str) -> BlockReader:
+    """Returns a reader of elements that contain nothing but text."""
+    return BlockReader(
+        is_block=lambda element: True,
+        is_kept=lambda element: len(element) == 0 and local_name(element) not in names,
+    )
+
+
+def _set_page_language(root: Element, language: str) -> None:
+    for name in ("lang", _XML_LANGUAGE):
+        if root.get(name):
+            root.set(name, language)
+
+
+def _set_book_language(root: Element, language: str) -> None:
+    found = [each for each in root.iter() if local_name(each) == "language"]
+    for element in found[:1]:
+        element.text = language

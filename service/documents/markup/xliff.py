@@ -1,0 +1,90 @@
+"""XLIFF 1 and 2 (.xlf, .xliff): each unit without a translation gets a target with one.
+
+The inline elements of the source are copied into the target. A unit stays as it is if it already
+has a translation, or if it is marked `translate="no"`.
+"""
+
+from copy import deepcopy
+
+from service.documents.base import DocumentError
+from service.documents.markup.inline import Block, Element
+from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
+
+NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
+"""Inline elements that hold code and no text."""
+
+OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
+"""States in which a target is translated even if it already has a text."""
+
+
+def read_xliff(data: bytes) -> XmlDocument:
+    """Reads an XLIFF file.
+
+    Raises:
+        DocumentError: The file is not XLIFF 1 or 2.
+    """
+    root = parse_xml(data, "the file")
+    version = root.get("version", "")
+    if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
+        raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")
+    unit = "trans-unit" if version.startswith("1.") else "segment"
+    reader = BlockReader(
+        is_block=lambda element: local_name(element) == "sub",
+        is_kept=lambda element: local_name(element) in NATIVE,
+    )
+    blocks: list[Block] = []
+    for element in [each for each in root.iter() if local_name(each) == unit]:
+        if _is_translatable(element) and (target := _new_target(element)) is not None:
+            blocks += reader.read(target)
+    return XmlDocument(root, blocks, _set_language)
+
+
+def _is_translatable(unit: Element) -> bool:
+    """Reports whether a unit may be translated.
+
+    The attribute `translate` of the unit decides or, if the unit has none, that of its nearest
+    ancestor. Without the attribute a unit may be translated.
+    """
+    nearest = unit
+    while nearest is not None and nearest.get("translate") is None:
+        nearest = nearest.getparent()
+    return nearest is None or nearest.get("translate") != "no"
+
+
+def _new_target(unit: Element) -> Element | None:
+    """Returns a target with the content of the source; None if the unit needs no translation."""
+    found = {local_name(child): child for child in unit if local_name(child)}
+    source, target = found.get("source"), found.get("target")
+    if source is None:
+        return None
+    if target is None:
+        target = source.makeelement(source.tag.replace("source", "target"), nsmap=source.nsmap)
+        target.tail = source.tail
+        unit.insert(unit.index(source) + 1, target)
+    state = target.get("state") or unit.get("state")
+    if "".join(target.itertext()).strip() and state not in OPEN_STATES:
+        return None
+    for child in list(target):
+        target.remove(child)
+    target.text = source.text
+    for child in source:
+        target.append(deepcopy(child))
+    _set_state(unit, target)
+    return target
+
+
+def _set_state(unit: Element, target: Element) -> None:
+    """Marks a unit as translated by a machine."""
+    if local_name(unit) == "segment":
+        unit.set("state", "translated")
+    else:
+        target.set("state", "needs-review-translation")
+
+
+def _set_language(root: Element, language: str) -> None:
+    if root.get("version", "").startswith("2."):
+        root.set("trgLang", language)
+        return
+    for element in root.iter():
+        if local_name(element) == "file":
+            element.set("target-language", language)

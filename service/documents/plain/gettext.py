@@ -1,0 +1,106 @@
+"""Message catalogues of gettext (.po): an empty msgstr gets the translation of its msgid.
+
+Comments and translated entries are kept byte for byte, and so is the header except its language.
+Babel could write catalogues, but it wraps lines anew and drops previous messages (`#|`). A version
+control system would then show a change in every entry.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from babel.messages.pofile import PoFileError, denormalize, escape
+
+from service.documents.base import DocumentError, decode, has_words, split_margins
+from service.documents.plain.passages import Line, Passage, PassageDocument, lines_of
+
+_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d+)\])?\s*(?=\")")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LANGUAGE = re.compile(r'^"Language: ?[\w@-]*(\\n")', re.MULTILINE)
+
+
+@dataclass(slots=True)
+class _Field:
+    """One keyword with its strings, which may stand on several lines."""
+
+    keyword: str
+    number: int
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def value(self) -> str:
+        """Text of the field."""
+        strings = "\n".join(_STRING.findall("\n".join(line.content for line in self.lines)))
+        return denormalize(strings)
+
+
+def read_po(data: bytes) -> PassageDocument:
+    """Reads a message catalogue.
+
+    Raises:
+        DocumentError: The file is not UTF-8, or it is not a catalogue.
+    """
+    entry: list[_Field] = []
+    parts: list[str | Passage] = []
+    for number, line in enumerate(lines_of(decode(data)), 1):
+        content = line.content.removeprefix("\ufeff")
+        match = _KEYWORD.match(content)
+        if not match and not content.startswith('"'):
+            parts += _parts(entry)
+            entry = []
+            if content and not content.startswith("#"):
+                raise DocumentError(f"line {number} is no line of a gettext catalogue")
+            parts.append(str(line))
+            continue
+        if not _STRING.fullmatch(content, match.end() if match else 0):
+            raise DocumentError(f"line {number} has no complete string of a gettext catalogue")
+        if match:
+            if entry and match[1] in ("msgid", "msgctxt") and entry[-1].keyword == "msgstr":
+                parts += _parts(entry)
+                entry = []
+            entry.append(_Field(match[1], int(match[2] or 0)))
+        elif not entry:
+            raise DocumentError(f"line {number} has a string without msgid or msgstr")
+        entry[-1].lines.append(line)
+    document = PassageDocument([*parts, *_parts(entry)], _set_language)
+    if not any("msgid" in part for part in document.parts if isinstance(part, str)):
+        raise DocumentError("the file has no msgid; is it another format?")
+    return document
+
+
+def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
+    """Yields the lines of an entry. A passage takes the place of each empty translation."""
+    try:
+        sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
+        is_open = not any(each.value for each in entry if each.keyword == "msgstr")
+    except (PoFileError, ValueError, IndexError) as error:
+        raise DocumentError(f"an entry of the catalogue cannot be read: {error}") from None
+    singular = sources.get("msgid", "")
+    plural = sources.get("msgid_plural", singular)
+    for each in entry:
+        source = plural if each.number else singular
+        if each.keyword == "msgstr" and is_open and has_words(source):
+            yield _passage(each, source)
+        else:
+            yield from map(str, each.lines)
+
+
+def _passage(target: _Field, source: str) -> Passage:
+    before, core, after = split_margins(source)
+    first, last = target.lines[0], target.lines[-1]
+    match = _KEYWORD.match(first.content)
+    keyword = match[0] if match else ""
+
+    def place(translation: str) -> str:
+        lines = (before + translation + after).splitlines(keepends=True)
+        strings = [escape(line) for line in (["", *lines] if len(lines) > 1 else lines)]
+        line_end = first.suffix.strip(" \t") or "\n"
+        return first.prefix + keyword + line_end.join(strings) + last.suffix
+
+    return Passage(core, place)
+
+
+def _set_language(written: str, language: str) -> str:
+    """Returns a catalogue with the language in the header, if the header has a language line."""
+    code = language.replace("-", "_")
+    return _LANGUAGE.sub(lambda match: f'"Language: {code}{match[1]}', written, count=1)

@@ -1,0 +1,137 @@
+"""Markdown (.md): paragraphs, headings, list items, quotes and cells of tables are translated.
+
+Front matter, code, HTML blocks, horizontal rules and link definitions are kept. The Markdown marks
+inside a paragraph, such as emphasis and links, belong to its text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from service.documents.base import decode, has_words
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+
+_FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}|~{3,})")
+_MARKER = re.compile(
+    r"(?:\s*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s)|\[[ xX]\](?=\s)|\#{1,6}(?=\s)|\[\^[^\]]+\]:))*\s*"
+)
+_KEPT = re.compile(
+    r"(?:[-*_=]\s*){3,}$"  # horizontal rules and underlines of headings
+    r"|=+\s*$|-+\s*$"
+    r"|\[[^\]^][^\]]*\]:"  # link definitions
+)
+_HTML = re.compile(r"<[!?/a-zA-Z]")
+_CELL_BORDER = re.compile(r"(?<!\\)(\|)")
+_FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
+_CODE_INDENT = 4
+
+
+def read_markdown(data: bytes) -> PassageDocument:
+    """Reads a Markdown file.
+
+    Raises:
+        DocumentError: The file is not UTF-8.
+    """
+    text = decode(data)
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    lines = lines_of(text[len(mark) :])
+    front = _end_of_front_matter(lines)
+    return PassageDocument([mark, *map(str, lines[:front]), *_Reader().read(lines[front:])])
+
+
+def _end_of_front_matter(lines: Sequence[Line]) -> int:
+    """Returns the number of lines of the front matter; 0 if there is none."""
+    ends = _FRONT_MATTER.get(str(lines[0]).rstrip(), ()) if lines else ()
+    for number, line in enumerate(lines[1:], 1):
+        if str(line).rstrip() in ends:
+            return number + 1
+    return 0
+
+
+class _Reader:
+    """Groups lines into paragraphs."""
+
+    def __init__(self) -> None:
+        self.paragraph: list[Line] = []
+        self.fence = ""
+        self.is_html = self.is_list = False
+        self.is_after_blank = True
+
+    def read(self, lines: Sequence[Line]) -> Iterator[str | Passage]:
+        """Yields kept lines and passages."""
+        for line in lines:
+            if self._is_kept(line):
+                yield from self._flush()
+                self.is_list = self.is_list and bool(line.prefix or not line.content)
+                yield str(line)
+            elif line.content.startswith("|"):
+                yield from self._flush()
+                yield from _cells(line)
+            else:
+                yield from self._add(line)
+            self.is_after_blank = not line.content
+        yield from self._flush()
+
+    def _is_kept(self, line: Line) -> bool:
+        if self._is_code(line) or self._is_html(line):
+            return True
+        if not line.content:
+            return True
+        if _KEPT.match(line.content) is not None:
+            return True
+        if len(line.prefix.expandtabs()) < _CODE_INDENT or self.paragraph:
+            return False
+        return self.is_after_blank and not self.is_list
+
+    def _is_code(self, line: Line) -> bool:
+        """Reports whether a line belongs to fenced code, and notes where it starts and ends."""
+        match = _FENCE.match(line.prefix + line.content)
+        if self.fence:
+            closing = line.content.lstrip("> ").rstrip()
+            if (
+                match
+                and closing == self.fence[0] * len(closing)
+                and len(closing) >= len(self.fence)
+            ):
+                self.fence = ""
+            return True
+        if match:
+            self.fence = match[1]
+        return match is not None
+
+    def _is_html(self, line: Line) -> bool:
+        """Reports whether a line belongs to a block of HTML, which ends with a blank line."""
+        starts = not self.paragraph and _HTML.match(line.content) is not None
+        self.is_html = bool(line.content) and (self.is_html or starts)
+        return self.is_html
+
+    def _add(self, line: Line) -> Iterator[str | Passage]:
+        match = _MARKER.match(line.content)
+        marker = match[0] if match else ""
+        if marker or self.is_after_blank:
+            if marker.strip(">\t ") or not self.paragraph:
+                yield from self._flush()
+            self.is_list = bool(marker.strip("># \t")) or (self.is_list and bool(line.prefix))
+        content = line.content[len(marker) :]
+        suffix = line.suffix
+        kept = content.rstrip("#").rstrip() if "#" in marker else content.removesuffix("\\")
+        content, suffix = kept, content[len(kept) :] + suffix
+        is_broken = suffix.startswith(("\\", "  "))
+        self.paragraph.append(Line(line.prefix + marker, content, suffix))
+        if is_broken or "#" in marker:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[str | Passage]:
+        paragraph, self.paragraph = self.paragraph, []
+        if any(has_words(line.content) for line in paragraph):
+            yield joined(paragraph)
+        else:
+            yield from map(str, paragraph)
+
+
+def _cells(line: Line) -> Iterator[str | Passage]:
+    """Yields the cells of a table row, and the kept strings between them."""
+    yield line.prefix
+    for part in _CELL_BORDER.split(line.content):
+        for cell in lines_of(part):
+            yield joined([cell]) if has_words(cell.content) else str(cell)
+    yield line.suffix

@@ -1,0 +1,129 @@
+"""Documents that consist of kept strings, and of passages to translate between them."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+_LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text to translate.
+
+    Attributes:
+        text: Text for the model.
+        place: Returns the characters to write into the document for a given translation.
+    """
+
+    text: str
+    place: Callable[[str], str]
+
+
+class PassageDocument:
+    """A document whose kept parts are strings and whose translated parts are passages.
+
+    Args:
+        parts: Kept strings and passages, in the order of the document.
+        set_language: Returns a written document with the code of the target language. None if the
+            format does not state a language.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[str | Passage],
+        set_language: Callable[[str, str], str] | None = None,
+    ) -> None:
+        self.parts = parts
+        self.set_language = set_language
+
+    def texts(self) -> list[str]:
+        """Returns the texts to translate, in order."""
+        return [part.text for part in self.parts if isinstance(part, Passage)]
+
+    def write(self, translations: Sequence[str], language: str) -> bytes:
+        """Returns the document with the translations."""
+        remaining = iter(translations)
+        written = "".join(
+            part if isinstance(part, str) else part.place(next(remaining)) for part in self.parts
+        )
+        if language and self.set_language is not None:
+            written = self.set_language(written, language)
+        return written.encode("utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a text.
+
+    Attributes:
+        prefix: Kept characters before the content, such as an indent or a list marker.
+        content: Characters between prefix and suffix, without white space at their ends.
+        suffix: Kept characters after the content, including the line end.
+    """
+
+    prefix: str
+    content: str
+    suffix: str
+
+    def __str__(self) -> str:
+        return self.prefix + self.content + self.suffix
+
+
+def lines_of(text: str) -> list[Line]:
+    """Splits a text into lines. White space at the ends of a line goes to prefix and suffix."""
+    lines = []
+    for match in _LINE.finditer(text):
+        content = match[1].strip()
+        if match[0]:
+            start = len(match[1]) - len(match[1].lstrip())
+            lines.append(
+                Line(match[1][:start], content, match[1][start + len(content) :] + match[2])
+            )
+    return lines
+
+
+def joined(lines: Sequence[Line]) -> Passage:
+    """Returns one passage for the lines of one wrapped text.
+
+    The translation is wrapped into the same number of lines, with the same relative lengths. A
+    translation of few words gets fewer lines.
+    """
+    contents = [line.content for line in lines]
+
+    def place(translation: str) -> str:
+        wrapped = wrap(" ".join(translation.split("\n")), contents)
+        kept = [
+            Line(line.prefix, content, line.suffix)
+            for line, content in zip(lines, wrapped, strict=False)
+        ]
+        kept[-1] = Line(kept[-1].prefix, kept[-1].content, lines[-1].suffix)
+        return "".join(map(str, kept))
+
+    return Passage(" ".join(contents), place)
+
+
+def wrap(translation: str, contents: Sequence[str]) -> list[str]:
+    """Cuts a translation into as many lines as the source has; fewer if it has too few words.
+
+    The position of each line end in the source is scaled to the length of the translation. The cut
+    is at the space that is nearest to this position.
+    """
+    translation = translation.strip()
+    scale = len(translation) / max(1, len(" ".join(contents)))
+    spaces = [match.start() for match in re.finditer(" ", translation)]
+    lines: list[str] = []
+    begin = end = 0
+    for content in contents[:-1]:
+        end += len(content) + 1
+        wanted = end * scale - 1
+        first = bisect_right(spaces, begin)
+        place = max(first, bisect_left(spaces, wanted))
+        near = spaces[max(first, place - 1) : place + 1]
+        if not near:
+            break
+        cut = min(near, key=lambda space: abs(space - wanted))
+        lines.append(translation[begin:cut])
+        begin = cut + 1
+    return [*lines, translation[begin:]]

@@ -1,0 +1,52 @@
+"""Plain text (.txt): a wrapped paragraph is one text; every other line is a text of its own."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+
+from service.documents.base import decode, has_words
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+
+MIN_WRAPPED_WIDTH = 40
+"""A paragraph whose longest line is shorter than this is a verse or a list, not wrapped text."""
+
+_END = re.compile(r"[.!?:;。！？…][\"'”’)\]]*$")
+
+
+def read_text(data: bytes) -> PassageDocument:
+    """Reads a text file; blank lines and indents are kept.
+
+    Raises:
+        DocumentError: The file is not UTF-8.
+    """
+    text = decode(data)
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    return PassageDocument([mark, *_parts(lines_of(text[len(mark) :]))])
+
+
+def _parts(lines: Sequence[Line]) -> Iterator[str | Passage]:
+    for has_content, group in groupby(lines, key=lambda line: bool(line.content)):
+        paragraph = list(group)
+        if has_content and is_wrapped(paragraph):
+            yield joined(paragraph)
+        else:
+            for line in paragraph:
+                yield joined([line]) if has_words(line.content) else str(line)
+
+
+def is_wrapped(lines: Sequence[Line]) -> bool:
+    """Reports whether an editor has probably broken the lines of a paragraph at a fixed width.
+
+    The longest line gives the width. The first word of each line must not fit into the line before
+    it. Two lines are not a wrapped paragraph if the first line ends with a punctuation mark.
+    """
+    contents = [line.content for line in lines]
+    width = max(map(len, contents))
+    if len(lines) < 2 or width < MIN_WRAPPED_WIDTH:
+        return False
+    if len(lines) == 2 and _END.search(contents[0]):
+        return False
+    return all(
+        len(line) + 1 + len(following.split(None, 1)[0]) > width
+        for line, following in pairwise(contents)
+    )

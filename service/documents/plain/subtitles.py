@@ -1,0 +1,101 @@
+"""Subtitles: SubRip (.srt) and WebVTT (.vtt). Timings, numbers and settings are kept.
+
+A cue is one text, or one text for each speaker. A sentence that continues in the next cue is
+translated in two parts, because each part must stay with its timing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from service.documents.base import DocumentError, decode, has_words
+from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+
+_TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
+_OPENING = re.compile(r"(?:\{\\[^}]*\}|</?[a-zA-Z][^>]*>|[-–—]\s*|>>\s*|\s+)*")
+_SPEAKER = re.compile(r"[-–—]|>>")
+
+
+def read_srt(data: bytes) -> PassageDocument:
+    """Reads SubRip subtitles.
+
+    Raises:
+        DocumentError: The file is not UTF-8 or has no timings.
+    """
+    return _read(decode(data), has_orphans=True)
+
+
+def read_vtt(data: bytes) -> PassageDocument:
+    """Reads WebVTT subtitles; the blocks NOTE, STYLE and REGION are kept.
+
+    Raises:
+        DocumentError: The file is not UTF-8, or it is not WebVTT.
+    """
+    text = decode(data)
+    if not text.removeprefix("\ufeff").startswith("WEBVTT"):
+        raise DocumentError("the file does not begin with WEBVTT; is it another format?")
+    return _read(text, has_orphans=False)
+
+
+def _read(text: str, has_orphans: bool) -> PassageDocument:
+    """Reads cues.
+
+    Args:
+        text: Content of the file.
+        has_orphans: Whether a cue may contain blank lines, as in many SubRip files. If false, a
+            blank line ends the cue.
+    """
+    lines = lines_of(text)
+    is_timing = [_TIMING.match(line.content) is not None for line in lines]
+    if has_orphans and not any(is_timing):
+        raise DocumentError("the file has no timings such as 00:00:01,000 --> 00:00:02,000")
+    parts: list[str | Passage] = []
+    cue: list[Line] = []
+    is_inside = False
+    for number, line in enumerate(lines):
+        is_head = is_timing[number] or (
+            is_timing[number + 1 : number + 2] == [True]
+            and (not is_inside or line.content.isdecimal())
+        )
+        if line.content and is_inside and not is_head:
+            cue.append(line)
+            continue
+        parts += _passages(cue)
+        cue = []
+        parts.append(str(line))
+        is_inside = is_timing[number] or (is_inside and has_orphans and not is_head)
+    return PassageDocument([*parts, *_passages(cue)])
+
+
+def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
+    """Yields the passages of a cue: one passage for each speaker, and the lines without words."""
+    speech: list[Line] = []
+    for line in map(_without_tags, cue):
+        if _SPEAKER.search(line.prefix) or not has_words(line.content):
+            yield from _passage(speech)
+            speech = []
+        speech.append(line)
+    yield from _passage(speech)
+
+
+def _passage(speech: Sequence[Line]) -> Iterator[str | Passage]:
+    if any(has_words(line.content) for line in speech):
+        yield joined(speech)
+    elif speech:
+        yield "".join(map(str, speech))
+
+
+def _without_tags(line: Line) -> Line:
+    """Moves tags, positions and dashes at the ends of a line out of its content."""
+    opening = _OPENING.match(line.content)
+    begin = opening.end() if opening else 0
+    end = len(line.content)
+    while end > begin and line.content[end - 1] == ">":
+        start = line.content.rfind("</", begin, end)
+        if start < 0:
+            break
+        end = begin + len(line.content[begin:start].rstrip())
+    return Line(
+        line.prefix + line.content[:begin],
+        line.content[begin:end],
+        line.content[end:] + line.suffix,
+    )

@@ -1,0 +1,130 @@
+"""Keeps translated documents in a folder for a limited time.
+
+All HTTP processes of a server share the folder, so each of them can answer for every document. A
+document has two files, which are named by its id: its state in JSON, and its content.
+"""
+
+import json
+import os
+import re
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_STATE = ".json"
+_CONTENT = ".data"
+
+
+def _new_secret() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(slots=True)
+class DocumentState:
+    """The state of one document.
+
+    Attributes:
+        name: File name of the translation.
+        characters: Number of code points in the texts.
+        expires: Unix time at which the document is deleted.
+        id: Random id, which cannot be guessed.
+        key: Random key, which DeepL's clients send together with the id.
+        status: Progress of the document.
+        remaining_seconds: Estimated time until the translation is done; None if unknown.
+        error: Reason why the document could not be translated.
+    """
+
+    name: str
+    characters: int
+    expires: float
+    id: str = field(default_factory=_new_secret)
+    key: str = field(default_factory=_new_secret)
+    status: Literal["queued", "translating", "done", "error"] = "queued"
+    remaining_seconds: int | None = None
+    error: str = ""
+
+
+class TemporaryFolder(TemporaryDirectory[str]):
+    """A new folder for kept documents. At its end it is removed with all its files."""
+
+    def __init__(self) -> None:
+        super().__init__(prefix="regard-", ignore_cleanup_errors=True)
+
+
+class DocumentStore:
+    """The kept documents of a server.
+
+    Args:
+        folder: Folder of the documents. Only the server may have access to it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def save(self, state: DocumentState) -> None:
+        """Writes a state; other processes see the old state or the new one."""
+        self._write(state.id + _STATE, json.dumps(asdict(state)).encode())
+
+    def finish(self, state: DocumentState, content: bytes) -> None:
+        """Writes the translation of a document, and then its state."""
+        self._write(state.id + _CONTENT, content)
+        self.save(state)
+
+    def load(self, id_: str) -> DocumentState | None:
+        """Returns the state of a document; None if the document is unknown or has expired."""
+        if not _ID.fullmatch(id_):
+            return None
+        try:
+            state = DocumentState(**json.loads((self.folder / (id_ + _STATE)).read_bytes()))
+        except FileNotFoundError:
+            return None
+        return state if state.expires > time.time() else None
+
+    def content(self, id_: str) -> bytes | None:
+        """Returns the translation of a document; None if the document has been removed."""
+        try:
+            return (self.folder / (id_ + _CONTENT)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def take(self, id_: str) -> bytes | None:
+        """Removes a document and returns its translation.
+
+        If several callers take the same document, only one of them gets it. The others get None.
+        """
+        content = self.content(id_)
+        return content if self.remove(id_) else None
+
+    def remove(self, id_: str) -> bool:
+        """Removes a document; returns False if it has already been removed."""
+        with suppress(FileNotFoundError):
+            (self.folder / (id_ + _CONTENT)).unlink()
+        try:
+            (self.folder / (id_ + _STATE)).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_expired(self) -> None:
+        """Removes every document that has expired."""
+        for path in self.folder.glob(f"*{_STATE}"):
+            if self.load(path.stem) is None:
+                self.remove(path.stem)
+
+    def num_bytes(self) -> int:
+        """Returns the total size of all kept translations."""
+        sizes = 0
+        for path in self.folder.glob(f"*{_CONTENT}"):
+            with suppress(FileNotFoundError):
+                sizes += path.stat().st_size
+        return sizes
+
+    def _write(self, name: str, content: bytes) -> None:
+        temporary = self.folder / f".{_new_secret()}"
+        temporary.write_bytes(content)
+        os.replace(temporary, self.folder / name)

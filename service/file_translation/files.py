@@ -1,0 +1,73 @@
+"""Pairs each file to translate with the file for its translation, and writes complete files."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from service.documents.formats import FORMATS
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A file to translate, and the file for its translation."""
+
+    source: Path
+    target: Path
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the translation exists and is not older than the source."""
+        return self.target.is_file() and self.target.stat().st_mtime >= self.source.stat().st_mtime
+
+
+def default_target(source: Path, language: str) -> Path:
+    """Returns the path of a translation.
+
+    It is `book.pt.docx` for the file `book.docx`, and `texts.pt` for the folder `texts`.
+
+    Args:
+        source: File or folder.
+        language: Code of the target language.
+    """
+    return source.with_name(f"{source.stem}.{language}{source.suffix}")
+
+
+def jobs_of(source: Path, target: Path) -> Iterator[Job]:
+    """Yields a job for a file, or for each file of a known format in a folder and its subfolders.
+
+    Files of a folder are sorted by path. Hidden files and the folder of the translations are left
+    out.
+    """
+    if not source.is_dir():
+        yield Job(source, target / source.name if target.is_dir() else target)
+        return
+    for path in sorted(source.rglob("*")):
+        below = path.relative_to(source)
+        is_hidden = any(part.startswith(".") for part in below.parts)
+        if is_hidden or path.suffix.lower() not in FORMATS or path.is_relative_to(target):
+            continue
+        if path.is_file():
+            yield Job(path, target / below)
+
+
+def write_complete(path: Path, data: bytes) -> None:
+    """Writes a file under a temporary name, and renames it when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    """Returns the umask of the process. It can be read only by setting another one."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,105 @@
+"""Models that a remote server computes: a language pair at an OpenAI-compatible endpoint."""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar
+
+from model.checkpoints.load import Vocabularies
+from model.tokenization.characters import CharacterTokenizer
+from service.items.translation import TRANSLATE
+from service.models.served import Direction
+from service.text.language_codes import normalize_code
+
+MAX_CHARS = 2000
+"""Largest number of characters of a sentence; longer ones are translated in pieces."""
+
+REMOTE = re.compile(
+    r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://[^\s@#?]+[^\s@#?/])/?"
+    r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
+)
+"""A reference to a remote model. User names and keys do not belong into an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """One language pair of a remote model; it has no files on this machine.
+
+    Attributes:
+        model: Name of the model at its endpoint.
+        url: Address of the endpoint, up to `/v1`.
+        source: Source language.
+        target: Target language.
+    """
+
+    model: str
+    url: str
+    source: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        """Served name, such as `gemma-3-en-de`."""
+        return f"{self.model.rpartition('/')[2]}-{self.source}-{self.target}"
+
+    @property
+    def folder(self) -> Path:
+        """An empty path."""
+        return Path()
+
+    @property
+    def revision(self) -> str:
+        """First digits of a checksum of the reference."""
+        return sha256(f"{self.model}@{self.url}".encode()).hexdigest()[:12]
+
+    @property
+    def sources(self) -> list[str]:
+        """The source language."""
+        return [self.source]
+
+    @property
+    def targets(self) -> list[str]:
+        """The target language."""
+        return [self.target]
+
+
+def find_remote(reference: str) -> list[RemoteFiles]:
+    """Returns the language pairs of a reference; none if it does not name a remote model."""
+    if (match := REMOTE.fullmatch(reference)) is None:
+        return []
+    pairs = [pair.split("-") for pair in match["pairs"].split("+")]
+    return [
+        RemoteFiles(match["model"], match["url"], normalize_code(source), normalize_code(target))
+        for source, target in pairs
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRemote:
+    """A language pair of a remote model.
+
+    Attributes:
+        files: Model, endpoint and languages.
+        vocabularies: The model reads texts, so its tokens are characters.
+    """
+
+    task: ClassVar[str] = TRANSLATE
+
+    files: RemoteFiles
+    vocabularies: Vocabularies
+
+    @classmethod
+    def load(cls, files: RemoteFiles) -> "ServedRemote":
+        """Returns the model; nothing is read, and the endpoint is not asked."""
+        tokenizer = CharacterTokenizer()
+        return cls(files, Vocabularies(tokenizer, tokenizer))
+
+    @property
+    def name(self) -> str:
+        """Name of the model in the API and in metrics."""
+        return self.files.name
+
+    def direction(self, source: str, target: str) -> Direction:
+        """Returns the only direction of the model."""
+        return Direction(self.name, source, target, self.vocabularies, MAX_CHARS, False)

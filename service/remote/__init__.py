@@ -1,0 +1,1 @@
+"""Translation by remote models: requests to OpenAI-compatible chat endpoints."""

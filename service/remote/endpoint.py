@@ -1,0 +1,94 @@
+"""Translates sentences by remote models: a limited number at once, with a second attempt."""
+
+import asyncio
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from service.errors import OverloadedError, ServiceError, UnavailableError, outcome
+from service.models.remote import RemoteFiles
+from service.settings import Settings
+from service.tasks.backend import Recorder
+
+if TYPE_CHECKING:
+    from service.remote.chat_client import ChatClient
+
+
+class Endpoints:
+    """The endpoints of remote models; the context manager closes their connections.
+
+    Args:
+        settings: The key of the endpoints, and the number of requests at once.
+        recorder: Counts the requests to the endpoints.
+    """
+
+    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+        self.settings = settings
+        self.recorder = recorder
+        self.turns = asyncio.Semaphore(settings.remote_requests)
+        self.opened: ChatClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if self.opened is not None:
+            await self.opened.close()
+
+    @property
+    def client(self) -> "ChatClient":
+        """The client; the first use creates it."""
+        if self.opened is None:
+            # The import takes 0.2 s, and a server without remote models does not need it.
+            from service.remote.chat_client import ChatClient
+
+            self.opened = ChatClient(self.settings)
+        return self.opened
+
+    async def translate(
+        self, text: str, model: RemoteFiles, deadline: float
+    ) -> tuple[str, float, float]:
+        """Returns the translation of a sentence, its seconds in the queue, and those of the call.
+
+        After 429, 5xx or a lost connection it tries once more, unless the deadline is too near.
+
+        Args:
+            text: The sentence.
+            model: A pair of languages of a remote model.
+            deadline: Time by time.perf_counter at which the request fails.
+
+        Raises:
+            ServiceError: The endpoint is overloaded, is not there, or does not translate.
+        """
+        arrived = time.perf_counter()
+        async with self.turns:
+            started = time.perf_counter()
+            try:
+                translation = await self._call(text, model)
+            except (OverloadedError, UnavailableError) as error:
+                pause = error.retry_after_seconds or 0
+                if time.perf_counter() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+                translation = await self._call(text, model)
+            return translation, started - arrived, time.perf_counter() - started
+
+    async def _call(self, text: str, model: RemoteFiles) -> str:
+        ended = "error"
+        try:
+            translation = await self.client.translate(text, model)
+            ended = "ok"
+        except ServiceError as error:
+            ended = outcome(error)
+            raise
+        except asyncio.CancelledError:
+            ended = "cancelled"
+            raise
+        finally:
+            self.recorder.count_call(model.name, ended)
+        return translation

@@ -1,0 +1,139 @@
+"""Admission of requests whose sentences may need remote models.
+
+The lease of a request sends the items of local models to the workers, and those of remote models to
+their endpoints. A request takes its place in the admission in both cases.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import cast
+
+from model.sequence import Hypothesis
+from service.errors import InternalError, ServiceError, fault, too_late
+from service.items.base import WorkItem
+from service.items.result import Result
+from service.items.result_stream import ResultStream
+from service.items.translation import TranslationItem
+from service.models.catalog import Catalog
+from service.models.remote import ServedRemote
+from service.remote.endpoint import Endpoints
+from service.tasks.backend import Admitter, Lease, Status
+
+logger = logging.getLogger("regard.remote")
+
+
+class RoutingAdmitter:
+    """Admits requests; their leases serve local and remote models.
+
+    Args:
+        catalog: Served models.
+        backend: Admission and device workers.
+        endpoints: Calls the remote models.
+    """
+
+    def __init__(self, catalog: Catalog, backend: Admitter, endpoints: Endpoints) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.endpoints = endpoints
+
+    async def status(self) -> Status:
+        """Returns the state of the server."""
+        return await self.backend.status()
+
+    async def admit(self, tokens: int, at_once: bool) -> Lease:
+        """Admits a request of about `tokens` tokens.
+
+        With remote models the decision always comes now, because nothing may reach the workers.
+
+        Raises:
+            RequestTooLargeError: The request alone exceeds the limit.
+            OverloadedError: The waiting requests leave no room for it.
+        """
+        remote = self.catalog.of_type(ServedRemote)
+        lease = await self.backend.admit(tokens, at_once or bool(remote))
+        return RoutingLease(lease, remote, self.endpoints) if remote else lease
+
+
+class RoutingLease:
+    """The lease of one request.
+
+    Args:
+        lease: Lease of the request for local models.
+        remote: Remote models by name.
+        endpoints: Calls the remote models.
+    """
+
+    def __init__(self, lease: Lease, remote: dict[str, ServedRemote], endpoints: Endpoints) -> None:
+        self.lease = lease
+        self.remote = remote
+        self.endpoints = endpoints
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def submit(
+        self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
+    ) -> ResultStream:
+        """Submits items of the request.
+
+        Raises:
+            ServiceError: The items are refused.
+        """
+        if not any(item.model in self.remote for item in items):
+            return self.lease.submit(items, deadline, total_tokens)
+        stream = ResultStream(len(items))
+        task = asyncio.create_task(self._compute(items, deadline, stream))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return stream
+
+    def release(self) -> None:
+        """Ends the admission, and cancels the unfinished items."""
+        for task in self.tasks:
+            task.cancel()
+        self.lease.release()
+
+    async def _compute(
+        self, items: Sequence[WorkItem], deadline: float, stream: ResultStream
+    ) -> None:
+        try:
+            async with (
+                asyncio.timeout(deadline - time.perf_counter()),
+                asyncio.TaskGroup() as group,
+            ):
+                local = [place for place, item in enumerate(items) if item.model not in self.remote]
+                if local:
+                    group.create_task(self._compute_local(items, local, deadline, stream))
+                for place, item in enumerate(items):
+                    if item.model in self.remote:
+                        sentence = cast("TranslationItem", item)  # remote models only translate
+                        group.create_task(self._call(place, sentence, deadline, stream))
+        except TimeoutError:
+            stream.fail(too_late(stream.total - stream.left, stream.total))
+        except ExceptionGroup as errors:
+            stream.fail(service_error(errors.exceptions[0]))
+
+    async def _compute_local(
+        self, items: Sequence[WorkItem], local: list[int], deadline: float, stream: ResultStream
+    ) -> None:
+        async for index, result in self.lease.submit([items[each] for each in local], deadline):
+            stream.add([(local[index], result)])
+
+    async def _call(
+        self, place: int, item: TranslationItem, deadline: float, stream: ResultStream
+    ) -> None:
+        served = self.remote[item.model]
+        tokenizer = served.vocabularies.source
+        found, queued, called = await self.endpoints.translate(
+            tokenizer.decode(item.source), served.files, deadline
+        )
+        hypothesis = Hypothesis([*tokenizer.encode(found), tokenizer.eos_id])
+        stream.add([(place, Result([hypothesis], queued, called))])
+
+
+def service_error(error: Exception) -> ServiceError:
+    """Returns the error of a request for an error of one sentence."""
+    if isinstance(error, ServiceError):
+        return error
+    logger.error("a remote model failed: %s", fault(error))
+    return InternalError("a remote model failed; the log has the fault")

@@ -1,0 +1,1 @@
+"""The state that survives a restart: a SQLite file of counts, glossaries and suggestions."""

@@ -1,0 +1,262 @@
+"""The glossaries of the server: terms in one language, and their translations in another."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from sqlite3 import Connection
+
+from service.errors import SHOWN_CHARS, InvalidRequestError, NotFoundError
+from service.state.database import Database
+from service.text.glossary.terms import Terms
+
+MAX_GLOSSARIES = 1_000
+"""Largest number of glossaries of a server. DeepL has the same limit."""
+
+KEPT_TERMS = 16
+"""Number of `Terms` that a process keeps for later requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """The terms of a glossary in one direction.
+
+    Attributes:
+        source: Code of the source language, without a region.
+        target: Code of the target language, without a region.
+        entries: Target term of each source term.
+    """
+
+    source: str
+    target: str
+    entries: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryInfo:
+    """A dictionary without its entries."""
+
+    source: str
+    target: str
+    num_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Glossary:
+    """A glossary without its entries.
+
+    Attributes:
+        id: Its identifier, a UUID.
+        name: Its name, which need not be unique.
+        created: Time of its creation in ISO 8601.
+        dictionaries: Its dictionaries, sorted by their languages.
+    """
+
+    id: str
+    name: str
+    created: str
+    dictionaries: tuple[DictionaryInfo, ...]
+
+
+class GlossaryStore:
+    """Stores glossaries, which all API keys share.
+
+    Its methods block their thread, so do not call them in the thread of the event loop.
+
+    Args:
+        database: Holds the glossaries.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._terms: dict[tuple[str, ...], Terms] = {}
+
+    def create(self, name: str, dictionaries: Sequence[Dictionary]) -> Glossary:
+        """Stores a new glossary.
+
+        Raises:
+            InvalidRequestError: The server already has MAX_GLOSSARIES glossaries.
+        """
+        with self.database.transaction() as connection:
+            (number,) = connection.execute("SELECT COUNT(*) FROM glossaries").fetchone()
+            if number >= MAX_GLOSSARIES:
+                raise InvalidRequestError(
+                    "Too many glossaries",
+                    details=f"the server has {number}, which is the limit; delete one",
+                )
+            glossary = str(uuid.uuid4())
+            created = datetime.now(UTC).isoformat(timespec="milliseconds")
+            connection.execute(
+                "INSERT INTO glossaries (id, name, created) VALUES (?, ?, ?)",
+                (glossary, name, created.replace("+00:00", "Z")),
+            )
+            for dictionary in dictionaries:
+                _write(connection, glossary, dictionary)
+            return _read(connection, glossary)
+
+    def all(self) -> list[Glossary]:
+        """Returns all glossaries, from the oldest to the newest."""
+        with self.database.transaction() as connection:
+            ids = connection.execute("SELECT id FROM glossaries ORDER BY created, rowid").fetchall()
+            return [_read(connection, glossary) for (glossary,) in ids]
+
+    def get(self, glossary: str) -> Glossary:
+        """Returns a glossary.
+
+        Raises:
+            NotFoundError: No glossary has this id.
+        """
+        with self.database.transaction() as connection:
+            return _read(connection, glossary)
+
+    def entries(self, glossary: str, source: str, target: str) -> dict[str, str]:
+        """Returns the entries of a dictionary.
+
+        Raises:
+            NotFoundError: There is no such dictionary.
+        """
+        with self.database.transaction() as connection:
+            _read(connection, glossary)
+            return _entries(connection, glossary, source, target)
+
+    def change(
+        self, glossary: str, name: str | None, dictionaries: Sequence[Dictionary]
+    ) -> Glossary:
+        """Renames a glossary if a name is given, and adds entries to its dictionaries.
+
+        A dictionary that the glossary does not have is created. A new entry replaces an old entry
+        with the same source term.
+
+        Raises:
+            NotFoundError: There is no such glossary.
+        """
+        with self.database.transaction() as connection:
+            old = _read(connection, glossary)
+            known = {(each.source, each.target) for each in old.dictionaries}
+            if name is not None:
+                connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, glossary))
+            for each in dictionaries:
+                direction = each.source, each.target
+                stored = _entries(connection, glossary, *direction) if direction in known else {}
+                _write(connection, glossary, Dictionary(*direction, {**stored, **each.entries}))
+                known.add(direction)
+            return _read(connection, glossary)
+
+    def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
+        """Stores a dictionary. It replaces a dictionary with the same languages.
+
+        Raises:
+            NotFoundError: There is no such glossary.
+        """
+        with self.database.transaction() as connection:
+            _read(connection, glossary)
+            _write(connection, glossary, dictionary)
+        return DictionaryInfo(dictionary.source, dictionary.target, len(dictionary.entries))
+
+    def remove(self, glossary: str) -> None:
+        """Deletes a glossary.
+
+        Raises:
+            NotFoundError: No glossary has this id.
+        """
+        with self.database.transaction() as connection:
+            _read(connection, glossary)
+            connection.execute("DELETE FROM glossaries WHERE id = ?", (glossary,))
+
+    def remove_dictionary(self, glossary: str, source: str, target: str) -> None:
+        """Deletes a dictionary.
+
+        Raises:
+            NotFoundError: There is no such dictionary.
+        """
+        with self.database.transaction() as connection:
+            _read(connection, glossary)
+            deleted = connection.execute(
+                "DELETE FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)",
+                (glossary, source, target),
+            )
+            if not deleted.rowcount:
+                raise _no_dictionary(source, target)
+
+    def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
+        """Returns the terms of one or more glossaries.
+
+        If several glossaries have the same source term, the first of them decides.
+
+        Raises:
+            NotFoundError: A glossary does not exist, or no glossary has a dictionary for the
+                languages.
+        """
+        with self.database.transaction() as connection:
+            versions = []
+            for glossary in glossaries:
+                _read(connection, glossary)
+                versions += connection.execute(
+                    "SELECT version, glossary FROM dictionaries "
+                    "WHERE (glossary, source, target) = (?, ?, ?)",
+                    (glossary, source, target),
+                ).fetchall()
+            if not versions:
+                raise _no_dictionary(source, target)
+            key = tuple(version for version, _ in versions)
+            if key not in self._terms:
+                entries: dict[str, str] = {}
+                for _, glossary in reversed(versions):
+                    entries |= _entries(connection, glossary, source, target)
+                self._keep(key, Terms(entries))
+            return self._terms[key]
+
+    def _keep(self, versions: tuple[str, ...], terms: Terms) -> None:
+        """Keeps terms for later requests, and drops the oldest terms if there are too many."""
+        if len(self._terms) >= KEPT_TERMS:
+            del self._terms[next(iter(self._terms))]
+        self._terms[versions] = terms
+
+
+def _read(connection: Connection, glossary: str) -> Glossary:
+    found = connection.execute(
+        "SELECT name, created FROM glossaries WHERE id = ?", (glossary,)
+    ).fetchone()
+    if found is None:
+        details = f"no glossary has the id {glossary[:SHOWN_CHARS]}"
+        raise NotFoundError("Glossary not found", details=details)
+    rows = connection.execute(
+        "SELECT source, target, number FROM dictionaries WHERE glossary = ? "
+        "ORDER BY source, target",
+        (glossary,),
+    )
+    name, created = found
+    return Glossary(glossary, name, created, tuple(DictionaryInfo(*row) for row in rows))
+
+
+def _entries(connection: Connection, glossary: str, source: str, target: str) -> dict[str, str]:
+    found = connection.execute(
+        "SELECT entries FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)",
+        (glossary, source, target),
+    ).fetchone()
+    if found is None:
+        raise _no_dictionary(source, target)
+    entries: dict[str, str] = json.loads(found[0])
+    return entries
+
+
+def _write(connection: Connection, glossary: str, dictionary: Dictionary) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO dictionaries (glossary, source, target, version, number, entries) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            glossary,
+            dictionary.source,
+            dictionary.target,
+            str(uuid.uuid4()),
+            len(dictionary.entries),
+            json.dumps(dict(dictionary.entries), ensure_ascii=False),
+        ),
+    )
+
+
+def _no_dictionary(source: str, target: str) -> NotFoundError:
+    return NotFoundError(
+        "Dictionary not found", details=f"the glossary has no dictionary from {source} to {target}"
+    )

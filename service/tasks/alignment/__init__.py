@@ -1,0 +1,1 @@
+"""The alignment of words by cross-attention."""

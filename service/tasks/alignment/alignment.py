@@ -1,0 +1,132 @@
+"""Aligns words: finds the source word of each target word by a decoder's cross-attention.
+
+The tokens of both sentences are merged into words. Each target word is aligned with the source word
+that it attends to most.
+
+The table shows how many words the built-in en-pt model aligns correctly in 997 sentences
+(FLORES-200 dev). It counts words whose correct alignment is known: numerals, and words spelt alike
+in both languages. Only words that occur once in the sentence and once in its
+translation count. The words "a", "as", "do" and
+"no" are left out, because they mean different things in the two languages.
+
+| translation | numerals | words spelt alike |
+|---|---|---|
+| by the model | 98.1 % | 98.3 % |
+| by people | 90.9 % | 94.5 % |
+
+A word's weight is the sum over its pieces; their mean or maximum is no better. With only the first
+piece of each word, on either side, the shares fall by 0.4 to 0.8 percentage points. Translations by
+people have lower shares, because the model was not trained to produce them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.tokenization.tokenizer import Span, TokenizedText
+from service.tasks.alignment.words import merge, text_span, word_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The words of a sentence pair and their alignment.
+
+    Attributes:
+        source_words: [first, end) of each source word, special tokens left out. After `align` the
+            unit is tokens; after `in_text` it is code points of the text.
+        target_words: [first, end) of each target word, in the same unit.
+        pairs: Source word, target word, and weight with which the target word attends to the
+            source word; sorted by target word. Every target word is in one pair, unless the
+            source has no words.
+        pharaoh: The pairs as "source-target", separated by spaces.
+    """
+
+    source_words: list[Span]
+    target_words: list[Span]
+    pairs: list[tuple[int, int, float]]
+    pharaoh: str
+
+
+def align(
+    weights: NDArray[np.float32], source: TokenizedText, target: TokenizedText, shift: int = 0
+) -> Alignment:
+    """Aligns the words of a translation.
+
+    Args:
+        weights: Cross-attention (T, S) of one head, or the mean of several heads. Rows and columns
+            include EOS.
+        source: S tokens.
+        target: T tokens; row t predicts token t.
+        shift: 0 if the attention of a row belongs to the predicted token, as in a head trained to
+            align (Marian's guided alignment). 1 if it belongs to the decoder's input, which is the
+            token before. The last target token is never an input, so its attention is then the row
+            that predicts it.
+    """
+    source_words, target_words, merged = between_words(weights, source, target, shift)
+    pairs = _best_pairs(merged)
+    return Alignment(
+        source_words,
+        target_words,
+        pairs,
+        " ".join(f"{source_word}-{target_word}" for source_word, target_word, _ in pairs),
+    )
+
+
+def between_words(
+    weights: NDArray[np.float32], source: TokenizedText, target: TokenizedText, shift: int
+) -> tuple[list[Span], list[Span], NDArray[np.float32]]:
+    """Returns the source and target words as spans of tokens, and the attention between them.
+
+    The arguments are those of `align`. Special tokens are left out.
+
+    Returns:
+        The source words, the target words, and the weights (target words, source words).
+    """
+    rows = np.concatenate([weights[shift:], weights[len(weights) - shift :]])  # (T, S)
+    target_spans, source_spans = word_spans(target), word_spans(source)
+    merged = merge(rows, target_spans, source_spans)
+    target_kept = [at for at, word in enumerate(target_spans) if not target.special[word[0]]]
+    source_kept = [at for at, word in enumerate(source_spans) if not source.special[word[0]]]
+    return (
+        [source_spans[at] for at in source_kept],
+        [target_spans[at] for at in target_kept],
+        merged[np.ix_(target_kept, source_kept)],
+    )
+
+
+def in_text(
+    alignment: Alignment,
+    source: TokenizedText,
+    target: TokenizedText,
+    starts: tuple[int, int] = (0, 0),
+) -> Alignment:
+    """Returns the alignment with its words in code points instead of tokens.
+
+    Args:
+        alignment: Alignment of the two sentences, in tokens.
+        source: A sentence.
+        target: Its translation.
+        starts: Code points at which the source and the target begin in their texts.
+    """
+    return Alignment(
+        _in_code_points(source, alignment.source_words, starts[0]),
+        _in_code_points(target, alignment.target_words, starts[1]),
+        alignment.pairs,
+        alignment.pharaoh,
+    )
+
+
+def _in_code_points(side: TokenizedText, words: Sequence[Span], offset: int) -> list[Span]:
+    spans = [text_span(side, word) for word in words]
+    return [(start + offset, end + offset) for start, end in spans]
+
+
+def _best_pairs(weights: NDArray[np.float32]) -> list[tuple[int, int, float]]:
+    """Pairs each target word (T) with the first source word (S) of largest weight."""
+    if not weights.size:
+        return []
+    best = weights.argmax(axis=1)
+    # The float is made from the shortest decimal of the float32, so JSON shows few digits.
+    return [(int(s), t, float(str(weights[t, s]))) for t, s in enumerate(best)]

@@ -1,0 +1,55 @@
+"""A document that is being translated, its batches of texts, and the name of its translation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from service.documents.base import Document
+from service.documents.store import DocumentState
+from service.tasks.context import RequestContext
+from service.text.glossary.terms import Terms
+
+MAX_NAME_CHARS = 100
+
+
+@dataclass(slots=True)
+class DocumentJob:
+    """A document that is being translated.
+
+    Attributes:
+        document: The document.
+        texts: Its texts.
+        source: Served language, or None to detect it.
+        target: Served language.
+        context: Context of the job. The deadline depends on its `started`.
+        state: State that clients see.
+        terms: Terms of a glossary; only with a `source`.
+    """
+
+    document: Document
+    texts: list[str]
+    source: str | None
+    target: str
+    context: RequestContext
+    state: DocumentState
+    terms: Terms | None = None
+
+
+def batches_of(texts: Sequence[str], max_chars: int) -> list[list[str]]:
+    """Groups texts into batches, in order. A text over the limit is a batch of its own."""
+    batches: list[list[str]] = []
+    num_chars = 0
+    for text in texts:
+        if not batches or num_chars + len(text) > max_chars:
+            batches.append([])
+            num_chars = 0
+        batches[-1].append(text)
+        num_chars += len(text)
+    return batches
+
+
+def translated_name(name: str, language: str) -> str:
+    """Returns the file name of a translation: `book.pt.docx` for `book.docx`."""
+    plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
+    path = PurePosixPath(PurePosixPath(plain).name)
+    return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"

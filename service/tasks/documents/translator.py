@@ -1,0 +1,236 @@
+"""The document task: read a document, translate its texts, write it, keep the translation.
+
+A document is translated in batches of texts, several batches at a time. Each batch is admitted
+separately. A long document therefore takes no more of the queue than a few requests.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from contextlib import suppress
+
+from model.sequence import DecodingOptions
+from service.documents.formats import format_of, read_document
+from service.documents.store import DocumentState, DocumentStore
+from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
+from service.settings import Settings
+from service.state.quota import Quota
+from service.tasks.context import RequestContext
+from service.tasks.documents.job import DocumentJob, batches_of, translated_name
+from service.tasks.threads import run_sized
+from service.tasks.translation.translator import TranslationRequest, Translator
+
+logger = logging.getLogger("regard.documents")
+
+BATCH_CHARS = 16_000
+"""Largest number of characters in a batch, unless the batch is one longer text."""
+
+BATCHES_AT_ONCE = 4
+"""Number of batches of one document that are translated at the same time."""
+
+SAMPLE_TEXTS = 100
+SAMPLE_CHARS = 4000
+"""The language of a document is detected in a sample of its texts.
+
+The sample has at most SAMPLE_TEXTS texts and SAMPLE_CHARS characters.
+"""
+
+KEPT_DOCUMENTS = 16
+"""Limit on the total size of the kept documents, as a multiple of the largest document's size."""
+
+RETRY_SECONDS = 5
+GREEDY = DecodingOptions()
+
+
+class DocumentTranslator:
+    """Translates documents, and keeps the translations for a limited time.
+
+    Args:
+        translator: Translates the texts.
+        quota: Counts the characters of the texts.
+        settings: Limits.
+        folder: Folder of the kept documents.
+
+    Attributes:
+        num_open: Number of documents that are being translated.
+        reading: Lock that is held while a document is read.
+        background: Jobs for which no request waits. The event loop holds only weak references.
+    """
+
+    def __init__(
+        self, translator: Translator, quota: Quota, settings: Settings, folder: str
+    ) -> None:
+        self.translator = translator
+        self.quota = quota
+        self.settings = settings
+        self.store = DocumentStore(folder)
+        self.num_open = 0
+        self.reading = asyncio.Lock()
+        self.background: set[asyncio.Task[None]] = set()
+
+    async def open(
+        self, name: str, data: bytes, source: str | None, target: str, context: RequestContext
+    ) -> DocumentJob:
+        """Reads a document and returns its job. The caller must run the job.
+
+        Raises:
+            DocumentError: The document cannot be read.
+            OverloadedError: Too many documents are being translated or kept.
+            QuotaExceededError: The API key has too few characters left this month.
+        """
+        format_of(name)  # First, so that an unknown extension is refused even by a busy server.
+        self._check_room()
+        self.num_open += 1
+        try:
+            async with self.reading:  # One document at a time: the tree of a large one is big.
+                document = await asyncio.to_thread(read_document, name, data)
+            texts = document.texts()
+            await self.quota.check(context.account, sum(map(len, texts)))
+            expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
+            state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
+            self._keep(state)
+        except BaseException:
+            self.num_open -= 1
+            raise
+        context.num_inputs = len(texts)
+        return DocumentJob(document, texts, source, target, context, state)
+
+    async def run(self, job: DocumentJob) -> None:
+        """Translates a document, and keeps the translation.
+
+        Raises:
+            ServiceError: A text could not be translated in time.
+        """
+        state = job.state
+        try:
+            async with self.quota.spent(job.context.account, state.characters):
+                content = await self._translate(job)
+            state.status, state.remaining_seconds = "done", None
+            state.expires = time.time() + self.settings.file_retention_seconds
+            await asyncio.to_thread(self.store.finish, state, content)
+            self._remove_later(state)
+        except ServiceError as error:
+            self._fail(state, f"{error.message}; {error.details}" if error.details else str(error))
+            raise
+        except asyncio.CancelledError:
+            self.store.remove(state.id)
+            raise
+        except Exception as error:
+            logger.error("a document failed: %s", fault(error))
+            self._fail(state, "the server failed; its log has the reason")
+            raise
+        finally:
+            self.num_open -= 1
+
+    def _check_room(self) -> None:
+        settings = self.settings
+        self.store.remove_expired()
+        if self.num_open >= settings.max_files:
+            raise OverloadedError(
+                f"{self.num_open} documents are being translated, which is the limit; try again "
+                "later, or raise REGARD_MAX_FILES",
+                RETRY_SECONDS,
+                "requests",
+            )
+        limit = KEPT_DOCUMENTS * settings.max_file_bytes
+        if self.store.num_bytes() > limit:
+            raise OverloadedError(
+                f"the kept translations have more than {limit} bytes, which is the limit; try "
+                "again later, or lower REGARD_FILE_RETENTION_SECONDS",
+                RETRY_SECONDS,
+                "requests",
+            )
+
+    def _keep(self, state: DocumentState) -> None:
+        """Saves a state, and removes the document when it has expired."""
+        self._save(state)
+        self._remove_later(state)
+
+    def _remove_later(self, state: DocumentState) -> None:
+        delay = state.expires - time.time() + 1
+        asyncio.get_running_loop().call_later(delay, self.store.remove_expired)
+
+    def _save(self, state: DocumentState) -> None:
+        with suppress(FileNotFoundError):  # A server that stops may have removed the folder.
+            self.store.save(state)
+
+    def _fail(self, state: DocumentState, reason: str) -> None:
+        state.status, state.error, state.remaining_seconds = "error", reason, None
+        state.expires = time.time() + self.settings.file_retention_seconds
+        self._keep(state)
+
+    async def _translate(self, job: DocumentJob) -> bytes:
+        job.state.status = "translating"
+        self._save(job.state)
+        if job.source is None:
+            job.source = await self._detect(job)
+        known: dict[str, str | None] = dict.fromkeys(job.texts)
+        waiting = deque(batches_of(list(known), self._batch_chars))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(BATCHES_AT_ONCE, len(waiting))):
+                    group.create_task(self._translate_batches(job, waiting, known))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        translations = [known[text] or "" for text in job.texts]
+        return await asyncio.to_thread(job.document.write, translations, job.target)
+
+    @property
+    def _batch_chars(self) -> int:
+        # A text usually has more characters than tokens, so a batch rarely exceeds this limit.
+        return min(BATCH_CHARS, self.settings.max_pending_tokens)
+
+    async def _detect(self, job: DocumentJob) -> str:
+        """Returns the language of a document; the target language if no language is detected."""
+        texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
+        sample = "\n".join(texts)[:SAMPLE_CHARS]
+        sources = self.translator.catalog.sources(job.target)
+        found = await run_sized(len(sample), self.translator.detect, sample, sources)
+        return found[0].language if found[0].confidence else job.target
+
+    async def _translate_batches(
+        self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]
+    ) -> None:
+        """Takes batches from `waiting` and translates them until it is empty."""
+        while waiting:
+            texts = waiting.popleft()
+            known.update(zip(texts, await self._translate_batch(job, texts), strict=True))
+            self._report(job, sum(text is not None for text in known.values()), len(known))
+
+    def _report(self, job: DocumentJob, done: int, total: int) -> None:
+        """Saves an estimate of the remaining time, from the share of texts that are done."""
+        elapsed = time.perf_counter() - job.context.started
+        job.state.remaining_seconds = 1 + int(elapsed * (total - done) / done)
+        self._save(job.state)
+
+    async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
+        request = TranslationRequest(
+            texts, job.source, job.target, GREEDY, is_bulk=True, terms=job.terms
+        )
+        deadline = job.context.started + self.settings.file_timeout_seconds
+        while True:
+            context = RequestContext(
+                job.context.request_id,
+                job.context.started,
+                timeout_seconds=self.settings.file_timeout_seconds,
+            )
+            try:
+                results = await self.translator.translate(request, context)
+            except OverloadedError as error:
+                pause = error.retry_after_seconds or RETRY_SECONDS
+                if time.perf_counter() + pause > deadline:
+                    raise
+                await asyncio.sleep(pause)
+            except DeadlineExceededError:
+                raise DeadlineExceededError(
+                    f"the document was not translated in {self.settings.file_timeout_seconds:g} s; "
+                    "split it, or raise REGARD_FILE_TIMEOUT_SECONDS"
+                ) from None
+            else:
+                job.context.model = context.model
+                for name, count in context.num_cut.items():
+                    job.context.num_cut[name] = job.context.num_cut.get(name, 0) + count
+                return [result.text for result in results]
+            finally:
+                context.release()

@@ -1,0 +1,1 @@
+"""The embedding of texts: check, tokenise, submit, assemble."""

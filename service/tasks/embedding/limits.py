@@ -1,0 +1,180 @@
+"""Refuses requests for embeddings above the limits of a model or the server.
+
+A request is refused before a model computes anything for it. Messages name parameters, counts and
+limits, but never quote a text to embed.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from service.errors import SHOWN_CHARS, InvalidRequestError, RequestTooLargeError
+from service.models.text_reader import Input
+from service.text.language_codes import match_language
+
+
+def check_num_inputs(inputs: Sequence[object], limit: int, param: str) -> None:
+    """Refuses a request with too many inputs.
+
+    Raises:
+        RequestTooLargeError: The request has more than `limit` inputs.
+    """
+    if len(inputs) > limit:
+        raise RequestTooLargeError(
+            f"{param} has {len(inputs)} texts; the limit is {limit}. Send them in parts, or raise "
+            "REGARD_MAX_INPUTS.",
+            param=param,
+        )
+
+
+def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
+    """Refuses a request with too many tokens in all.
+
+    Args:
+        num_tokens: Number of tokens of each input, as the model reads it.
+        limit: Largest number of tokens of all inputs together.
+        param: Name of the inputs in the client's request.
+
+    Raises:
+        RequestTooLargeError: The request has more tokens than the limit.
+    """
+    total = sum(num_tokens)
+    if total > limit:
+        raise RequestTooLargeError(
+            f"{param} has {total} tokens in all; the limit is {limit}. Send it in parts, or raise "
+            "REGARD_MAX_PENDING_TOKENS.",
+            param=param,
+        )
+
+
+def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
+    """Refuses a request whose response would have too many vectors of tokens.
+
+    The limit REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With 384
+    numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the
+    client has read the response.
+
+    Args:
+        num_tokens: Number of tokens of each input, as the model reads it.
+        limit: Largest number of tokens of all inputs together.
+        param: Name of the inputs in the client's request.
+
+    Raises:
+        RequestTooLargeError: The request has more tokens than the limit.
+    """
+    total = sum(num_tokens)
+    if total > limit:
+        raise RequestTooLargeError(
+            f"{param} has {total} tokens in all, each with a vector; the limit is {limit}. Send it "
+            "in parts, ask /embed for one vector a text, or raise REGARD_MAX_TOKEN_VECTORS.",
+            param=param,
+        )
+
+
+def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
+    """Refuses token ids outside the vocabulary.
+
+    Raises:
+        InvalidRequestError: An id is `vocab_size` or more.
+    """
+    for place, ids in enumerate(inputs):
+        if not isinstance(ids, str) and max(ids) >= vocab_size:
+            raise InvalidRequestError(
+                f"Invalid request: {param}[{place}] has the token id {max(ids)}; the "
+                f"largest id of this model is {vocab_size - 1}. Send ids of this model's "
+                "vocabulary, or the text.",
+                param=param,
+            )
+
+
+def find_long(
+    num_tokens: Sequence[int],
+    limit: int,
+    truncate: bool,
+    param: str,
+    uncounted: Collection[int] = (),
+) -> list[int]:
+    """Returns the indices of the inputs that must be cut, because they exceed the model's limit.
+
+    Args:
+        num_tokens: Number of tokens of each uncut input, special tokens and prompt included.
+        limit: Largest number of tokens that the model takes.
+        truncate: Whether inputs may be cut.
+        param: Name of the inputs in the client's request.
+        uncounted: Indices of inputs whose number of tokens is a lower bound, because only a part of
+            a very long text is tokenised.
+
+    Raises:
+        RequestTooLargeError: An input is too long and may not be cut.
+    """
+    long = [place for place, number in enumerate(num_tokens) if number > limit]
+    if long and not truncate:
+        first = long[0]
+        more = f"; inputs that are too long: {len(long)}" if len(long) > 1 else ""
+        number = f"{'at least ' * (first in uncounted)}{num_tokens[first]}"
+        raise RequestTooLargeError(
+            f"{param}[{first}] has {number} tokens; this model takes {limit}{more}. "
+            "Send it in parts, or cut it with truncate: true.",
+            param=f"{param}[{first}]",
+        )
+    return long
+
+
+def check_dimensions(dimensions: int | None, size: int) -> int:
+    """Returns the number of dimensions that the returned vectors have.
+
+    Args:
+        dimensions: Number that the request asks for; None for all.
+        size: Number of dimensions of the model's vectors.
+
+    Raises:
+        InvalidRequestError: The model's vectors have fewer dimensions.
+    """
+    if dimensions is not None and dimensions > size:
+        raise InvalidRequestError(
+            f"Invalid request: dimensions parameter must be <= {size}, the size of this model's "
+            f"vectors, not {dimensions}; leave it out for all",
+            param="dimensions",
+        )
+    return size if dimensions is None else dimensions
+
+
+def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | None) -> str:
+    """Returns the prompt before each text.
+
+    Args:
+        name: Name in the request; None for the default.
+        prompts: Prompts of the model, by name.
+        default: Name of the default prompt; None for no prompt.
+
+    Raises:
+        InvalidRequestError: The model has no prompt of that name.
+    """
+    if name is None:
+        return "" if default is None else prompts[default]
+    if name not in prompts:
+        names = ", ".join(prompts) or "none"
+        raise InvalidRequestError(
+            f"{name[:SHOWN_CHARS]} prompt_name is not supported; this model has: {names}",
+            param="prompt_name",
+        )
+    return prompts[name]
+
+
+def find_language(name: str | None, languages: Collection[str]) -> str:
+    """Returns the language whose token the model reads before each text.
+
+    Args:
+        name: `prompt_name` of the request; None if it has none.
+        languages: Languages of the model.
+
+    Raises:
+        InvalidRequestError: The request names no language, or an unknown one.
+    """
+    found = None if name is None else match_language(name, languages)
+    if found is None:
+        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is not one of them"
+        raise InvalidRequestError(
+            "Invalid request: this model needs the language of the texts, which a request names in "
+            f"prompt_name; it is {fault}. The languages are: {', '.join(languages)}",
+            param="prompt_name",
+        )
+    return found

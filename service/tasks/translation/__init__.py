@@ -1,0 +1,1 @@
+"""The translation of texts: prepare, submit sentences, repair, put tags back, join."""

@@ -1,0 +1,169 @@
+"""The pivot pipeline translates a sentence by two models if no single model has the pair.
+
+The second model translates the output of the first one. Sentences do not wait for each other: the
+second translation of a sentence starts as soon as its first one has finished. Both translations
+have the lease, the deadline and the lane of their request.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from model.sequence import DecodingOptions, Hypothesis
+from service.errors import DeadlineExceededError, too_late
+from service.items.result import Result
+from service.items.translation import TranslationItem
+from service.models.served import Direction
+from service.tasks.backend import Lease
+from service.text.chunking import chunk_sentences
+from service.text.segmentation import one_sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence to translate.
+
+    Attributes:
+        source: Token ids that the first model reads, EOS included.
+        route: One model, or two: one into the pivot language and one out of it.
+        options: Options of the search.
+    """
+
+    source: list[int]
+    route: tuple[Direction, ...]
+    options: DecodingOptions
+
+    @property
+    def is_pivoted(self) -> bool:
+        """Whether two models translate the sentence."""
+        return len(self.route) > 1
+
+
+class PivotPipeline:
+    """Translates the sentences of one request by one or two models each.
+
+    Args:
+        lease: Admission of the request.
+        max_source_tokens: Largest number of tokens of a sequence. A longer output of the first
+            model is cut into parts.
+        is_bulk: Whether the sentences wait in the bulk lane.
+        deadline: Time by time.perf_counter at which the request fails.
+        total_tokens: Number of tokens of the request, if `run` gets its sentences one by one.
+
+    Attributes:
+        num_cut: Number of first translations that were too long for the second model, by the name
+            of the second model.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        max_source_tokens: int,
+        is_bulk: bool,
+        deadline: float,
+        total_tokens: int = 0,
+    ) -> None:
+        self.lease = lease
+        self.max_source_tokens = max_source_tokens
+        self.is_bulk = is_bulk
+        self.deadline = deadline
+        self.total_tokens = total_tokens
+        self.num_cut: Counter[str] = Counter()
+
+    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+        """Translates sentences; returns one result each, in order.
+
+        Raises:
+            ServiceError: The sentences are refused, too late, or failed.
+        """
+        if not sentences:
+            return []
+        items = [self._first_item(sentence) for sentence in sentences]
+        stream = self.lease.submit(items, self.deadline, self.total_tokens)
+        if not any(sentence.is_pivoted for sentence in sentences):
+            return await stream.in_order()
+        results: list[Any] = [None] * len(sentences)
+
+        async def finish(index: int, first: Result) -> None:
+            results[index] = await self._second_leg(sentences[index], first)
+
+        try:
+            async with asyncio.TaskGroup() as legs:
+                async for index, result in stream:
+                    if sentences[index].is_pivoted:
+                        legs.create_task(finish(index, result))
+                    else:
+                        results[index] = result
+        except ExceptionGroup as group:
+            error = group.exceptions[0]
+            if isinstance(error, DeadlineExceededError):
+                done = sum(result is not None for result in results)
+                raise too_late(done, len(sentences)) from None
+            raise error from None
+        return results
+
+    def _first_item(self, sentence: Sentence) -> TranslationItem:
+        options = sentence.options
+        if sentence.is_pivoted:
+            options = replace(options, num_hypotheses=1, return_scores=False)
+        first = sentence.route[0]
+        return TranslationItem(
+            first.name,
+            sentence.source,
+            options,
+            first.vocabularies.first_id,
+            self.is_bulk,
+            len(sentence.route),
+        )
+
+    async def _second_leg(self, sentence: Sentence, first_result: Result) -> Result:
+        """Translates the first model's output by the second model, in parts if it is long."""
+        first, second = sentence.route
+        text = first.vocabularies.target.decode(first_result.value[0].tokens)
+        tokenizer = second.vocabularies.source
+        limit = second.limit(self.max_source_tokens) - 1
+        chunked = chunk_sentences(one_sentence(text), tokenizer, limit)
+        self.num_cut[second.name] += chunked.num_cut
+        items = [
+            TranslationItem(
+                second.name,
+                [*ids, tokenizer.eos_id],
+                sentence.options,
+                second.vocabularies.first_id,
+                self.is_bulk,
+            )
+            for ids in chunked.sources
+        ]
+        parts: list[Result] = []
+        if items:
+            parts = await self.lease.submit(items, self.deadline).in_order()
+        return joined(first_result, parts, sentence.options)
+
+
+def joined(first: Result, parts: Sequence[Result], options: DecodingOptions) -> Result:
+    """Joins the parts of a second translation; the times include the first translation."""
+    depth = max((len(part.value) for part in parts), default=0)
+    hypotheses = [
+        concatenated([part.value[min(rank, len(part.value) - 1)] for part in parts], options)
+        for rank in range(depth)
+    ]
+    return Result(
+        hypotheses or [Hypothesis([])],
+        first.queue_seconds + max((part.queue_seconds for part in parts), default=0.0),
+        first.device_seconds + max((part.device_seconds for part in parts), default=0.0),
+    )
+
+
+def concatenated(parts: Sequence[Hypothesis], options: DecodingOptions) -> Hypothesis:
+    """Joins the hypotheses of consecutive parts into one hypothesis."""
+    if len(parts) == 1:
+        return parts[0]
+    tokens = [token for part in parts for token in part.tokens]
+    log_probs = [log_prob for part in parts for log_prob in part.log_probs]
+    score = None
+    if log_probs:
+        score = math.fsum(log_probs) / float(len(log_probs) ** options.length_penalty)
+    return Hypothesis(tokens, log_probs, score)

@@ -1,0 +1,114 @@
+"""A text that is ready to be translated: its route, its sentences and their tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from model.sequence import DecodingOptions, Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.models.served import Direction
+from service.tasks.translation.pivoting import Sentence
+from service.text.carriage import Carriage
+from service.text.detection import Detection
+from service.text.formatting.formatting import Formatting
+from service.text.segmentation import Segments
+from service.text.tags import Tag, insert
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A tokenised text and its route.
+
+    Attributes:
+        route: Models that translate the text, in order; empty if it stays as it is.
+        segments: Sentences of the text, and the separators between them.
+        sources: Source token ids of each sentence, EOS included.
+        detected: Detected source language; None if the request names it.
+        num_cut: Number of sentences that were cut because they were too long for the model.
+        carriage: The protected spans of the text.
+        max_tokens: Largest number of tokens of a sentence, without EOS.
+        tags: Inline tags of each sentence that has tags, by the sentence's index.
+        tagged: Translations with tags, by the sentence's index and the translation's rank.
+        formatting: The formatting of the sentences.
+    """
+
+    route: tuple[Direction, ...]
+    segments: Segments
+    sources: list[list[int]]
+    detected: Detection | None
+    num_cut: int = 0
+    carriage: Carriage = field(default_factory=Carriage)
+    max_tokens: int = 0
+    tags: dict[int, list[Tag]] = field(default_factory=dict)
+    tagged: dict[tuple[int, int], str] = field(default_factory=dict)
+    formatting: Formatting = Formatting()
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Source tokenizer of the first model, and target tokenizer of the last model.
+
+        The route must not be empty.
+        """
+        return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    def sentences(self, options: DecodingOptions) -> list[Sentence]:
+        """Returns the sentences to translate."""
+        with_attention = replace(options, return_attention=True) if self.tags else options
+        return [
+            Sentence(ids, self.route, with_attention if index in self.tags else options)
+            for index, ids in enumerate(self.sources)
+        ]
+
+    def parts(self) -> list["Prepared"]:
+        """Returns each sentence as a text; the translations of the parts, joined, are the whole.
+
+        A text without sentences is one part.
+        """
+        if len(self.sources) < 2:
+            return [self]
+        return [self._part(index) for index in range(len(self.sources))]
+
+    def _part(self, index: int) -> "Prepared":
+        """Returns a sentence with the separator after it; the first has the one before it too."""
+        separators, carriers = self.segments.separators, self.carriage.carriers
+        before = "" if index else separators[0]
+        segments = Segments((before, separators[index + 1]), (self.segments.sentences[index],))
+        own = {0: carriers[index]} if index in carriers else {}
+        return replace(
+            self,
+            segments=segments,
+            sources=[self.sources[index]],
+            carriage=Carriage(self.carriage.protected, own),
+            tags={0: self.tags[index]} if index in self.tags else {},
+            tagged={},
+            formatting=self.formatting.part(index),
+        )
+
+    def tagged_sentence(self, index: int) -> str:
+        """Returns a source sentence with its tags."""
+        tags = self.tags.get(index, [])
+        return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
+
+    def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
+        """Returns one translation of a sentence: that of the rank, or else the last one.
+
+        Args:
+            index: Index of the sentence.
+            hypotheses: Translations, best first.
+            rank: Rank of the translation.
+        """
+        rank = min(rank, len(hypotheses) - 1)
+        if (index, rank) in self.tagged:
+            return self.tagged[index, rank]
+        return self.tokenizers[1].decode(hypotheses[rank].tokens)
+
+    def joined(self, decoded: Sequence[str]) -> str | None:
+        """Returns the translated text from the decoded sentences.
+
+        It is None if a protected span is missing, which can happen only in alternatives.
+        """
+        restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
+        complete = [text for text in restored if text is not None]
+        if len(complete) < len(restored):
+            return None
+        formatted = [self.formatting.apply(index, text) for index, text in enumerate(complete)]
+        return self.carriage.protected.restore(self.segments.join(formatted))

@@ -1,0 +1,76 @@
+"""Translates the sentences of a request a few at a time, and yields them in order."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from service.errors import DeadlineExceededError, too_late
+from service.models.served import Direction
+from service.text.detection import Detection
+
+T = TypeVar("T")
+
+AHEAD_PER_TAKEN = 4
+"""Number of sentences that may begin for each one taken. The first sentence begins alone.
+
+Sentences that begin together delay each other, and the first sentences of other streams.
+"""
+
+MAX_AHEAD = 256
+"""Largest number of sentences that are begun and not yet taken by the reader.
+
+The two workers of a small machine decode 128 sentences at once. A reader that stops reading causes
+the work of this number of sentences at most.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedSentence:
+    """One translated sentence of a request.
+
+    Attributes:
+        number: Index of its text in the request.
+        index: Index of the sentence in its text.
+        text: Translation with the separators around it. The sentences of a text, joined, are the
+            translation of the text.
+        route: Models that translated it, in order.
+        detected: Detected source language of the text; None if the request names it.
+    """
+
+    number: int
+    index: int
+    text: str
+    route: tuple[Direction, ...]
+    detected: Detection | None
+
+
+async def in_order(
+    works: Sequence[Callable[[], Coroutine[Any, Any, T]]],
+) -> AsyncGenerator[T, None]:
+    """Runs coroutine functions side by side, and yields their results in order.
+
+    Each result that is taken allows more of them to begin. When the reader stops, no more begin;
+    when it closes the iterator, the unfinished ones are cancelled.
+
+    Raises:
+        ServiceError: That of the first one that failed.
+    """
+    begun: deque[asyncio.Task[T]] = deque()
+    waiting = iter(works)
+    try:
+        for taken in range(len(works)):
+            ahead = min(MAX_AHEAD, 1 + AHEAD_PER_TAKEN * taken)
+            for work in islice(waiting, max(0, ahead - len(begun))):
+                begun.append(asyncio.create_task(work()))
+            try:
+                result = await begun.popleft()
+            except DeadlineExceededError:
+                raise too_late(taken, len(works)) from None
+            yield result
+    finally:
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)

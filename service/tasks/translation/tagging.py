@@ -1,0 +1,149 @@
+"""Puts the inline tags of texts back into their translations by the attention between words."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.tokenization.tokenizer import Span, TokenizedText
+from service.items.result import Result
+from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
+from service.tasks.alignment.alignment import between_words
+from service.tasks.alignment.words import text_span
+from service.tasks.context import RequestContext
+from service.tasks.threads import run_sized
+from service.tasks.translation.prepared import Prepared
+from service.text.tag_placement import WordAttention, place_tags
+from service.text.tags import Tag, insert
+
+PART = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedPair:
+    """A sentence with tags, and one of its translations.
+
+    Attributes:
+        text: The text of the sentence.
+        index: Index of the sentence in the text.
+        rank: Rank of the translation; 0 is the best.
+        pair: The sentence as the model reads it, without tags, and the translation.
+        recorded: Cross-attention of the decode steps (T, S); None if it was not recorded.
+    """
+
+    text: Prepared
+    index: int
+    rank: int
+    pair: Pair
+    recorded: NDArray[np.float32] | None
+
+    @property
+    def model(self) -> str:
+        """Name of the model that translated the sentence."""
+        return self.text.route[0].name
+
+    def insert_tags(self, cross: CrossAttention) -> str:
+        """Returns the translation with its tags."""
+        source, target = self.pair.source, self.pair.target
+        source_words, target_words, weights = between_words(
+            cross.weights, source, target, cross.shift
+        )
+        source_parts, columns = _parts(source, source_words)
+        target_parts, rows = _parts(target, target_words)
+        parts_of_words = np.bincount(columns)[columns].astype(np.float32)
+        shares: NDArray[np.float32] = weights[np.ix_(rows, columns)] / parts_of_words
+        words = WordAttention(source.text, target.text, source_parts, target_parts, shares)
+        return insert(target.text, place_tags(self._tags(), words))
+
+    def _tags(self) -> list[Tag]:
+        """Returns the tags with their places in the sentence as the model reads it."""
+        tags = self.text.tags[self.index]
+        carrier = self.text.carriage.carriers.get(self.index)
+        if carrier is None:
+            return tags
+        length = len(self.text.segments.sentences[self.index])
+        return [
+            replace(
+                tag,
+                place=carrier.place(tag.place),
+                partner=carrier.place(tag.partner) if 0 <= tag.partner <= length else tag.partner,
+            )
+            for tag in tags
+        ]
+
+
+def _parts(side: TokenizedText, words: Sequence[Span]) -> tuple[list[Span], list[int]]:
+    """Cuts words into runs of letters and digits, and single marks: "2009." into "2009" and ".".
+
+    Returns:
+        The span of each part in the text, and the index of its word.
+    """
+    spans, indices = [], []
+    for index, word in enumerate(words):
+        first, last = text_span(side, word)
+        for part in PART.finditer(side.text, first, last):
+            spans.append(part.span())
+            indices.append(index)
+    return spans, indices
+
+
+async def insert_tags(
+    prepared: Sequence[Prepared],
+    results: Sequence[Result],
+    aligner: PairAligner,
+    context: RequestContext,
+) -> None:
+    """Puts tags into the translations of sentences, and stores these translations in `prepared`.
+
+    Args:
+        prepared: The texts.
+        results: Results of the sentences of all texts, in order.
+        aligner: Captures the attention between words.
+        context: Context of the request.
+
+    Raises:
+        ServiceError: The request is refused, too late, or failed.
+    """
+    if not any(text.tags for text in prepared):
+        return
+    size = sum(len(text.segments.sentences[index]) for text in prepared for index in text.tags)
+    pairs = await run_sized(size, lambda: list(_pairs(prepared, results)))
+    captured = await _captured(pairs, aligner, context)
+
+    def insert_all() -> None:
+        for tagged, cross in zip(pairs, captured, strict=True):
+            tagged.text.tagged[tagged.index, tagged.rank] = tagged.insert_tags(cross)
+
+    await run_sized(size, insert_all)
+
+
+async def _captured(
+    pairs: Sequence[TaggedPair], aligner: PairAligner, context: RequestContext
+) -> list[CrossAttention]:
+    """Returns the attention of each pair: recorded by the decode steps, or from a second pass."""
+    names = {tagged.model for tagged in pairs}
+    shifts = {name: await aligner.shift(name) for name in names}
+    missing = [(tagged.model, tagged.pair) for tagged in pairs if tagged.recorded is None]
+    captured = iter(await aligner.capture(missing, context) if missing else [])
+    return [
+        next(captured)
+        if tagged.recorded is None
+        else CrossAttention(tagged.recorded, shifts[tagged.model])
+        for tagged in pairs
+    ]
+
+
+def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> Iterator[TaggedPair]:
+    """Yields the translations of the sentences that have tags and were translated as a whole."""
+    start = 0
+    for text in prepared:
+        for index in text.tags.keys() - text.carriage.parts.keys():
+            source, target = text.tokenizers
+            carrier = text.carriage.carriers.get(index)
+            tokenized = source.tokenize(carrier.text if carrier else text.segments.sentences[index])
+            for rank, hypothesis in enumerate(results[start + index].value):
+                pair = Pair(tokenized, target.detokenize(hypothesis.tokens))
+                yield TaggedPair(text, index, rank, pair, hypothesis.attention)
+        start += len(text.sources)

@@ -1,0 +1,152 @@
+"""Makes translations use the terms of a glossary.
+
+A sentence is first translated unchanged. If target terms are missing in the translation, they
+replace their source terms and the sentence is translated again, because models mostly copy such
+words. If terms are still missing, stand-ins replace them, and finally all terms of the sentence.
+Models copy stand-ins more reliably, but a stand-in hides the meaning of the term from the model.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from model.sequence import DecodingOptions
+from service.items.result import Result
+from service.tasks.translation.fidelity import Place
+from service.tasks.translation.pivoting import PivotPipeline
+from service.tasks.translation.prepared import Prepared
+from service.text.glossary.terms import Match, Terms, capitalized, lacking
+from service.text.protection import FIRST_MARKER, MAX_SPANS
+from service.text.segmentation import has_words
+from service.text.tags import Tag
+
+
+async def use_terms(
+    prepared: list[Prepared],
+    results: list[Result],
+    terms: Terms,
+    options: DecodingOptions,
+    pipeline: PivotPipeline,
+) -> None:
+    """Translates sentences again until their translations have the target terms.
+
+    If a stand-in is missing in a translation, `fidelity.complete` must complete the translation.
+
+    Args:
+        prepared: The texts. They get more protected spans.
+        results: Results of the sentences of all texts, in order; some are replaced.
+        terms: Terms of the glossary.
+        options: Options of the search.
+        pipeline: Translates sentences.
+
+    Raises:
+        ServiceError: The sentences are refused, too late, or failed.
+    """
+    left = list(_termed(prepared, terms))
+    for put, is_for_all in ((_as_words, False), (_as_markers, False), (_as_markers, True)):
+        lacks = [lacking(one.matches, _decoded(one.place, results)) for one in left]
+        left = [one for one, missing in zip(left, lacks, strict=True) if missing]
+        wanted = [one.matches for one in left] if is_for_all else list(filter(None, lacks))
+        loaded = []
+        for one, matches in zip(left, wanted, strict=True):
+            one.rewrite(matches, put(one, matches))
+            if again := one.place.load(0, options):
+                loaded.append((one.place.position, again))
+        if not loaded:
+            return
+        translated = await pipeline.run([again for _, again in loaded])
+        for (position, _), result in zip(loaded, translated, strict=True):
+            results[position] = result
+
+
+@dataclass(frozen=True, slots=True)
+class _Termed:
+    """A sentence with source terms.
+
+    Attributes:
+        place: Place of the sentence.
+        sentence: The sentence before any term is replaced.
+        tags: Its inline tags before any term is replaced.
+        matches: Its source terms.
+    """
+
+    place: Place
+    sentence: str
+    tags: Sequence[Tag]
+    matches: Sequence[Match]
+
+    def rewrite(self, matches: Sequence[Match], words: Sequence[str]) -> None:
+        """Replaces terms of the sentence by words, and moves its tags with them."""
+        parts: list[str] = []
+        end = 0
+        for match, word in zip(matches, words, strict=True):
+            parts += (self.sentence[end : match.start], word)
+            end = match.end
+        self.place.sentence = "".join([*parts, self.sentence[end:]])
+        changes = [
+            (match.end, len(word) - match.end + match.start)
+            for match, word in zip(matches, words, strict=True)
+        ]
+        if self.tags:
+            self.place.text.tags[self.place.index] = [
+                replace(tag, place=_moved(tag.place, changes), partner=_moved(tag.partner, changes))
+                for tag in self.tags
+            ]
+
+
+def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
+    """Returns the place in a changed text. A change is a place and the length added before it."""
+    return place + sum(added for end, added in changes if end <= place)
+
+
+def _termed(prepared: list[Prepared], terms: Terms) -> Iterator[_Termed]:
+    """Yields the sentences with source terms. A term with a tag inside it is left out."""
+    position = 0
+    for text in prepared:
+        for index in range(len(text.sources)):
+            place = Place(text, index, position + index)
+            tags = text.tags.get(index, [])
+            found = [
+                match
+                for match in terms.find(place.sentence)
+                if not any(match.start < tag.place < match.end for tag in tags)
+            ]
+            if found:
+                yield _Termed(place, place.sentence, tags, found)
+        position += len(text.sources)
+
+
+def _decoded(place: Place, results: Sequence[Result]) -> str:
+    """Returns the best translation of a sentence, with spans in place of stand-ins."""
+    tokenizer = place.text.tokenizers[1]
+    decoded = tokenizer.decode(results[place.position].value[0].tokens)
+    restored = place.text.carriage.restore(place.index, decoded)
+    return decoded if restored is None else place.text.carriage.protected.restore(restored)
+
+
+def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
+    """Returns the target terms. At the start of the sentence, a term takes over a capital."""
+    return [
+        capitalized(match.target)
+        if one.sentence[match.start].isupper() and not has_words(one.sentence[: match.start])
+        else match.target
+        for match in matches
+    ]
+
+
+def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
+    """Returns markers for target terms, or the terms themselves if there are too many spans."""
+    carriage = one.place.text.carriage
+    starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()
+    first = FIRST_MARKER + len(carriage.protected.spans)
+    words = []
+    for number, match in enumerate(matches):
+        marker = first + 2 * number
+        if marker + 1 >= FIRST_MARKER + MAX_SPANS:
+            words.append(match.target)
+            continue
+        words.append(chr(marker))
+        if starts_with_capital:
+            carriage.capitals[chr(marker)] = chr(marker + 1)
+    spans = [form for match in matches for form in (match.target, capitalized(match.target))]
+    carriage.protected = carriage.protected.extended(spans)
+    return words

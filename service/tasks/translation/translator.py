@@ -1,0 +1,387 @@
+"""The translation task: detect, split, tokenise, submit, detokenise, join."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from html import unescape
+
+from model.sequence import DecodingOptions, Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.errors import InvalidRequestError
+from service.items.result import Result
+from service.metrics.definitions import NO_MODEL
+from service.models.catalog import PIVOT, Catalog
+from service.models.served import Direction
+from service.settings import Settings
+from service.tasks.alignment.aligner import PairAligner
+from service.tasks.backend import Admitter
+from service.tasks.context import RequestContext
+from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.translation.fidelity import complete
+from service.tasks.translation.pivoting import PivotPipeline
+from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.streaming import TranslatedSentence, in_order
+from service.tasks.translation.tagging import insert_tags
+from service.tasks.translation.terminology import use_terms
+from service.text import html_text, xml_text
+from service.text.carriage import load, trim
+from service.text.chunking import chunk_sentences
+from service.text.detection import Detection, LanguageDetector
+from service.text.formatting.formatting import Formatting, lower_capitals
+from service.text.glossary.terms import Terms
+from service.text.protection import ProtectedText, protect
+from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
+from service.text.tags import Tag, distribute, lift
+from service.text.xml_text import XmlRules
+
+UNDETECTED = Detection("en", 0.0)
+"""LibreTranslate's response for a text without a detectable language."""
+
+
+@dataclass(slots=True)
+class TranslationRequest:
+    """A request for translations, with resolved language codes.
+
+    Attributes:
+        texts: Texts to translate, at least one.
+        source: Served language, or None to detect the language of each text.
+        target: Served language.
+        options: Options of the search.
+        split_sentences: Whether texts are split into sentences. If false, each text is one
+            sentence, or each block of a text with markup.
+        is_aligned: Whether words will be aligned after the translation. Such a request is refused
+            if no single model has the pair.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. The
+            translations then also get the case and the final punctuation of the texts.
+        is_html: Whether the texts are HTML. Their spans come back unchanged even without
+            `protects`.
+        xml: Meaning of the tags if the texts are XML, else None. Their spans come back unchanged
+            even without `protects`.
+        split_lines: Whether every line break ends a sentence. Only with `split_sentences`.
+        is_bulk: Whether the sentences wait in the bulk lane even if they are few.
+        terms: Terms of a glossary from the source to the target. Only with a `source`.
+    """
+
+    texts: Sequence[str]
+    source: str | None
+    target: str
+    options: DecodingOptions
+    split_sentences: bool = True
+    is_aligned: bool = False
+    protects: bool = True
+    is_html: bool = False
+    xml: XmlRules | None = None
+    split_lines: bool = True
+    is_bulk: bool = False
+    terms: Terms | None = None
+
+    @property
+    def has_markup(self) -> bool:
+        """Whether the texts have markup."""
+        return self.is_html or self.xml is not None
+
+    def words(self, text: str) -> str:
+        """Returns the words of a text, without markup."""
+        if self.xml is not None:
+            return xml_text.plain_text(text, self.xml)
+        return html_text.plain_text(text) if self.is_html else text
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """One target token and the natural logarithm of its probability."""
+
+    token: str
+    log_prob: float
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """The normalised log-probability of a sentence, and the scores of its tokens."""
+
+    score: float
+    tokens: list[TokenScore]
+
+
+@dataclass(slots=True)
+class TranslatedText:
+    """The translation of one text.
+
+    Attributes:
+        text: Best translation.
+        alternatives: Other translations, best first, all different.
+        detected: Detected source language; None if the request names it.
+        scores: Score of each sentence; empty unless the request asks for them.
+        prepared: Source text and its route.
+        targets: Target token ids of each sentence of `text`.
+    """
+
+    text: str
+    alternatives: list[str]
+    detected: Detection | None
+    scores: list[SentenceScore]
+    prepared: Prepared
+    targets: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A request that is being translated."""
+
+    request: TranslationRequest
+    context: RequestContext
+    prepared: list[Prepared]
+    pipeline: PivotPipeline
+
+    def end(self, results: Sequence[Result]) -> None:
+        """Adds the times of all results, and the number of cut sentences, to the context."""
+        num_cut = self.context.num_cut
+        for name, count in self.pipeline.num_cut.items():
+            num_cut[name] = num_cut.get(name, 0) + count
+        self.context.add_times(results)
+
+
+class Translator:
+    """Translates texts: prepare them, submit their sentences, assemble the translations.
+
+    Args:
+        catalog: Served models.
+        backend: Admission and device workers.
+        detector: Detects the language of texts whose source is `auto`.
+        settings: Limits.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        backend: Admitter,
+        detector: LanguageDetector,
+        settings: Settings,
+    ) -> None:
+        self.catalog = catalog
+        self.backend = backend
+        self.detector = detector
+        self.settings = settings
+        self.aligner = PairAligner(backend, settings)
+
+    async def translate(
+        self, request: TranslationRequest, context: RequestContext
+    ) -> list[TranslatedText]:
+        """Translates every text of a request.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        work = await self._begin(request, context)
+        results = await self._translate(work, work.prepared)
+        work.end(results)
+        return await self._join(work.prepared, results, context)
+
+    async def stream(
+        self, request: TranslationRequest, context: RequestContext
+    ) -> AsyncGenerator[TranslatedSentence, None]:
+        """Yields the translated sentences of all texts in order, each as soon as it is done.
+
+        Raises:
+            ServiceError: The request is refused, too late, or failed.
+        """
+        work = await self._begin(request, context)
+        parts = [
+            (number, index, part)
+            for number, text in enumerate(work.prepared)
+            for index, part in enumerate(text.parts())
+        ]
+        results: list[Result] = []
+
+        async def translate(number: int, index: int, part: Prepared) -> TranslatedSentence:
+            found = await self._translate(work, [part])
+            results.extend(found)
+            (translated,) = await self._join([part], found, context)
+            return TranslatedSentence(number, index, translated.text, part.route, part.detected)
+
+        async with aclosing(in_order([partial(translate, *part) for part in parts])) as found:
+            async for sentence in found:
+                yield sentence
+        work.end(results)
+
+    async def _begin(self, request: TranslationRequest, context: RequestContext) -> "_Work":
+        """Admits a request and prepares its texts."""
+        deadline = context.deadline(self.settings.request_timeout_seconds)
+        num_chars = sum(map(len, request.texts))
+        estimate = num_chars // CHARS_PER_TOKEN + 1
+        lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
+        with context.stage("tokenize"):
+            prepared = await self._prepare_all(request, num_chars)
+        describe(prepared, context)
+        is_bulk = request.is_bulk or count_sentences(prepared) > self.settings.bulk_sentences
+        total = sum(len(ids) * len(text.route) for text in prepared for ids in text.sources)
+        limit = self.settings.max_source_tokens
+        pipeline = PivotPipeline(lease, limit, is_bulk, deadline, total)
+        return _Work(request, context, prepared, pipeline)
+
+    async def _translate(self, work: "_Work", prepared: list[Prepared]) -> list[Result]:
+        """Translates texts or parts of texts; returns the result of each sentence."""
+        options, pipeline, context = work.request.options, work.pipeline, work.context
+        results = await pipeline.run([one for text in prepared for one in text.sentences(options)])
+        if work.request.terms is not None:
+            await use_terms(prepared, results, work.request.terms, options, pipeline)
+        results = await complete(prepared, results, options, pipeline)
+        await insert_tags(prepared, results, self.aligner, context)
+        return results
+
+    async def _join(
+        self, prepared: list[Prepared], results: list[Result], context: RequestContext
+    ) -> list[TranslatedText]:
+        """Returns the translations of texts or parts of texts."""
+        num_chars = sum(len(one) for text in prepared for one in text.segments.sentences)
+        with context.stage("detokenize"):
+            return await run_sized(num_chars, self._assemble_all, prepared, results)
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
+        """Returns the likeliest languages of a text, best first; UNDETECTED if none matches."""
+        return self.detector.detect(text, among) or [UNDETECTED]
+
+    def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
+        """Returns the likeliest languages of each text."""
+        return [self.detect(text) for text in texts]
+
+    async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
+        catalog = self.catalog
+        if num_chars > INLINE_CHARS:
+            # A thread will prepare the texts, and models may be unloaded meanwhile.
+            catalog = copy(catalog)
+
+        def prepare() -> list[Prepared]:
+            return [self._prepare(text, request, catalog) for text in request.texts]
+
+        return await run_sized(num_chars, prepare)
+
+    def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
+        detected = None
+        source = request.source
+        if source is None:
+            detected = self.detect(request.words(text), catalog.sources(request.target))[0]
+            source = detected.language if detected.confidence else request.target
+        route = catalog.route(source, request.target)
+        if not route:
+            return Prepared((), Segments((text,), ()), [], detected)
+        if request.is_aligned and len(route) > 1:
+            raise InvalidRequestError(
+                f"Invalid request: no single model translates from {source} to {request.target}, "
+                f"and words are not aligned through {PIVOT}; leave return_alignment out, or "
+                f"translate to {PIVOT} and from it in two requests"
+            )
+        if request.is_aligned and not route[0].has_attention:
+            raise no_attention(route[0].name)
+        tokenizer = route[0].vocabularies.source
+        protected, tags = self._protect(text, request, route)
+        text = protected.text
+        if request.split_sentences:
+            segments = split_sentences(text, source, request.split_lines)
+        else:
+            segments = whole_lines(text) if request.has_markup else one_sentence(text)
+        limit = route[0].limit(self.settings.max_source_tokens) - 1  # without EOS
+        chunked = chunk_sentences(trim(segments, protected), tokenizer, limit)
+        formatting = Formatting()
+        if request.protects:
+            formatting = Formatting(chunked.segments.sentences, (source, request.target))
+            lower_capitals(chunked, tokenizer, limit)
+        carriage = load(chunked, protected, tokenizer, limit)
+        sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+        segments, inside = distribute(chunked.segments, tags)
+        return Prepared(
+            route,
+            segments,
+            sources,
+            detected,
+            chunked.num_cut,
+            carriage,
+            limit,
+            inside,
+            formatting=formatting,
+        )
+
+    def _protect(
+        self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
+    ) -> tuple[ProtectedText, list[Tag]]:
+        """Returns a text with markers, and the inline tags that were taken out of it.
+
+        On a route of two models, there is no attention between source and target words, and a
+        remote model gives no attention. The tags then stay in the text as markers.
+        """
+        if request.has_markup:
+            unknown = unknown_to(route, unescape(text))
+            markup = (
+                html_text.protect_html(text, unknown)
+                if request.xml is None
+                else xml_text.protect_xml(text, request.xml, unknown)
+            )
+            can_align = len(route) == 1 and route[0].has_attention
+            return lift(markup) if can_align else (markup, [])
+        if request.protects:
+            return protect(text, unknown_to(route, text)), []
+        return ProtectedText(text, ()), []
+
+    def _assemble_all(
+        self, prepared: list[Prepared], results: list[Result]
+    ) -> list[TranslatedText]:
+        remaining = iter(results)
+        return [
+            self._assemble(text, [next(remaining).value for _ in text.sources]) for text in prepared
+        ]
+
+    def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
+        if not text.route:
+            return TranslatedText(text.segments.separators[0], [], text.detected, [], text, [])
+        _, tokenizer = text.tokenizers
+        depth = max((len(hypotheses) for hypotheses in sentences), default=1)
+        versions = []
+        for rank in range(depth):
+            versions.append(
+                text.joined([text.decode(n, found, rank) for n, found in enumerate(sentences)])
+            )
+        best, *others = dict.fromkeys(version for version in versions if version is not None)
+        scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
+        targets = [hypotheses[0].tokens for hypotheses in sentences]
+        return TranslatedText(
+            best, others, text.detected, list(filter(None, scores)), text, targets
+        )
+
+
+def count_sentences(prepared: Sequence[Prepared]) -> int:
+    """Returns the number of sentences of all texts."""
+    return sum(len(text.sources) for text in prepared)
+
+
+def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
+    """Returns the characters of a text that a vocabulary on the route does not have."""
+    return set().union(*(each.vocabularies.source.unknown_in(text) for each in route))
+
+
+def no_attention(name: str) -> InvalidRequestError:
+    """Returns the error for a request about the attention of a remote model."""
+    return InvalidRequestError(
+        f"Invalid request: {name} is a remote model and has no attention; name a model whose files "
+        "are on this server"
+    )
+
+
+def describe(prepared: list[Prepared], context: RequestContext) -> None:
+    """Adds the model and the number of cut sentences to the context of a request."""
+    models = {direction.name for text in prepared for direction in text.route}
+    context.model = models.pop() if len(models) == 1 else NO_MODEL
+    for text in prepared:
+        if text.num_cut:
+            name = text.route[0].name
+            context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
+
+
+def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
+    """Returns the scores of a sentence and its tokens; None if no score was computed."""
+    if hypothesis.score is None:
+        return None
+    pieces = tokenizer.pieces(hypothesis.tokens)
+    tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
+    return SentenceScore(hypothesis.score, tokens)

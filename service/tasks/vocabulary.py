@@ -1,0 +1,111 @@
+"""Splits texts into tokens, and decodes token ids, with the vocabulary of a model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from model.tokenization.text import TextTokenizer
+from model.tokenization.tokenizer import TokenizedText
+from service.errors import SHOWN_CHARS, NotFoundError
+from service.models.catalog import Catalog
+from service.models.served import ServedEmbedder
+from service.models.served_reranker import ServedReranker
+from service.settings import Settings
+from service.tasks.embedding.limits import (
+    check_ids,
+    check_num_inputs,
+    check_num_tokens,
+    find_prompt,
+)
+from service.tasks.threads import run_sized
+
+ServedReader = ServedEmbedder | ServedReranker
+"""A model that has a text encoder with a vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The tokenizer and the prompts of a model.
+
+    Attributes:
+        tokenizer: Tokenizer of single texts.
+        prompts: Prompts by name.
+        default_prompt: Name of the prompt for requests without `prompt_name`; None for no prompt.
+    """
+
+    tokenizer: TextTokenizer
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+
+    async def tokens(
+        self,
+        texts: Sequence[str],
+        prompt_name: str | None,
+        add_special_tokens: bool,
+        settings: Settings,
+    ) -> list[TokenizedText]:
+        """Returns the tokens of each text with its prompt, without truncation.
+
+        Raises:
+            InvalidRequestError: The model has no such prompt.
+            RequestTooLargeError: There are too many texts or tokens.
+        """
+        check_num_inputs(texts, settings.max_inputs, "inputs")
+        prompt = find_prompt(prompt_name, self.prompts, self.default_prompt)
+
+        def split() -> list[TokenizedText]:
+            return [self.tokenizer.split(prompt + text, add_special_tokens) for text in texts]
+
+        found = await run_sized(sum(map(len, texts)), split)
+        num_tokens = [len(each.ids) for each in found]
+        check_num_tokens(num_tokens, settings.max_pending_tokens, "inputs")
+        return found
+
+    async def texts(
+        self, ids: Sequence[list[int]], skip_special_tokens: bool, settings: Settings
+    ) -> list[str]:
+        """Returns the text of each list of ids.
+
+        Raises:
+            InvalidRequestError: An id is not in the vocabulary.
+            RequestTooLargeError: There are too many lists or ids.
+        """
+        check_num_inputs(ids, settings.max_inputs, "ids")
+        sizes = [len(each) for each in ids]
+        check_num_tokens(sizes, settings.max_pending_tokens, "ids")
+        check_ids(ids, self.tokenizer.vocab_size, "ids")
+
+        def decode() -> list[str]:
+            return [self.tokenizer.decode(each, skip_special_tokens) for each in ids]
+
+        return await run_sized(sum(sizes), decode)
+
+
+def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
+    """Returns the embedding model or cross-encoder with a name; without a name, the first model.
+
+    Raises:
+        NotFoundError: There is no such model.
+    """
+    served: dict[str, ServedReader] = {**catalog.embedders, **catalog.of_type(ServedReranker)}
+    wanted = next(iter(served), None) if name is None else catalog.named(name)
+    if wanted is None:
+        raise NotFoundError(
+            "no embedding model or cross-encoder is served; name a folder in REGARD_MODELS",
+            param="model",
+        )
+    if wanted not in served:
+        known = ", ".join(served) or "none"
+        raise NotFoundError(
+            f"there is no embedding model or cross-encoder {wanted[:SHOWN_CHARS]}; there are "
+            f"{known}",
+            param="model",
+        )
+    return served[wanted]
+
+
+def vocabulary_of(served: ServedReader) -> Vocabulary:
+    """Returns the vocabulary of a model."""
+    if isinstance(served, ServedReranker):
+        return Vocabulary(served.tokenizer.tokenizer, {}, None)
+    config = served.config
+    return Vocabulary(served.tokenizer, config.prompts, config.default_prompt)

@@ -1,0 +1,1 @@
+"""Gives translations the case and the final punctuation of their sources."""

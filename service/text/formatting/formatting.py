@@ -1,0 +1,84 @@
+"""Gives the sentences of a translation the case and the final punctuation of their source."""
+
+from dataclasses import dataclass, replace
+
+from model.tokenization.tokenizer import Tokenizer
+from service.text.chunking import ChunkedText
+from service.text.formatting.casing import is_all_caps, sentence_case, with_case
+from service.text.formatting.punctuation import with_ending
+from service.text.protection import MARKER
+
+
+@dataclass(frozen=True, slots=True)
+class Formatting:
+    """The case and the final punctuation of a text's sentences, for their translations.
+
+    Attributes:
+        sentences: Sentences as the client wrote them; empty if translations stay as they are.
+        languages: Codes of the source and the target.
+    """
+
+    sentences: tuple[str, ...] = ()
+    languages: tuple[str, str] = ("", "")
+
+    def part(self, index: int) -> "Formatting":
+        """Returns the formatting of one sentence, whose index is then 0."""
+        return replace(self, sentences=self.sentences[index : index + 1])
+
+    def apply(self, index: int, translation: str) -> str:
+        """Returns the translation of a sentence with the formatting of the sentence.
+
+        The markers of tags at the ends of the translation stay there. A missing final mark is added
+        after them.
+        """
+        if not self.sentences:
+            return translation
+        source, translation = self.sentences[index], translation.strip()
+        first, last = _without_tags(source, translation)
+        head, body, tail = translation[:first], translation[first:last], translation[last:]
+        ended = with_ending(source, body)
+        added = ended[len(body) :] if ended.startswith(body) else ""
+        cased = with_case(source, ended.removesuffix(added), self.languages)
+        return head + cased + tail + added
+
+
+def _without_tags(source: str, translation: str) -> tuple[int, int]:
+    """Returns the bounds of a translation without the tags at its ends.
+
+    A marker that is not in the source stands for a tag.
+    """
+
+    def is_tag(char: str) -> bool:
+        return MARKER.match(char) is not None and char not in source
+
+    first, last = 0, len(translation)
+    while first < last and is_tag(translation[first]):
+        first += 1
+    while first < last and is_tag(translation[last - 1]):
+        last -= 1
+    return first, last
+
+
+def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> None:
+    """Puts sentences in ALL CAPS into sentence case, which the model knows.
+
+    A word stays in capitals if this takes fewer tokens than in lower case, such as `USB`. Only
+    sentences whose length does not change are replaced, so the places of their tags stay valid.
+
+    Args:
+        chunked: Sentences. Their texts and token ids are changed.
+        tokenizer: Tokenizer of the source.
+        limit: Largest number of tokens of a sentence.
+    """
+
+    def is_known(word: str) -> bool:
+        return len(tokenizer.encode(word)) < len(tokenizer.encode(word.lower()))
+
+    sentences = list(chunked.segments.sentences)
+    for index, sentence in enumerate(sentences):
+        if is_all_caps(sentence):
+            lowered = sentence_case(sentence, is_known)
+            ids = tokenizer.encode(lowered)
+            if len(ids) <= limit and len(lowered) == len(sentence):
+                sentences[index], chunked.sources[index] = lowered, ids
+    chunked.segments = replace(chunked.segments, sentences=tuple(sentences))

@@ -1,0 +1,98 @@
+"""Gives a translation the final punctuation of its source, in the script of the translation."""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+FORMS = {
+    ".": ".。．｡।॥۔։።",
+    "?": "?？؟",
+    "!": "!！",
+    ",": ",，、،",
+    ";": ";；؛",
+    ":": ":：",
+    "…": "…",
+    "-": "-–—",
+}
+"""Final marks in plain form, and the forms of each mark in all scripts."""
+
+CLOSING = "\"'”’»›)]}）」』】"
+"""Characters that may follow the final mark of a sentence."""
+
+SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
+    "CJK": str.maketrans(".?!,;:", "。？！，；："),
+    "HIRAGANA": str.maketrans(".?!,;:", "。？！、；："),
+    "KATAKANA": str.maketrans(".?!,;:", "。？！、；："),
+    "ARABIC": str.maketrans("?,;", "؟،؛"),
+    "DEVANAGARI": str.maketrans(".", "।"),
+    "BENGALI": str.maketrans(".", "।"),
+    "GREEK": str.maketrans("?", ";"),
+    "THAI": str.maketrans("", "", "."),
+    "LAO": str.maketrans("", "", "."),
+}
+"""For scripts with marks of their own, the mark in place of each plain mark, if there is any."""
+
+_MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
+_SPACE = " \t\u00a0\u202f\u3000"
+_ENDING = "".join(_MARKS) + _SPACE
+_TAIL = _ENDING + CLOSING
+_ABBREVIATION = re.compile(r"\w\.\s?\w+\.$|\b\w\.$")
+
+_GENDER = re.compile(r"\s\(\w{1,3}\)$")
+"""The ending of another gender, such as ` (a)`, which models add to short texts."""
+
+
+def with_ending(source: str, translation: str) -> str:
+    """Returns a translation that ends with the punctuation of its source.
+
+    A translation with the same marks stays as it is, and so does an abbreviation. A mark before a
+    closing quote or bracket is compared, but not changed: languages order mark and quote
+    differently.
+
+    Args:
+        source: The sentence as the client wrote it.
+        translation: Its translation.
+    """
+    if translation.endswith(")") and "(" not in source:
+        translation = _GENDER.sub("", translation)
+    wanted, found = _marks(source), _marks(translation)
+    if wanted == found:
+        return _with_ellipsis(source, translation)
+    if _ABBREVIATION.search(source) or _ABBREVIATION.search(translation):
+        return translation
+    body = translation.rstrip(_ENDING)
+    if not body or (wanted and (source[-1] in CLOSING or body[-1] in CLOSING)):
+        return translation
+    return _with_ellipsis(source, body + _in_script(wanted, body))
+
+
+def _marks(text: str) -> str:
+    """Returns the final marks of a text without closing characters, in their plain form."""
+    tail = text[len(text.rstrip(_TAIL)) :]
+    if len(tail) < 2:
+        marks = _MARKS.get(tail, "")
+    else:
+        marks = "".join(_MARKS.get(char, "") for char in tail)
+        marks = re.sub("…+", "…", marks.replace("...", "…"))
+    if ";" in marks and _script(text) == "GREEK":
+        marks = marks.replace(";", "?")
+    return marks
+
+
+def _with_ellipsis(source: str, translation: str) -> str:
+    """Returns a translation that spells the ellipsis at its end as its source does."""
+    for spelling, other in (("...", "…"), ("…", "...")):
+        if source.endswith(spelling) and translation.endswith(other):
+            return translation.removesuffix(other) + spelling
+    return translation
+
+
+def _in_script(marks: str, body: str) -> str:
+    """Returns plain marks in the form that the script of a text uses."""
+    return marks.translate(SCRIPTS.get(_script(body), {}))
+
+
+def _script(text: str) -> str:
+    """Returns the script of the last letter of a text, such as LATIN; "" without a letter."""
+    letter = next((char for char in reversed(text) if char.isalpha()), "")
+    return unicodedata.name(letter, "").partition(" ")[0] if letter else ""

@@ -1,0 +1,1 @@
+"""Glossaries: reads and writes their entries, and finds their terms in sentences."""

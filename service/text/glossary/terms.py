@@ -1,0 +1,153 @@
+"""Finds the source terms of a glossary in a sentence, and their target terms in a translation.
+
+A term matches whole words only. If several terms match, the longest one is taken. A part of a
+compound, such as `mail` in `e-mail`, is not a whole word. A term without capitals also matches
+words with capitals, as at the start of a sentence. A term with capitals matches only words that are
+spelled the same, or that are all in capitals.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+)
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Kana, Han."""
+
+_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|[^\w\s]|_")
+_JOINERS = "_-\u2010\u2011"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A source term in a sentence.
+
+    Attributes:
+        start: Index of its first character.
+        end: Index after its last character.
+        target: The target term. It has capitals if the sentence has the source term in capitals.
+    """
+
+    start: int
+    end: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    start: int
+    end: int
+
+    @property
+    def folded(self) -> str:
+        """The token in lower case."""
+        return self.text.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    source: tuple[str, ...]
+    target: str
+
+
+class Terms:
+    """Pairs of source terms and target terms.
+
+    Args:
+        entries: Target term of each source term.
+    """
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self._by_first: dict[str, list[_Term]] = {}
+        for source, target in entries.items():
+            words = tuple(_TOKEN.findall(source))
+            if words:
+                self._by_first.setdefault(words[0].casefold(), []).append(_Term(words, target))
+        for terms in self._by_first.values():
+            terms.sort(key=lambda term: -len(term.source))
+
+    def find(self, sentence: str) -> list[Match]:
+        """Returns the terms of a sentence, in order; they do not overlap."""
+        tokens = _tokens(sentence)
+        found: list[Match] = []
+        at = 0
+        while at < len(tokens):
+            match = self._match(sentence, tokens, at)
+            if match is None:
+                at += 1
+                continue
+            found.append(match)
+            while at < len(tokens) and tokens[at].start < match.end:
+                at += 1
+        return found
+
+    def _match(self, sentence: str, tokens: Sequence[_Token], at: int) -> Match | None:
+        """Returns the longest term that begins at a token."""
+        for term in self._by_first.get(tokens[at].folded, ()):
+            given = tokens[at : at + len(term.source)]
+            target = _target(term, [token.text for token in given], is_first=at == 0)
+            if target is not None and _is_whole(sentence, given[0].start, given[-1].end):
+                return Match(given[0].start, given[-1].end, target)
+        return None
+
+
+def lacking(matches: Sequence[Match], translation: str) -> list[Match]:
+    """Returns the matches whose target terms are not in a translation, or not often enough."""
+    words = [token.folded for token in _tokens(translation)]
+    left = Counter[tuple[str, ...]]()
+    targets = [tuple(token.folded for token in _tokens(match.target)) for match in matches]
+    for target in set(targets):
+        spans = zip(*(words[shift:] for shift in range(len(target))), strict=False)
+        left[target] = sum(span == target for span in spans)
+    missing = []
+    for match, target in zip(matches, targets, strict=True):
+        left[target] -= 1
+        if left[target] < 0:
+            missing.append(match)
+    return missing
+
+
+def capitalized(term: str) -> str:
+    """Returns a term with a capital as its first letter."""
+    return term[:1].upper() + term[1:]
+
+
+def _tokens(text: str) -> list[_Token]:
+    return [_Token(found[0], *found.span()) for found in _TOKEN.finditer(text)]
+
+
+def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
+    """Returns the target term in the case of the given words; None if they are not the term.
+
+    A capital letter at the start of a sentence does not change the case of the target term.
+    """
+    source = list(term.source)
+    if [*given] == source:
+        return term.target
+    if [word.casefold() for word in given] != [word.casefold() for word in source]:
+        return None
+    is_lower = all(word == word.lower() for word in source)
+    if is_lower and [*given] == [capitalized(source[0]), *source[1:]]:
+        return term.target if is_first else capitalized(term.target)
+    if [*given] == [word.upper() for word in source]:
+        return term.target.upper()
+    if is_lower and [*given] == [capitalized(word) for word in source]:
+        return capitalized(term.target)
+    return None
+
+
+def _is_whole(sentence: str, start: int, end: int) -> bool:
+    """Returns whether a part of a sentence is whole words.
+
+    It is not if a hyphen or an underscore joins it to the word before or after it.
+    """
+    before = sentence[max(0, start - 2) : start][::-1]
+    return not _joins(before) and not _joins(sentence[end : end + 2])
+
+
+def _joins(pair: str) -> bool:
+    """Returns whether two characters beside a word, the nearest first, make the word longer."""
+    return len(pair) == 2 and pair[0] in _JOINERS and pair[1].isalnum()

@@ -1,0 +1,121 @@
+"""Reads HTML as a text to translate, with its tags as protected spans.
+
+lxml parses the HTML and repairs it, so malformed HTML is translated too. The text of each block,
+such as a paragraph or a list item, is translated as a whole, with markers for its inline tags.
+Opaque elements stay as they are: `code`, `script` and the like, and those with `translate="no"`.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from html import escape
+from typing import Any
+
+from lxml import etree, html
+
+from service.errors import InvalidRequestError
+from service.text.markup import Kind, MarkupText, Token, protect_markup
+
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
+    "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
+)
+"""Elements inside a sentence. All other elements end a sentence, except most of OPAQUE."""
+
+OPAQUE = frozenset(
+    "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
+)
+"""Elements whose content is not translated."""
+
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+"""Elements without an end tag."""
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+
+
+def read_html(text: str) -> list[Token]:
+    """Returns the tokens of an HTML document or fragment; joined, they are well-formed HTML.
+
+    Control characters, which HTML does not allow, are left out. A text that the parser refuses is
+    one opaque token.
+
+    Raises:
+        InvalidRequestError: The tags are nested so deeply that the parser would lose text.
+    """
+    text = _CONTROLS.sub("", text)
+    parser = html.HTMLParser(huge_tree=True)  # By default, text below level 256 would be lost.
+    try:
+        if _DOCUMENT.match(text):
+            root = html.document_fromstring(text, parser=parser)
+            doctype = root.getroottree().docinfo.doctype
+            start = [Token(Kind.BLOCK, f"{doctype}\n")] if doctype else []
+            tokens = [*start, *_tokens(root)]
+        else:
+            root = html.fragment_fromstring(text, create_parent="div", parser=parser)
+            tokens = list(_tokens(root))[1:-1]
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return [Token(Kind.OPAQUE, text)]
+    if parser.error_log.filter_from_fatals():
+        raise InvalidRequestError(
+            "Invalid request: tags are nested more than 2,000 levels deep; send the text in parts"
+        )
+    return [token for token in tokens if token.source]
+
+
+def _tokens(root: Any) -> Iterator[Token]:
+    """Yields the tokens of an element and of all elements in it."""
+    walk = etree.iterwalk(root, events=("start", "end", "comment", "pi"))
+    for event, element in walk:
+        name = element.tag
+        if event == "start" and _is_opaque(element):
+            yield Token(_opaque_kind(name), _source(element))
+            walk.skip_subtree()
+        elif event == "start":
+            attributes = "".join(f' {key}="{escape(value)}"' for key, value in element.items())
+            yield Token(_kind(name, Kind.OPEN), f"<{name}{attributes}>")
+            yield Token(Kind.TEXT, element.text or "")
+        else:
+            if event != "end":
+                yield Token(Kind.EMPTY, _source(element))
+            elif not _is_opaque(element) and name not in VOID:
+                yield Token(_kind(name, Kind.CLOSE), f"</{name}>")
+            if element is not root:
+                yield Token(Kind.TEXT, element.tail or "")
+
+
+def _is_opaque(element: Any) -> bool:
+    return element.tag in OPAQUE or element.get("translate") == "no"
+
+
+def _kind(name: str, inline: Kind) -> Kind:
+    if name not in INLINE:
+        return Kind.BLOCK
+    return Kind.EMPTY if name in VOID else inline
+
+
+def _opaque_kind(name: str) -> Kind:
+    is_inside = name in INLINE or name in OPAQUE - {"script", "style"}
+    return Kind.OPAQUE if is_inside else Kind.BLOCK
+
+
+def _source(element: Any) -> str:
+    source: str = etree.tostring(element, method="html", encoding="unicode", with_tail=False)
+    return source
+
+
+def plain_text(text: str) -> str:
+    """Returns the words of an HTML text, without tags and entities."""
+    return " ".join(token.source for token in read_html(text) if token.kind is Kind.TEXT)
+
+
+def protect_html(text: str, unknown: Collection[str]) -> MarkupText:
+    """Replaces the tags and the protected spans of an HTML text by markers.
+
+    Args:
+        text: An HTML document or fragment.
+        unknown: The characters of the text that the vocabulary does not have.
+
+    Raises:
+        InvalidRequestError: The text has too many tags, or they are nested too deeply.
+    """
+    return protect_markup(read_html(text), unknown)

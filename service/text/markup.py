@@ -1,0 +1,132 @@
+"""Protects a text with markup: markers replace its tags, and the protected spans of its words.
+
+The readers of formats, such as `html_text`, cut a text into tokens. The text of each block, such as
+a paragraph or a list item, is translated as a whole; the tags inside it are inline tags.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from html import escape
+from typing import Self
+
+from service.errors import InvalidRequestError
+from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
+
+BREAK = "\x1e"
+"""Line break that is put before and after the tag of a block. HTML and XML do not allow it."""
+
+_LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
+
+
+class Kind(Enum):
+    """The kind of a token."""
+
+    TEXT = "text"
+    OPEN = "open"
+    """Start tag of an element inside a sentence."""
+    CLOSE = "close"
+    """End tag of an element inside a sentence."""
+    EMPTY = "empty"
+    """A comment, or an element inside a sentence that has no content, such as an image."""
+    BLOCK = "block"
+    """Tag of an element that ends a sentence."""
+    OPAQUE = "opaque"
+    """An element inside a sentence that stays as it is."""
+
+
+INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A part of a text: characters without entities, a tag, or an element left as it is."""
+
+    kind: Kind
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupText(ProtectedText):
+    """A text whose tags and protected spans are replaced by markers.
+
+    Attributes:
+        tags: Kind of each inline tag, by its marker; start tags and end tags are balanced.
+    """
+
+    tags: dict[str, Kind] = field(default_factory=dict)
+
+    def restore(self, text: str) -> str:
+        """Returns the text with its tags. In its words, `&`, `<` and `>` become entities."""
+        parts = re.split(f"({MARKER.pattern})", text.replace(BREAK, ""))
+        return "".join(
+            self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts
+        )
+
+    def extended(self, spans: Sequence[str]) -> Self:
+        """Returns the same text with more spans, which are given as plain text."""
+        return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
+
+    def may_move(self, marker: str) -> bool:
+        """Returns whether a span may move from the end of a sentence to the separator."""
+        return marker in self.tags or ProtectedText.may_move(self, marker)
+
+    def keeps_order(self, text: str) -> bool:
+        """Returns whether a translated sentence has its inline tags in the order of the source."""
+        found = [marker for marker in MARKER.findall(text) if marker in self.tags]
+        return found == sorted(found)
+
+
+def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
+    """Replaces the tags and the protected spans of a text by markers.
+
+    Args:
+        tokens: The text.
+        unknown: The characters of its words that the vocabulary does not have.
+
+    Raises:
+        InvalidRequestError: The text has too many tags.
+    """
+    marking = Marking(unknown)
+    parts: list[str] = []
+    tags: dict[str, Kind] = {}
+    left = sum(token.kind is not Kind.TEXT for token in tokens)
+    if left > MAX_SPANS:
+        raise InvalidRequestError(
+            f"Invalid request: a text has {left} tags; the limit is {MAX_SPANS}. Send it in parts"
+        )
+    for index, token in enumerate(tokens):
+        if token.kind is Kind.TEXT:
+            first = len(marking.spans)
+            marking.limit = MAX_SPANS - left  # This leaves a marker for each tag that follows.
+            parts.append(marking.protect(_in_one_line(token.source, tokens, index)))
+            marking.spans[first:] = [escape(span, quote=False) for span in marking.spans[first:]]
+            continue
+        left -= 1
+        marker = marking.mark(token.source)
+        is_block = token.kind is Kind.BLOCK
+        parts.append(f"{BREAK}{marker}{BREAK}" if is_block else marker)
+        if token.kind in INLINE_TAGS:
+            tags[marker] = token.kind
+    return MarkupText("".join(parts), tuple(marking.spans), tags)
+
+
+def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
+    """Returns a text with spaces in place of line breaks, which end no sentence in markup.
+
+    White space next to the tag of a block stays as it is.
+    """
+    if text.isspace():
+        around = tokens[max(0, index - 1) : index + 2]
+        is_edge = len(around) < 3 or any(token.kind is Kind.BLOCK for token in around)
+        return text if is_edge else _LINE_BREAKS.sub(" ", text)
+    stripped = text.strip()
+    start = text.index(stripped)
+    inner = _LINE_BREAKS.sub(" ", stripped)
+    before, after = text[:start], text[start + len(stripped) :]
+    if index and tokens[index - 1].kind is not Kind.BLOCK:
+        before = _LINE_BREAKS.sub(" ", before)
+    if index + 1 < len(tokens) and tokens[index + 1].kind is not Kind.BLOCK:
+        after = _LINE_BREAKS.sub(" ", after)
+    return before + inner + after

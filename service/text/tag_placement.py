@@ -1,0 +1,291 @@
+"""Finds the places of tags in a translation by the cross-attention between words.
+
+An element surrounds the target words that attend to its source words. Each element stays in one
+piece, and inside the element that surrounds it in the source. Elements next to each other change
+their order if their words do.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.tokenization.tokenizer import Span
+from service.text.markup import Kind
+from service.text.segmentation import has_words
+from service.text.tags import Tag
+
+
+@dataclass(frozen=True, slots=True)
+class WordAttention:
+    """The attention between the words of a sentence and of its translation.
+
+    Attributes:
+        source: Source sentence.
+        target: Its translation.
+        source_words: Span of each source word in code points, in order.
+        target_words: Span of each target word in code points, in order.
+        weights: Attention (T, S) of the target words to the source words.
+    """
+
+    source: str
+    target: str
+    source_words: Sequence[Span]
+    target_words: Sequence[Span]
+    weights: NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Element:
+    """An element of a sentence, or a tag without content.
+
+    Attributes:
+        tags: Markers of the start tag and the end tag. The marker of a tag outside of the sentence
+            is "". A tag without content has its marker first, and then "".
+        start: Place in the source sentence at which the element starts.
+        end: Place at which it ends.
+        children: Elements inside, in order.
+        is_open_start: Whether the element starts before the sentence.
+        is_open_end: Whether the element ends after the sentence.
+    """
+
+    tags: tuple[str, str]
+    start: int
+    end: int
+    children: list["Element"] = field(default_factory=list)
+    is_open_start: bool = False
+    is_open_end: bool = False
+
+
+def place_tags(tags: Sequence[Tag], words: WordAttention) -> list[tuple[int, str]]:
+    """Returns the places of the tags in the translation, in the order of the translation.
+
+    Args:
+        tags: Tags of the sentence, with places in it.
+        words: The attention between the words of both sentences.
+
+    Returns:
+        Pairs of a place in the translation and a marker; the places never decrease.
+    """
+    placement = Placement(words)
+    placed: list[tuple[int, str]] = []
+    for place, marker in placement.emit(_tree(tags, len(words.source)), (0, placement.num_words)):
+        at_least = placed[-1][0] if placed else 0
+        placed.append((max(place, at_least), marker))
+    return placed
+
+
+def _tree(tags: Sequence[Tag], length: int) -> list[Element]:
+    """Returns the outermost elements of a sentence."""
+    outside = [tag for tag in tags if tag.kind is Kind.CLOSE and tag.partner < 0]
+    root = Element(("", ""), 0, length)
+    stack = [root]
+    for tag in reversed(outside):  # the last end tag belongs to the outermost element
+        element = Element(("", ""), 0, tag.place, is_open_start=True)
+        stack[-1].children.append(element)
+        stack.append(element)
+    for tag in tags:
+        if tag.kind is Kind.CLOSE:
+            element = stack.pop()
+            element.tags = element.tags[0], tag.marker
+            element.end = tag.place
+            element.is_open_end = False
+            continue
+        element = Element((tag.marker, ""), tag.place, tag.place)
+        stack[-1].children.append(element)
+        if tag.kind is Kind.OPEN:
+            element.end, element.is_open_end = length, True
+            stack.append(element)
+    return root.children
+
+
+class Placement:
+    """The places of the elements of one sentence.
+
+    Args:
+        words: The attention between the words of both sentences.
+    """
+
+    def __init__(self, words: WordAttention) -> None:
+        self.words = words
+        self.num_words = len(words.target_words)
+        self.anchors = _anchors(words)
+        weights = words.weights.astype(np.float64)
+        for target, source in self.anchors.items():
+            weights[target] = 0.0
+            weights[target, source] = 1.0
+        self.shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)  # (T, S)
+
+    def emit(self, elements: Sequence[Element], within: Span) -> Iterator[tuple[int, str]]:
+        """Yields the places and markers of sibling elements, and of the elements inside them.
+
+        Args:
+            elements: Sibling elements, in the order of the source.
+            within: Target words among which the elements lie.
+        """
+        chosen: list[tuple[Span, int]] = []
+        for number in sorted(range(len(elements)), key=lambda n: self._rank(elements[n])):
+            taken = [span for span, _ in chosen]
+            chosen.append((self._choose(elements[number], _gaps(within, taken)), number))
+        for span, number in sorted(chosen):
+            element = elements[number]
+            if element.tags[0]:
+                yield self._start(element, span), element.tags[0] + self._space(element, span)
+            yield from self.emit(element.children, span)
+            if element.tags[1]:
+                yield self._end(element, span), element.tags[1]
+
+    def _covered(self, element: Element) -> list[int]:
+        """Returns the indices of the source words of an element."""
+        if element.start == element.end:
+            return []
+        return [
+            number
+            for number, (first, last) in enumerate(self.words.source_words)
+            if first < element.end and last > element.start
+        ]
+
+    def _rank(self, element: Element) -> tuple[bool, int]:
+        """Returns the sort key of an element. The element with the smallest key is placed first.
+
+        Elements with an anchored span come first, because their place is certain. Then longer
+        elements come before shorter ones.
+        """
+        covered = self._covered(element)
+        return self._anchored_span(covered) is None, -len(covered)
+
+    def _anchored_span(self, covered: Sequence[int]) -> Span | None:
+        """Returns the span of the anchors of source words.
+
+        It is None unless every source word has an anchor, and the anchors are next to each other.
+        """
+        sources = set(covered)
+        found = [target for target, source in self.anchors.items() if source in sources]
+        if not found or len(found) < len(sources) or max(found) - min(found) >= len(found):
+            return None
+        return min(found), max(found) + 1
+
+    def _choose(self, element: Element, gaps: Sequence[Span]) -> Span:
+        """Returns the target words of an element, [first, end), inside one of the gaps."""
+        covered = self._covered(element)
+        if not covered:
+            return self._boundary(element, gaps)
+        anchored = self._anchored_span(covered)
+        if anchored and not element.is_open_start and not element.is_open_end:
+            if any(first <= anchored[0] and anchored[1] <= last for first, last in gaps):
+                return anchored
+        gains = self.shares[:, covered].sum(axis=1) - 0.5  # (T,)
+        if element.is_open_start:
+            first = gaps[0][0]
+            span = first, first + _best_length(gains[slice(*gaps[0])])
+            return first, self._without_marks(span, covered)[1]
+        if element.is_open_end:
+            last = gaps[-1][1]
+            span = last - _best_length(gains[slice(*gaps[-1])][::-1]), last
+            return self._without_marks(span, covered)[0], last
+        spans = [_best_span(gains, gap) for gap in gaps if gap[0] < gap[1]]
+        if not spans:
+            return self._boundary(element, gaps)
+        best = max(spans, key=lambda span: float(gains[slice(*span)].sum()))
+        return self._without_marks(best, covered)
+
+    def _without_marks(self, span: Span, covered: Sequence[int]) -> Span:
+        """Returns a span without punctuation at its ends, unless the source has it there too."""
+        first, last = span
+        source_words, target_words = self.words.source_words, self.words.target_words
+
+        def is_mark(text: str, word: Span) -> bool:
+            return not has_words(text[slice(*word)])
+
+        if not is_mark(self.words.source, source_words[covered[0]]):
+            while first < last - 1 and is_mark(self.words.target, target_words[first]):
+                first += 1
+        if not is_mark(self.words.source, source_words[covered[-1]]):
+            while first < last - 1 and is_mark(self.words.target, target_words[last - 1]):
+                last -= 1
+        return first, last
+
+    def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
+        """Returns the empty span at which an element without words is placed best.
+
+        Before it are the target words of the source words before the element, and after it are the
+        target words of the other source words.
+        """
+        before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
+        earlier = self.shares[:, before].sum(axis=1)  # (T,)
+        # costs[t] is the cost of the place before word t: the attention on its wrong side.
+        costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
+            [np.cumsum(earlier[::-1])[::-1], [0.0]]
+        )
+        allowed = [place for first, last in gaps for place in range(first, last + 1)]
+        best = min(allowed, key=lambda place: float(costs[place]))
+        return best, best
+
+    def _start(self, element: Element, span: Span) -> int:
+        """Returns the place of a start tag in the translation."""
+        first, last = span
+        if first == last:
+            touches_left = bool(self.words.source[: element.start][-1:].strip())
+            if touches_left and first:
+                return self.words.target_words[first - 1][1]
+        if element.is_open_start or not self.num_words:
+            return 0
+        if first == self.num_words:
+            return len(self.words.target)
+        return self.words.target_words[first][0]
+
+    def _space(self, element: Element, span: Span) -> str:
+        """Returns a space if the source has white space before and after a tag without content."""
+        source, place = self.words.source, element.start
+        around = source[max(place - 1, 0) : place + 1]
+        is_apart = not element.tags[1] and len(around) == 2 and around.isspace()
+        return " " if is_apart and span[0] == span[1] < self.num_words else ""
+
+    def _end(self, element: Element, span: Span) -> int:
+        """Returns the place of an end tag in the translation."""
+        first, last = span
+        return self._start(element, span) if first == last else self.words.target_words[last - 1][1]
+
+
+def _gaps(within: Span, taken: Sequence[Span]) -> list[Span]:
+    """Returns the parts of a span that are not taken, in order. A part may be empty."""
+    gaps, start = [], within[0]
+    for first, last in sorted(taken):
+        gaps.append((start, first))
+        start = last
+    return [*gaps, (start, within[1])]
+
+
+def _best_length(gains: NDArray[np.float64]) -> int:
+    """Returns the length of the prefix with the largest sum, or of the shortest such prefix."""
+    return int(np.concatenate([[0.0], np.cumsum(gains)]).argmax())
+
+
+def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
+    """Returns the span with the largest sum inside a gap. Gap and span have at least one word."""
+    first, last = gap
+    best = (float("-inf"), first, last)
+    total, start = 0.0, first
+    for place in range(first, last):
+        if total <= 0:
+            total, start = 0.0, place
+        total += float(gains[place])
+        if total > best[0]:
+            best = (total, start, place + 1)
+    return best[1:]
+
+
+def _anchors(words: WordAttention) -> dict[int, int]:
+    """Returns the source word of each target word that is the same numeral or name.
+
+    Such a word has a digit or a capital letter, and it occurs exactly once in each sentence.
+    """
+    source = [words.source[first:last] for first, last in words.source_words]
+    target = [words.target[first:last] for first, last in words.target_words]
+    return {
+        number: source.index(word)
+        for number, word in enumerate(target)
+        if any(char.isdigit() or char.isupper() for char in word)
+        and source.count(word) == target.count(word) == 1
+    }

@@ -1,0 +1,212 @@
+"""Reads XML as a text to translate, with its tags as they are written.
+
+An XML text is a document, or a fragment such as `Press <b>Continue</b>.` A tag with no words beside
+it ends a sentence. All other tags are inside a sentence.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from xml.parsers import expat
+
+from service.errors import InvalidRequestError
+from service.text.markup import Kind, MarkupText, Token, protect_markup
+
+_DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
+
+_BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
+"""Tags that turn a fragment into a document. The line break does not shift its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class XmlRules:
+    """The meaning of tags in XML texts.
+
+    Attributes:
+        ignored: Elements that stay as they are.
+        splitting: Elements whose tags end a sentence.
+        non_splitting: Elements whose tags do not end a sentence.
+        detects_outline: Whether the tags of all other elements end a sentence if there are no words
+            beside them. If false, these tags never end a sentence.
+    """
+
+    ignored: frozenset[str] = frozenset()
+    splitting: frozenset[str] = frozenset()
+    non_splitting: frozenset[str] = frozenset()
+    detects_outline: bool = True
+
+    def is_inside(self, name: str, is_beside_words: bool) -> bool:
+        """Returns whether an element is inside a sentence."""
+        if name in self.splitting or name in self.non_splitting:
+            return name not in self.splitting
+        return is_beside_words or not self.detects_outline
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element of a text.
+
+    Attributes:
+        name: Its name, with its prefix.
+        has_words: Whether it has words of its own, outside of the elements inside it.
+        last: Index of the part that is its end tag.
+    """
+
+    name: str
+    has_words: bool = False
+    last: int = 0
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of a text: a tag, characters, a comment, or an entity.
+
+    Attributes:
+        kind: Kind of its token. None for the bounds of a CDATA section and for the end of the text,
+            which have no token.
+        start: Index of its first byte.
+        words: Its characters without entities, if it is text.
+        element: The element, if it is a start tag.
+    """
+
+    kind: Kind | None
+    start: int
+    words: str = ""
+    element: _Element | None = None
+
+
+class _Reader:
+    """Collects the parts of the document's element while expat reads the document."""
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self._opened: list[_Element] = []
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.CommentHandler = lambda _: self._add(Kind.EMPTY)
+        parser.ProcessingInstructionHandler = lambda *_: self._add(Kind.EMPTY)
+        parser.StartCdataSectionHandler = lambda: self._add(None)
+        parser.EndCdataSectionHandler = lambda: self._add(None)
+        # With this handler no entity is replaced by its text.
+        parser.DefaultHandler = lambda _: self._add(Kind.OPAQUE)
+
+    def read(self, source: bytes) -> None:
+        """Reads a document.
+
+        Raises:
+            expat.ExpatError: The document is not well-formed.
+        """
+        self._parser.Parse(source, True)
+        end = source.index(b">", self.parts[-1].start) + 1
+        self.parts.append(_Part(None, end))
+
+    def _add(self, kind: Kind | None, words: str = "", element: _Element | None = None) -> None:
+        if self._opened:
+            self.parts.append(_Part(kind, self._parser.CurrentByteIndex, words, element))
+
+    def _start(self, name: str, _: dict[str, str]) -> None:
+        self._opened.append(_Element(name))
+        self._add(Kind.OPEN, element=self._opened[-1])
+
+    def _end(self, _: str) -> None:
+        self._opened[-1].last = len(self.parts)
+        self._add(Kind.CLOSE)
+        self._opened.pop()
+
+    def _characters(self, words: str) -> None:
+        self._add(Kind.TEXT, words)
+        self._opened[-1].has_words |= not words.isspace()
+
+
+def read_xml(text: str, rules: XmlRules) -> list[Token]:
+    """Returns the tokens of an XML document or fragment.
+
+    Raises:
+        InvalidRequestError: The text is not well-formed.
+    """
+    is_document = _DOCUMENT.match(text) is not None
+    encoded = text.encode(errors="replace")
+    source = encoded if is_document else _BEFORE + encoded + _AFTER
+    reader = _Reader()
+    try:
+        reader.read(source)
+    except expat.ExpatError as error:
+        line = error.lineno if is_document else error.lineno - 1
+        raise InvalidRequestError(
+            "Tag handling parsing failed, please check input.",
+            details=f"{expat.ErrorString(error.code)}: line {line}, column {error.offset}",
+        ) from None
+    tokens = list(_tokens(source, reader.parts, rules))
+    if not is_document:
+        return _joined(tokens[2:-1])  # without the added tags and line break
+    before = Token(Kind.BLOCK, source[: reader.parts[0].start].decode())
+    after = Token(Kind.BLOCK, source[reader.parts[-1].start :].decode())
+    return _joined([before, *tokens, after])
+
+
+def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Token]:
+    """Yields the tokens of the document's element."""
+    beside_words = [False]
+    insides: list[bool] = []
+    index = 0
+    while index < len(parts) - 1:
+        part = parts[index]
+        last = index
+        kind = part.kind
+        if part.element is not None:
+            is_inside = rules.is_inside(part.element.name, beside_words[-1])
+            is_ignored = part.element.name in rules.ignored
+            if is_ignored or part.element.last == index + 1:
+                last = part.element.last
+                kind = Kind.OPAQUE if is_ignored else Kind.EMPTY
+                kind = kind if is_inside else Kind.BLOCK
+            else:
+                insides.append(is_inside)
+                beside_words.append(part.element.has_words or (is_inside and beside_words[-1]))
+                kind = Kind.OPEN if is_inside else Kind.BLOCK
+        elif kind is Kind.CLOSE:
+            beside_words.pop()
+            kind = Kind.CLOSE if insides.pop() else Kind.BLOCK
+        if kind is Kind.TEXT:
+            yield Token(kind, part.words)
+        elif kind is not None:
+            yield Token(kind, source[part.start : parts[last + 1].start].decode())
+        index = last + 1
+
+
+def _joined(tokens: Iterable[Token]) -> list[Token]:
+    """Returns tokens without empty ones, and joins neighbouring texts, because expat cuts texts."""
+    joined: list[Token] = []
+    for kind, group in groupby(tokens, lambda token: token.kind):
+        sources = [token.source for token in group if token.source]
+        if kind is Kind.TEXT and sources:
+            sources = ["".join(sources)]
+        joined += [Token(kind, source) for source in sources]
+    return joined
+
+
+def plain_text(text: str, rules: XmlRules) -> str:
+    """Returns the words of an XML text, without tags and entities.
+
+    Raises:
+        InvalidRequestError: The text is not well-formed.
+    """
+    tokens = read_xml(text, rules)
+    return " ".join(token.source for token in tokens if token.kind is Kind.TEXT)
+
+
+def protect_xml(text: str, rules: XmlRules, unknown: Collection[str]) -> MarkupText:
+    """Replaces the tags and the protected spans of an XML text by markers.
+
+    Args:
+        text: An XML document or fragment.
+        rules: The meaning of its tags.
+        unknown: The characters of the text that the vocabulary does not have.
+
+    Raises:
+        InvalidRequestError: The text is not well-formed, or has too many tags.
+    """
+    return protect_markup(read_xml(text, rules), unknown)

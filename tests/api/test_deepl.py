@@ -1,0 +1,463 @@
+"""DeepL's routes: texts, options, languages, usage, and errors in DeepL's shape."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.deepl.usage import NO_LIMIT
+from service.errors import QuotaExceededError
+from service.state.database import FILE
+from tests.api.conftest import Serve, ServeAny, ServeApart
+from tests.api.servers import AnyServer, Server, assert_error
+from tests.workers import LIMIT_SECONDS, Script
+
+TWO_LINES = "It is a long\nsentence. And one more."
+
+
+def body(*text: str, **fields: Any) -> dict[str, Any]:
+    """Returns a body of `/v2/translate` from English to Portuguese."""
+    return {"text": [*text], "source_lang": "EN", "target_lang": "PT-BR", **fields}
+
+
+def translate(server: AnyServer, *text: str, **fields: Any) -> httpx.Response:
+    return server.post("/v2/translate", json=body(*text, **fields))
+
+
+def assert_refused(
+    response: httpx.Response, status: int, message: str, detail: str | None = None
+) -> None:
+    """Checks DeepL's shape, the id of the request, and that nothing else is in the body."""
+    assert response.status_code == status
+    expected = {"message": message} if detail is None else {"message": message, "detail": detail}
+    assert response.json() == expected
+    assert response.headers["x-trace-id"] == response.headers["x-request-id"]
+
+
+def test_texts_come_back_in_order_with_their_language_alone(server: Server) -> None:
+    response = translate(server, "One.", "", "Two.")
+    assert response.status_code == 200
+    assert response.json() == {
+        "translations": [
+            {"detected_source_language": "EN", "text": text} for text in ("One.", "", "Two.")
+        ]
+    }
+    assert response.headers["x-trace-id"] == response.headers["x-request-id"]
+    assert response.headers["server-timing"]
+
+
+def test_other_dialects_have_no_trace_id(server: Server) -> None:
+    assert "x-trace-id" not in server.translate("Hello.").headers
+
+
+def test_language_of_each_text_is_detected(server: Server) -> None:
+    texts = ("The weather is beautiful today.", "O tempo hoje está muito bonito, meus amigos.")
+    replies = translate(server, *texts, source_lang=None, target_lang="pt").json()["translations"]
+    assert [each["detected_source_language"] for each in replies] == ["EN", "PT"]
+
+
+@pytest.mark.parametrize("source", [{}, {"source_lang": ""}])
+def test_form_repeats_its_texts(server: Server, source: dict[str, str]) -> None:
+    form = {"text": ["The house is red.", "The sea is blue."], "target_lang": "PT-PT", **source}
+    replies = server.post("/v2/translate", data=form).json()["translations"]
+    assert [each["text"] for each in replies] == form["text"]
+
+
+def test_form_may_have_one_text_and_spells_booleans_as_digits(server: Server) -> None:
+    form = {"text": "Hello.", "target_lang": "pt", "source_lang": "en"}
+    switches = {"show_billed_characters": "1", "preserve_formatting": "0", "outline_detection": "0"}
+    assert server.post("/v2/translate", data={**form, **switches}).json() == {
+        "translations": [
+            {"detected_source_language": "EN", "text": "Hello.", "billed_characters": 6}
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("EN", "PT"), ("en", "pt-br"), ("EN-GB", "PT-PT"), ("PT", "EN-US"), ("pt-BR", "en-gb")],
+)
+def test_regions_are_targets_of_one_model(server: Server, source: str, target: str) -> None:
+    (reply,) = translate(server, "A.", source_lang=source, target_lang=target).json()[
+        "translations"
+    ]
+    assert reply == {"detected_source_language": source[:2].upper(), "text": "A."}
+
+
+@pytest.mark.parametrize(
+    ("split", "num_sentences"), [("1", 3), (1, 3), (None, 3), ("nonewlines", 2), ("0", 1), (0, 1)]
+)
+def test_split_sentences_decides_the_sentences(
+    server: Server, script: Script, split: str | int | None, num_sentences: int
+) -> None:
+    (reply,) = translate(server, TWO_LINES, split_sentences=split).json()["translations"]
+    assert len(script.admitted) == num_sentences
+    assert reply["text"].split() == TWO_LINES.split()
+
+
+def test_characters_are_code_points(server: Server) -> None:
+    replies = translate(server, "Hi 🎉 é", "", show_billed_characters=True).json()["translations"]
+    assert [each["billed_characters"] for each in replies] == [6, 0]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "used"),
+    [
+        ("quality_optimized", "quality_optimized"),
+        ("prefer_quality_optimized", "quality_optimized"),
+        ("latency_optimized", "latency_optimized"),
+    ],
+)
+def test_model_type_is_repeated(server: Server, model_type: str, used: str) -> None:
+    (reply,) = translate(server, "Hello.", model_type=model_type).json()["translations"]
+    assert reply["model_type_used"] == used
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"formality": "default"},
+        {"formality": "prefer_more"},
+        {"formality": "prefer_less"},
+        {"formality": None, "glossary_id": None, "tag_handling": None, "context": None},
+        {"glossary_id": "", "tag_handling": "", "glossary_ids": []},
+        {"context": "About a house.", "auth_key": "key", "ignore_tags": ["x"], "unknown": 1},
+    ],
+)
+def test_option_without_effect_is_accepted(server: Server, fields: dict[str, Any]) -> None:
+    assert translate(server, "Hello.", **fields).status_code == 200
+
+
+NO_FORMALITY = "'formality' is not supported for given 'target_lang'."
+NO_VALUE = "Value for '{}' not supported."
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "detail"),
+    [
+        ({"text": None}, "Parameter 'text' not specified", None),
+        ({"text": []}, "Parameter 'text' not specified", None),
+        ({"text": ""}, "Parameter 'text' not specified", None),
+        ({"target_lang": None}, "Parameter 'target_lang' not specified", None),
+        ({"target_lang": "ZZ"}, NO_VALUE.format("target_lang"), "ZZ is not supported; sup"),
+        ({"source_lang": "xx"}, NO_VALUE.format("source_lang"), "xx is not supported; sup"),
+        ({"source_lang": "auto"}, NO_VALUE.format("source_lang"), "auto is not supported"),
+        ({"text": ["a", 1]}, NO_VALUE.format("text"), "Invalid request: text[1] parameter"),
+        ({"split_sentences": "2"}, NO_VALUE.format("split_sentences"), "2 split_sentences"),
+        ({"split_sentences": True}, NO_VALUE.format("split_sentences"), "True split_sentences"),
+        ({"formality": "very"}, NO_VALUE.format("formality"), "very formality is not sup"),
+        ({"model_type": "best"}, NO_VALUE.format("model_type"), "best model_type is not"),
+        ({"tag_handling": "json"}, NO_VALUE.format("tag_handling"), "json tag_handling is not"),
+        ({"tag_handling_version": "v3"}, NO_VALUE.format("tag_handling_version"), "v3 tag_handl"),
+        ({"ignore_tags": [1], "tag_handling": "xml"}, NO_VALUE.format("ignore_tags"), "Invalid re"),
+        (
+            {"text": ["a <b>c"], "tag_handling": "xml"},
+            "Tag handling parsing failed, please check input.",
+            "mismatched tag: line 1, column 8",
+        ),
+        ({"formality": "more"}, NO_FORMALITY, "send default or prefer_more"),
+        ({"formality": "less"}, NO_FORMALITY, "send default or prefer_less"),
+        *(
+            ({name: value}, f"'{name}' is not available on this server.", "leave it out")
+            for name, value in (
+                ("style_id", "a"),
+                ("translation_memory_id", "a"),
+                ("custom_instructions", ["Be kind."]),
+            )
+        ),
+        ({"text": ["a"] * 51}, "Too many texts", "51 texts; the limit is 50, send fewer"),
+    ],
+)
+def test_wrong_parameter_is_refused_in_deepls_words(
+    server: Server, script: Script, fields: dict[str, Any], message: str, detail: str | None
+) -> None:
+    response = translate(server, "Hello.", **fields)
+    assert (response.status_code, response.json()["message"]) == (400, message)
+    found = response.json().get("detail")
+    assert found == detail if detail is None else found.startswith(detail)
+    assert not script.admitted
+
+
+def test_fifty_texts_are_translated(server: Server) -> None:
+    assert len(translate(server, *["a"] * 50).json()["translations"]) == 50
+
+
+def test_pair_without_a_model_is_refused_by_its_target(serve: Serve, english: str) -> None:
+    response = translate(serve(models=(english,)), "Olá.", source_lang="PT", target_lang="EN-GB")
+    message = "Value for 'target_lang' not supported."
+    assert (response.status_code, response.json()["message"]) == (400, message)
+    detail = "English (en) is not available as a target language from Portuguese (pt)"
+    assert response.json()["detail"].startswith(detail)
+
+
+def test_json_that_is_sent_as_a_form_gets_a_hint(server: Server) -> None:
+    response = server.post("/v2/translate", content='{"text": ["Hello."], "target_lang": "PT"}')
+    assert response.status_code == 400
+    assert "Content-Type: application/json" in response.json()["detail"]
+
+
+# Errors of other kinds
+
+
+def overload(serve: Serve, script: Script) -> httpx.Response:
+    server = serve(max_pending_requests=1)
+    script.may_finish.clear()
+    first = server.begin("POST", "/v2/translate", json=body("Hello."))
+    server.until_admitted(1)
+    response = translate(server, "Hello.")
+    script.may_finish.set()
+    first.result(LIMIT_SECONDS)
+    return response
+
+
+def ask_too_early(serve: Serve, script: Script) -> httpx.Response:
+    script.may_load.clear()
+    return translate(serve(is_ready=False), "Hello.")
+
+
+def wait_too_long(serve: Serve, script: Script) -> httpx.Response:
+    script.may_finish.clear()
+    return translate(serve(request_timeout_seconds=0.05), "Hello.")
+
+
+def break_the_engine(serve: Serve, script: Script) -> httpx.Response:
+    server = serve()
+    script.poison.add(server.token("Hi"))
+    return translate(server, "Hi")
+
+
+def send_a_wrong_key(serve: Serve, _: Script) -> httpx.Response:
+    headers = {"authorization": "DeepL-Auth-Key wrong"}
+    return serve(api_keys="right").post("/v2/translate", json=body("Hello."), headers=headers)
+
+
+SCENES: dict[int, Callable[[Serve, Script], httpx.Response]] = {
+    403: send_a_wrong_key,
+    404: lambda serve, _: serve().get("/v2/unknown"),
+    405: lambda serve, _: serve().get("/v2/translate"),
+    413: lambda serve, _: translate(serve(max_body_bytes=50), "Hello."),
+    429: overload,
+    500: break_the_engine,
+    503: ask_too_early,
+    504: wait_too_long,
+}
+
+
+@pytest.mark.parametrize("status", SCENES)
+def test_every_error_has_deepls_shape(status: int, serve: Serve, script: Script) -> None:
+    response = SCENES[status](serve, script)
+    found = response.json()
+    assert_refused(response, status, found["message"], found.get("detail"))
+    assert ("retry-after" in response.headers) == (status in (429, 503))
+
+
+@pytest.mark.parametrize("path", ["/v2/translate", "/v2/languages", "/v2/usage"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"headers": {"authorization": "DeepL-Auth-Key right"}},
+        {"params": {"auth_key": "right"}},
+        {"data": {"auth_key": "right"}},
+        {"json": {"auth_key": "right"}},
+    ],
+    ids=lambda place: next(iter(place)),
+)
+def test_every_route_takes_the_key_wherever_a_client_puts_it(
+    serve: Serve, path: str, place: dict[str, Any]
+) -> None:
+    server = serve(api_keys="right")
+    assert server.post(path, **place).status_code in (200, 400)
+    message = "Authorization failure, check auth_key"
+    hint = "send a key in the header `Authorization: DeepL-Auth-Key …`"
+    assert_refused(server.post(path), 403, message, hint)
+
+
+# Languages and usage
+
+SOURCES = [{"language": "EN", "name": "English"}, {"language": "PT", "name": "Portuguese"}]
+TARGETS = [
+    {"language": "EN-GB", "name": "British English", "supports_formality": False},
+    {"language": "EN-US", "name": "American English", "supports_formality": False},
+    {"language": "PT-BR", "name": "Brazilian Portuguese", "supports_formality": False},
+    {"language": "PT-PT", "name": "European Portuguese", "supports_formality": False},
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("place", ["params", "data", "json"])
+@pytest.mark.parametrize(("kind", "listed"), [("source", SOURCES), ("target", TARGETS)])
+def test_type_of_languages_is_read_wherever_a_client_puts_it(
+    server: Server, method: str, place: str, kind: str, listed: list[dict[str, Any]]
+) -> None:
+    """DeepL's Python client sends a form with GET."""
+    given: dict[str, Any] = {place: {"type": kind}}
+    assert server.begin(method, "/v2/languages", **given).result().json() == listed
+
+
+def test_source_languages_are_listed_by_default(server: Server) -> None:
+    assert server.get("/v2/languages").json() == SOURCES
+
+
+def test_listed_languages_are_accepted(server: Server) -> None:
+    for source in SOURCES:
+        for target in TARGETS:
+            given = {"source_lang": source["language"], "target_lang": target["language"]}
+            assert translate(server, "A.", **given).status_code == 200
+
+
+def test_other_type_of_languages_is_refused(server: Server) -> None:
+    response = server.get("/v2/languages", params={"type": "both"})
+    message = "Value for 'type' not supported."
+    assert_refused(response, 400, message, "both type is not supported; use source or target")
+
+
+def usage(server: AnyServer, method: str = "GET") -> dict[str, int]:
+    body: dict[str, int] = server.begin(method, "/v2/usage").result(LIMIT_SECONDS).json()
+    return body
+
+
+def test_usage_counts_the_characters_of_translations_by_deepls_route(serve_any: ServeAny) -> None:
+    server = serve_any()
+    assert usage(server) == {"character_count": 0, "character_limit": NO_LIMIT}
+    translate(server, "Hi 🎉 é", "One.")
+    translate(server, "Hello.", target_lang="zz")
+    server.translate("Hello.")
+    server.until_answered()
+    assert usage(server) == usage(server, "POST")
+    assert usage(server) == {"character_count": 10, "character_limit": NO_LIMIT}
+    assert server.sample("regard_billed_characters_total") == 10
+
+
+def test_requests_are_counted_as_translations(server: Server) -> None:
+    translate(server, "One.", "Two.")
+    labels = {"task": "translate", "model": "en-pt", "outcome": "ok"}
+    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.sample("regard_inputs_total", **labels) == 2
+
+
+@pytest.mark.checkpoint
+def test_built_in_models_translate_for_deepls_clients(real_server: Server) -> None:
+    (there,) = translate(real_server, "The world is beautiful.").json()["translations"]
+    assert "mundo" in there["text"]
+    hard_wrapped = "The world\nis beautiful."
+    joined, cut = (
+        translate(real_server, hard_wrapped, split_sentences=split).json()["translations"][0][
+            "text"
+        ]
+        for split in ("nonewlines", "1")
+    )
+    assert joined == there["text"]
+    assert "\n" in cut
+
+
+# The quota
+
+
+def test_quota_is_one_count_of_all_dialects_and_processes(
+    serve_apart: ServeApart, tmp_path: Path
+) -> None:
+    server = serve_apart(monthly_characters=30, state=str(tmp_path), api_keys="mine,yours")
+    mine = {"headers": {"authorization": "DeepL-Auth-Key mine"}}
+    hello = {"q": "Hello, you.", "source": "en", "target": "pt", "api_key": "mine"}
+    for count in (11, 22):
+        assert server.post("/translate", json=hello).status_code == 200
+        reply = {"character_count": count, "character_limit": 30}
+        assert server.get("/v2/usage", **mine).json() == reply
+    response = server.post("/v2/translate", json=body("Hello, you."), **mine)
+    detail = "22 of 30 characters of this month are used, and the request has 11; send fewer, wait"
+    assert response.status_code == 456
+    assert response.json()["message"] == "Quota exceeded"
+    assert response.json()["detail"].startswith(detail)
+    assert_error(server.post("/translate", json=hello), QuotaExceededError, "22 of 30")
+    yours = {"headers": {"authorization": "Bearer yours"}}
+    assert server.post("/v2/translate", json=body("Hello, you."), **yours).status_code == 200
+    stored = (tmp_path / FILE).read_bytes() + (tmp_path / f"{FILE}-wal").read_bytes()
+    assert sha256(b"mine").hexdigest().encode() in stored
+    assert b"yours" not in stored
+
+
+def test_keys_without_meaning_share_one_count(serve: Serve, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    statuses = [
+        server.post(
+            "/v2/translate",
+            json=body("Hello."),
+            headers={"authorization": f"DeepL-Auth-Key {key}"},
+        ).status_code
+        for key in ("a", "b")
+    ]
+    assert statuses == [200, 456]
+
+
+def test_failed_request_costs_nothing(serve: Serve, script: Script, tmp_path: Path) -> None:
+    server = serve(monthly_characters=10, state=str(tmp_path))
+    script.poison.add(server.token("Hi"))
+    assert translate(server, "Hi").status_code == 500
+    assert usage(server) == {"character_count": 0, "character_limit": 10}
+
+
+# Tags. The models of these servers return their input; the words of a sentence are one translation.
+
+
+def num_sentences(server: Server, script: Script, text: str, **fields: Any) -> int:
+    """Translates an XML text, checks that it comes back, and returns the number of sentences."""
+    script.admitted.clear()
+    (reply,) = translate(server, text, tag_handling="xml", **fields).json()["translations"]
+    assert reply == {"detected_source_language": "EN", "text": text, "tag_handling_version": "v2"}
+    return len(script.admitted)
+
+
+XML = "<d><p>One and two.</p><p>Three\nand four. Five</p></d>"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, 3),
+        ({"split_sentences": "nonewlines"}, 3),
+        ({"split_sentences": "0"}, 2),
+        ({"ignore_tags": ["p"]}, 0),
+        ({"ignore_tags": "a, p"}, 0),
+        ({"outline_detection": False, "splitting_tags": "p"}, 3),
+    ],
+)
+def test_tags_of_xml_decide_the_sentences(
+    server: Server, script: Script, fields: dict[str, Any], expected: int
+) -> None:
+    text = XML.replace("\n", " ")
+    assert num_sentences(server, script, text, **fields) == expected
+
+
+def test_placeholders_of_weblate_come_back(server: Server, script: Script) -> None:
+    text = 'Save <x id="7"></x> &amp; <x id="12"></x>?'
+    assert num_sentences(server, script, text, ignore_tags=["x"]) == 1
+    form = {"text": text, "source_lang": "en", "target_lang": "pt", "ignore_tags": "x"}
+    reply = server.post("/v2/translate", data={**form, "tag_handling": "xml"}).json()
+    assert reply["translations"][0]["text"] == text
+
+
+def test_language_of_marked_words_is_detected(server: Server) -> None:
+    text = "<p lang='en'>O tempo hoje está muito bonito, meus amigos.</p>"
+    for tag_handling in ("xml", "html"):
+        (reply,) = translate(
+            server, text, source_lang=None, target_lang="EN-GB", tag_handling=tag_handling
+        ).json()["translations"]
+        assert reply["detected_source_language"] == "PT"
+
+
+def test_version_of_tag_handling_is_repeated(server: Server) -> None:
+    fields = {"tag_handling": "html", "tag_handling_version": "v1"}
+    (reply,) = translate(server, "<p>Hi.</p>", **fields).json()["translations"]
+    assert reply["tag_handling_version"] == "v1"
+    (reply,) = translate(server, "Hi.", tag_handling_version="v1").json()["translations"]
+    assert "tag_handling_version" not in reply
+
+
+@pytest.mark.parametrize("tag_handling", ["xml", "html"])
+def test_tags_surround_the_same_words(real_server: Server, tag_handling: str) -> None:
+    text = 'The <b>house</b> is <a href="x?a&amp;b">red</a>.'
+    (reply,) = translate(real_server, text, tag_handling=tag_handling).json()["translations"]
+    assert reply["text"] == 'A <b>casa</b> é <a href="x?a&amp;b">vermelha</a>.'

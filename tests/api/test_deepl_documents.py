@@ -1,0 +1,238 @@
+"""DeepL's /v2/document: upload, status, one download, and errors in DeepL's shape."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.documents.markup.archive import FREE_BYTES
+from service.errors import QuotaExceededError
+from tests.api.conftest import Serve, ServeAny
+from tests.api.servers import AnyServer, Server, assert_error
+from tests.archives import archive
+from tests.workers import Script, until
+
+BOMB = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
+FORMAT = "Invalid request: file format not supported"
+TEXT = "Hello there.\n\nGood day.\n"
+
+
+@pytest.fixture
+def files(serve: Serve) -> Server:
+    return serve(files=True)
+
+
+def upload(server: AnyServer, name: str, data: bytes | str, **fields: Any) -> httpx.Response:
+    form = {"source_lang": "EN", "target_lang": "PT-BR", **fields}
+    sent = {key: value for key, value in form.items() if value is not None}
+    return server.post("/v2/document", files={"file": (name, data)}, data=sent)
+
+
+class Handle:
+    """An uploaded document."""
+
+    def __init__(self, server: AnyServer, name: str, data: bytes | str, **fields: Any) -> None:
+        response = upload(server, name, data, **fields)
+        assert response.status_code == 200, response.text
+        assert response.json().keys() == {"document_id", "document_key"}
+        self.server = server
+        self.path = f"/v2/document/{response.json()['document_id']}"
+        self.key = {"document_key": response.json()["document_key"]}
+
+    def status(self) -> dict[str, Any]:
+        response = self.server.post(self.path, json=self.key)
+        assert response.status_code == 200, response.text
+        body: dict[str, Any] = response.json()
+        assert body.pop("document_id") == self.path.rpartition("/")[2]
+        return body
+
+    def until_over(self) -> dict[str, Any]:
+        until(lambda: self.status()["status"] in ("done", "error"))
+        return self.status()
+
+    def result(self) -> httpx.Response:
+        return self.server.post(f"{self.path}/result", data=self.key)
+
+
+def assert_refused(response: httpx.Response, status: int, message: str, *words: str) -> None:
+    assert response.status_code == status
+    assert response.json()["message"] == message
+    for word in words:
+        assert word in response.json()["detail"]
+
+
+def test_document_is_translated_and_downloaded_once(serve_any: ServeAny) -> None:
+    server = serve_any(files=True)
+    handle = Handle(server, "a.txt", TEXT)
+    assert handle.until_over() == {"status": "done", "billed_characters": 21}
+    response = handle.result()
+    assert response.text == TEXT
+    assert response.headers["content-disposition"].endswith("''a.pt.txt")
+    assert_refused(handle.result(), 404, "Document not found", "after its download")
+    assert_refused(server.post(handle.path, json=handle.key), 404, "Document not found")
+    until(lambda: server.get("/v2/usage").json()["character_count"] == 21)
+
+
+def test_progress_is_reported_and_the_result_is_not_ready(files: Server, script: Script) -> None:
+    script.may_finish.clear()
+    handle = Handle(files, "a.txt", TEXT)
+    files.until_admitted(1)
+    assert handle.status() == {"status": "translating"}
+    early = handle.result()
+    assert_refused(early, 503, "The document is being translated; ask again")
+    assert int(early.headers["retry-after"]) >= 1
+    assert files.sample("regard_inflight_requests", task="document") == 1
+    script.may_finish.set()
+    assert handle.until_over()["status"] == "done"
+    until(lambda: not files.sample("regard_inflight_requests", task="document"))
+    labels = {"task": "document", "model": "en-pt", "outcome": "ok"}
+    assert files.sample("regard_requests_total", **labels) == 1
+
+
+def test_late_document_ends_with_an_error(serve: Serve, script: Script) -> None:
+    server = serve(files=True, file_timeout_seconds=0.3)
+    script.may_finish.clear()
+    handle = Handle(server, "a.txt", TEXT)
+    status = handle.until_over()
+    assert status["status"] == "error"
+    assert "was not translated in 0.3 s" in status["message"]
+    assert status["message"] == status["error_message"]
+    assert_refused(handle.result(), 400, "The document was not translated.", "0.3 s")
+
+
+def test_language_is_detected(files: Server) -> None:
+    text = "O tempo hoje está muito bonito, meus amigos."
+    handle = Handle(files, "a.txt", text, source_lang=None, target_lang="EN-US")
+    assert handle.until_over()["status"] == "done"
+
+
+def test_name_and_format_may_be_given(files: Server) -> None:
+    handle = Handle(files, "upload", TEXT, filename="b.txt", output_format="txt")
+    assert handle.until_over()["status"] == "done"
+    assert handle.result().headers["content-disposition"].endswith("''b.pt.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fields", "status", "message"),
+    [
+        (
+            "a.exe",
+            b"a",
+            {"output_format": "out"},
+            400,
+            FORMAT,
+        ),
+        ("a.txt", b"", {}, 400, "Value for 'file' not supported."),
+        ("a.docx", b"a", {}, 400, "Invalid request: the file cannot be read"),
+        (
+            "a.docx",
+            BOMB,
+            {},
+            413,
+            "Invalid request: the file cannot be read",
+        ),
+        ("a.txt", b"a", {"target_lang": None}, 400, "Parameter 'target_lang' not specified"),
+        ("a.txt", b"a", {"target_lang": "zz"}, 400, "Value for 'target_lang' not supported."),
+        ("a.txt", b"a", {"source_lang": "zz"}, 400, "Value for 'source_lang' not supported."),
+        ("a.txt", b"a", {"output_format": "pdf"}, 400, "Value for 'output_format' not supported."),
+        ("a.txt", b"a", {"glossary_id": "x"}, 404, "Glossary not found"),
+        (
+            "a.txt",
+            b"a",
+            {"glossary_id": "x", "source_lang": None},
+            400,
+            "Use of a glossary requires the 'source_lang' parameter to be specified",
+        ),
+        (
+            "a.txt",
+            b"a",
+            {"formality": "more"},
+            400,
+            "'formality' is not supported for given 'target_lang'.",
+        ),
+    ],
+)
+def test_wrong_upload_is_refused(
+    files: Server, name: str, data: bytes, fields: dict[str, Any], status: int, message: str
+) -> None:
+    assert_refused(upload(files, name, data, **fields), status, message)
+
+
+def test_document_uses_the_terms_of_a_glossary(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path))
+    body = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "day\tdia"}
+    glossary = server.post("/v2/glossaries", json=body).json()["glossary_id"]
+    handle = Handle(server, "a.txt", TEXT, glossary_id=glossary)
+    handle.until_over()
+    assert handle.result().text == TEXT.replace("day", "dia")
+    assert_refused(upload(server, "a.txt", TEXT, glossary_id="x"), 404, "Glossary not found")
+
+
+def test_documents_count_for_the_quota(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path), api_keys="a,b", monthly_characters=30)
+    handle = Handle(server, "a.txt", TEXT, auth_key="a")
+    handle.key["auth_key"] = "a"
+    assert handle.until_over()["status"] == "done"
+    usage = server.get("/v2/usage", params={"auth_key": "a"}).json()
+    assert usage == {"character_count": 21, "character_limit": 30}
+    response = upload(server, "a.txt", TEXT, auth_key="a")
+    assert_refused(response, 456, "Quota exceeded", "21 of 30", "the request has 21")
+    form = {"source": "en", "target": "pt", "api_key": "a"}
+    response = server.post("/translate_file", files={"file": ("a.txt", TEXT)}, data=form)
+    assert (response.status_code, response.json()["error_type"]) == (403, "quota_exceeded")
+    assert upload(server, "a.txt", TEXT, auth_key="b").status_code == 200
+
+
+def test_upload_without_a_file_is_refused(files: Server) -> None:
+    response = files.post("/v2/document", data={"target_lang": "PT"})
+    assert_refused(response, 400, "Parameter 'file' not specified")
+
+
+def test_id_or_key_of_another_document_is_refused(files: Server) -> None:
+    handle, other = Handle(files, "a.txt", TEXT), Handle(files, "b.txt", TEXT)
+    for path, key in ((handle.path, other.key), ("/v2/document/x", handle.key)):
+        for suffix in ("", "/result"):
+            assert_refused(files.post(path + suffix, json=key), 404, "Document not found")
+    assert_refused(files.post(handle.path), 400, "Parameter 'document_key' not specified")
+
+
+def test_documents_are_refused_while_they_are_off(server: Server) -> None:
+    for path in ("", "/x", "/x/result"):
+        response = server.post(f"/v2/document{path}", json={"document_key": "x"})
+        words = "Files translation are disabled on this server."
+        assert_refused(response, 403, words, "REGARD_FILES")
+
+
+def test_terms_of_a_glossary_are_used(serve: Serve, tmp_path: Path) -> None:
+    server = serve(files=True, state=str(tmp_path))
+    glossary = {"name": "a", "source_lang": "en", "target_lang": "pt", "entries": "cat\tfelino"}
+    made = server.post("/v2/glossaries", json={**glossary, "entries_format": "tsv"}).json()
+    handle = Handle(server, "a.txt", "The cat.", glossary_id=made["glossary_id"])
+    assert handle.until_over()["status"] == "done"
+    assert handle.result().text == "The felino."
+    refused = upload(server, "a.txt", "A", glossary_id=made["glossary_id"], source_lang=None)
+    assert_refused(
+        refused, 400, "Use of a glossary requires the 'source_lang' parameter to be specified"
+    )
+
+
+def test_documents_spend_the_quota_and_failed_ones_do_not(
+    serve: Serve, script: Script, tmp_path: Path
+) -> None:
+    server = serve(files=True, max_files=1, monthly_characters=20, state=str(tmp_path))
+    script.poison.add(server.token("Bad"))
+    assert Handle(server, "a.txt", "Bad day, all day.").until_over()["status"] == "error"
+    until(lambda: server.get("/v2/usage").json()["character_count"] == 0)
+    assert Handle(server, "a.txt", "Hello there.").until_over()["status"] == "done"
+    documents = server.services.documents
+    until(lambda: documents is not None and documents.num_open == 0)
+    for _ in range(2):  # a refused document frees its place
+        assert_refused(upload(server, "a.txt", TEXT), 456, "Quota exceeded", "12 of 20")
+    form = {"source": "en", "target": "pt"}
+    late = {"file": ("a.txt", "Good day!")}
+    response = server.post("/translate_file", files=late, data=form)
+    assert_error(response, QuotaExceededError, "12 of 20")
+    response = server.post("/translate_file", files={"file": ("a.txt", "Hi you.")}, data=form)
+    assert response.status_code == 200
+    assert server.get("/v2/usage").json()["character_count"] == 19

@@ -1,0 +1,79 @@
+"""What a vocabulary cannot represent comes back unchanged, in every translation."""
+
+import re
+
+import pytest
+
+from tests.api.servers import AnyServer
+
+KEPT = {
+    "Hello {name}, you have {count} new messages.": ["{name}", "{count}"],
+    "If 5 < 6, then 6 > 5.": ["<"],
+    "I <3 you": ["<3"],
+    "{x} $y %s %(name)s": ["{x}", "$y", "%s", "%(name)s"],
+    "See https://example.com/a?b=c for details.": ["https://example.com/a?b=c"],
+    "It is cold today 🎉": ["🎉"],
+    "🎉🎉": ["🎉🎉"],
+    "The 🐈 sat on the mat.": ["🐈"],
+    "President Erdoğan paid €50 in Łódź.": ["Erdoğan", "€50", "Łódź"],
+    "Click <b>here</b> now.": ["<b>", "</b>"],
+    "• first\n• second": ["•"],
+}
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_spans_come_back(real_server: AnyServer, text: str) -> None:
+    response = real_server.translate(text)
+    assert response.status_code == 200, response.text
+    translated = response.json()["translatedText"]
+    for span in KEPT[text]:
+        assert translated.count(span) == text.count(span), translated
+    assert not any(word in translated for word in ("XYZ", "A1B", "(1)"))
+
+
+HTML = [
+    "<p>The cat sat on the <b>mat</b>.</p>\n<ul><li>One dog</li><li>Two dogs</li></ul>",
+    'Read <a href="https://example.com/?a=1&amp;b=2">the page</a> <br> now',
+    "It is <i>very</i> <b>cold <u>today</u></b>!",
+    'Run <code>make test</code>, then <span translate="no">Regard</span> starts.',
+    "<script>var a = 1 < 2;</script><p>Hello {name}</p><!-- end -->",
+]
+
+
+@pytest.mark.parametrize("text", HTML)
+def test_html_keeps_its_tags(real_server: AnyServer, text: str) -> None:
+    response = real_server.translate([text, "Good morning."], format="html", source="auto")
+    assert response.status_code == 200, response.text
+    translated, other = response.json()["translatedText"]
+    assert other == "Bom dia."
+    assert sorted(tags(translated)) == sorted(tags(text))
+    assert translated != text
+    for kept in ("make test", ">Regard<", "var a = 1 < 2;", "{name}", "<!-- end -->"):
+        assert (kept in translated) == (kept in text)
+
+
+MOVED = {
+    "<b>The cat</b> is in the <i>red car</i>.": "<b>O gato</b> está no <i>carro vermelho</i>.",
+    "John was born in <b>1994</b>.": "John nasceu em <b>1994</b>.",
+}
+
+
+@pytest.mark.parametrize("text", MOVED)
+@pytest.mark.parametrize("options", [{}, {"beam_size": 2}, {"alternatives": 1}])
+def test_tags_surround_the_translations_of_their_words(
+    real_server: AnyServer, text: str, options: dict[str, int]
+) -> None:
+    response = real_server.translate(text, format="html", **options)
+    assert response.json()["translatedText"] == MOVED[text]
+
+
+def tags(text: str) -> list[str]:
+    return re.findall(r"</?[a-z]+[^>]*>", text)
+
+
+def test_entities_are_text(real_server: AnyServer) -> None:
+    response = real_server.translate("Is 5 &lt; 6? It is caf&eacute;.", format="html")
+    translated = response.json()["translatedText"]
+    assert "&lt;" in translated
+    assert "&eacute;" not in translated
+    assert "é" in translated

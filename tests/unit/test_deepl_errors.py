@@ -1,0 +1,96 @@
+"""The shape of DeepL's errors: status, message and detail of every error."""
+
+import json
+
+import pytest
+
+from service.api import error_texts
+from service.api.deepl.errors import DEEPL_ERRORS, STATUSES, DeepLErrorBody, deepl_shape
+from service.api.errors import error_response
+from service.errors import (
+    KINDS,
+    InvalidKeyError,
+    InvalidRequestError,
+    MissingKeyError,
+    QuotaExceededError,
+    ServiceError,
+    UnsupportedLanguageError,
+)
+from service.tasks.context import RequestContext
+from tests.unit.test_openai_errors import ERRORS
+
+KEYS = (MissingKeyError, InvalidKeyError)
+OWN_STATUS = (*KEYS, QuotaExceededError)
+OTHERS = [e for e, *_ in ERRORS if e.param is None and not isinstance(e, OWN_STATUS)]
+
+
+@pytest.mark.parametrize("error", OTHERS)
+def test_error_without_a_parameter_has_its_own_message(error: ServiceError) -> None:
+    status, body = deepl_shape(error, RequestContext("id"))
+    assert (status, body) == (KINDS[type(error)].status, {"message": "m"})
+    DeepLErrorBody.model_validate(body)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "detail"),
+    [
+        (
+            InvalidRequestError(error_texts.missing("text").text, param="text"),
+            "Parameter 'text' not specified",
+            None,
+        ),
+        (
+            InvalidRequestError("x is no text", param="text"),
+            "Value for 'text' not supported.",
+            "x is no text",
+        ),
+    ],
+)
+def test_parameter_is_named_in_deepls_words(
+    error: ServiceError, message: str, detail: str | None
+) -> None:
+    _, body = deepl_shape(error, RequestContext("id"))
+    assert (body["message"], body.get("detail")) == (message, detail)
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_missing_key_and_wrong_key_get_the_same_status_and_message(
+    kind: type[ServiceError],
+) -> None:
+    """DeepL's clients take 403 alone for a fault of the key."""
+    status, body = deepl_shape(kind("m", details="d"), RequestContext("id"))
+    assert (status, body["message"]) == (403, "Authorization failure, check auth_key")
+    assert body["detail"]
+
+
+def test_details_are_the_detail() -> None:
+    error = InvalidRequestError("m", details="d")
+    assert deepl_shape(error, RequestContext("id")) == (400, {"message": "m", "detail": "d"})
+    error.param = "text"
+    expected = {"message": "Value for 'text' not supported.", "detail": "m; d"}
+    assert deepl_shape(error, RequestContext("id")) == (400, expected)
+
+
+def test_language_is_named_with_the_parameter_that_has_it() -> None:
+    error = UnsupportedLanguageError("m", "zz", available=["en", "pt"])
+    error.param = "source_lang"
+    assert deepl_shape(error, RequestContext("id")) == (
+        400,
+        {
+            "message": "Value for 'source_lang' not supported.",
+            "detail": "zz is not supported; supported: en, pt",
+        },
+    )
+
+
+def test_response_has_the_time_after_which_to_try_again() -> None:
+    for error, *_ in ERRORS:
+        response = error_response(error, RequestContext("id"), deepl_shape)
+        assert json.loads(bytes(response.body)).keys() <= {"message", "detail"}
+        given = response.headers.get("retry-after")
+        assert given == (error.retry_after_seconds and str(error.retry_after_seconds))
+
+
+def test_documented_statuses_exist() -> None:
+    statuses = {STATUSES.get(kind, KINDS[kind].status) for kind in KINDS}
+    assert {*DEEPL_ERRORS} <= statuses

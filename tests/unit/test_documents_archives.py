@@ -1,0 +1,257 @@
+"""Documents of XML: order and formatting are kept; damaged and hostile files are refused."""
+
+import io
+import struct
+from collections.abc import Callable
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+from lxml import etree
+
+from service.documents.base import Document, DocumentError, DocumentTooLargeError
+from service.documents.formats import read_document
+from service.documents.markup import archive as limits
+from tests.archives import archive, docx, epub, members, odt, pptx, run
+
+BOLD = "<w:b/>"
+XLIFF_1 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
+<file original="a" source-language="en" target-language="fr" datatype="plaintext"><body>
+<trans-unit id="1"><source>The <g id="1">black</g> cat<x id="2"/></source></trans-unit>
+<trans-unit id="2"><source>done</source><target>pronto</target></trans-unit>
+<trans-unit id="3" translate="no"><source>Regard</source></trans-unit>
+<trans-unit id="4"><source>A dog</source><target state="new">A dog</target><note>n</note>
+</trans-unit></body></file></xliff>"""
+XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en">
+<file id="f"><unit id="1"><segment><source>The <pc id="1">black</pc> cat</source></segment>
+<ignorable><source> </source></ignorable><segment state="final"><source>done</source>
+<target>pronto</target></segment></unit></file></xliff>"""
+
+DOCX = docx(
+    "<w:p><w:pPr><w:jc/></w:pPr>"
+    + run("The ", '<w:lang w:val="en-US"/>')
+    + "<w:proofErr/>"
+    + run("cat ")
+    + run("sat", BOLD)
+    + run(" here.")
+    + "</w:p><w:tbl><w:tc><w:p>"
+    + run("A cell")
+    + "</w:p></w:tc></w:tbl><w:p>"
+    + run("one")
+    + "<w:r><w:tab/></w:r>"
+    + run("two")
+    + '<w:hyperlink r:id="1" xmlns:r="urn:r">'
+    + run("a link")
+    + "</w:hyperlink><w:r><w:instrText>PAGE</w:instrText></w:r>"
+    + run("12")
+    + "</w:p>",
+    footnotes=f'<w:footnotes xmlns:w="{"http://schemas.openxmlformats.org/wordprocessingml/2006/main"}">'
+    f"<w:p>{run('A note')}</w:p></w:footnotes>",
+)
+PPTX = pptx(
+    '<a:p><a:r><a:rPr lang="en" dirty="0"/><a:t>The </a:t></a:r><a:r><a:rPr lang="de"/>'
+    '<a:t>cat</a:t></a:r><a:r><a:rPr b="1"/><a:t>sat</a:t></a:r><a:fld><a:t>7</a:t></a:fld></a:p>',
+    *("<a:p><a:r><a:t>Slide</a:t></a:r></a:p>" for _ in range(9)),
+)
+RSID = (
+    '<style:style style:name="T1"><style:text-properties officeooo:rsid="001"/></style:style>'
+    '<style:style style:name="T2"><style:text-properties fo:font-weight="bold"/></style:style>'
+)
+ODT = odt(
+    '<text:h>A title</text:h><text:p>The <text:span text:style-name="T1">cat</text:span> sat '
+    '<text:span text:style-name="T2">here</text:span> today.<text:note><text:note-citation>1'
+    "</text:note-citation><text:note-body><text:p>A note</text:p></text:note-body></text:note>"
+    " Then it ran.</text:p>",
+    RSID,
+)
+EPUB = epub(
+    two="<h1>Second</h1><p>The <em>cat</em> sat.<br/>There&#160;too.</p><pre>code</pre>",
+    one="<p>First</p>",
+)
+
+FILES = {
+    "a.docx": (DOCX, ["The cat", "sat", "here.", "A cell", "one", "two", "a link", "A note"]),
+    "a.pptx": (PPTX, ["The cat", "sat", *["Slide"] * 9]),
+    "a.odt": (ODT, ["A title", "The cat sat", "here", "today.", "A note", "Then it ran."]),
+    "a.epub": (
+        EPUB,
+        ["A book", "Second", "The", "cat", "sat.", "There\xa0too.", "First"],
+    ),
+    "a.xlf": (XLIFF_1.encode(), ["The", "black", "cat", "A dog"]),
+    "b.xliff": (XLIFF_2.encode(), ["The", "black", "cat"]),
+}
+
+by_name = pytest.mark.parametrize("name", FILES)
+archives = pytest.mark.parametrize("name", [name for name in FILES if "xl" not in name])
+
+
+def read(name: str) -> Document:
+    return read_document(name, FILES[name][0])
+
+
+def rewrite(name: str, change: Callable[[str], str], language: str = "") -> bytes:
+    document = read(name)
+    return document.write([change(text) for text in document.texts()], language)
+
+
+def canonical(data: bytes) -> bytes:
+    result: bytes = etree.tostring(etree.fromstring(data), method="c14n")
+    return result
+
+
+@by_name
+def test_texts_are_found_in_order(name: str) -> None:
+    assert read(name).texts() == FILES[name][1]
+
+
+@archives
+def test_unchanged_texts_give_the_same_document(name: str) -> None:
+    before, after = members(FILES[name][0]), members(rewrite(name, str))
+    assert list(after) == list(before)
+    for part, content in before.items():
+        if part.endswith((".xml", ".xhtml", ".opf")):
+            assert canonical(after[part]) == canonical(content)
+        else:
+            assert after[part] == content
+
+
+@archives
+def test_translations_are_read_again(name: str) -> None:
+    written = rewrite(name, str.upper)
+    texts = [text.upper() for text in FILES[name][1]]
+    assert read_document(name, written).texts() == texts
+
+
+def test_first_file_of_an_archive_stays_uncompressed() -> None:
+    with ZipFile(io.BytesIO(rewrite("a.epub", str.upper))) as file:
+        first = file.infolist()[0]
+        assert (first.filename, first.compress_type) == ("mimetype", 0)
+
+
+def test_word_runs_keep_their_formatting() -> None:
+    document = members(rewrite("a.docx", str.upper))["word/document.xml"].decode()
+    assert document.index("THE CAT ") < document.index("<w:b/>") < document.index("SAT")
+    assert '<w:t xml:space="preserve"> HERE.</w:t>' in document
+    assert "PAGE" in document
+    assert "12" in document
+
+
+def test_text_boxes_are_read_once() -> None:
+    box = f"<w:txbxContent><w:p>{run('Inside')}</w:p></w:txbxContent>"
+    data = docx(f"<w:p>{run('Before')}<w:r><w:pict>{box}</w:pict></w:r>{run('after')}</w:p>")
+    assert read_document("a.docx", data).texts() == ["Before", "after", "Inside"]
+
+
+def test_books_and_pages_name_their_language() -> None:
+    after = members(rewrite("a.epub", str, "pt"))
+    assert b"<dc:language>pt</dc:language>" in after["OPS/book.opf"]
+    assert b'lang="pt"' in after["OPS/text/one.xhtml"]
+
+
+@pytest.mark.parametrize("name", ["a.xlf", "b.xliff"])
+def test_xliff_gets_targets_with_the_tags_of_the_source(name: str) -> None:
+    written = rewrite(name, str.upper, "pt")
+    root = etree.fromstring(written)
+    targets = list(root.iter("{*}target"))
+    sources = list(root.iter("{*}source"))
+    shapes = [[inner.tag for inner in each.iter() if inner is not each] for each in targets]
+    assert "".join(targets[0].itertext()) == "THE BLACK CAT"
+    assert shapes[0] == [e.tag for e in sources[0].iter() if e is not sources[0]]
+    assert "".join(sources[0].itertext()) == "The black cat"
+    assert b">pronto<" in written
+    assert b'"pt"' in written
+    assert read_document(name, written).texts() == []
+
+
+def test_xliff_without_open_units_comes_back() -> None:
+    written = rewrite("a.xlf", str)
+    assert canonical(read_document("a.xlf", written).write([], "")) == canonical(written)
+
+
+@by_name
+def test_every_cut_file_is_refused_or_read(name: str) -> None:
+    data = FILES[name][0]
+    for end in range(0, len(data) - 1, max(1, len(data) // 40)):
+        with pytest.raises(DocumentError):
+            read_document(name, data[:end])
+
+
+@archives
+def test_changed_bytes_never_fail_in_another_way(name: str) -> None:
+    data = FILES[name][0]
+    for place in range(0, len(data), 31):
+        broken = data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
+        try:
+            document = read_document(name, broken)
+            document.write(document.texts(), "pt")
+        except DocumentError:
+            pass
+
+
+@archives
+def test_archives_of_another_format_are_refused(name: str) -> None:
+    with pytest.raises(DocumentError, match="another format"):
+        read_document(name, archive({"a.txt": "text"}))
+
+
+def test_entities_are_refused() -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>'
+    for text in (bomb, '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'):
+        data = f'{text}<xliff version="1.2"><source>&a;</source></xliff>'
+        with pytest.raises(DocumentError, match="entities"):
+            read_document("a.xlf", data.encode())
+    with pytest.raises(DocumentError, match="DOCTYPE"):
+        read_document("a.docx", archive({"word/document.xml": "<!DOCTYPE a><a/>"}))
+
+
+def test_archive_that_unpacks_to_very_much_is_refused() -> None:
+    bomb = archive({"word/document.xml": bytes(limits.FREE_BYTES + 1)})
+    assert len(bomb) < 100_000
+    with pytest.raises(DocumentTooLargeError, match="after unpacking"):
+        read_document("a.docx", bomb)
+
+
+def test_archive_whose_header_lies_is_refused() -> None:
+    """The sizes in the header are made small; the real content is over the limit."""
+    size = limits.FREE_BYTES + 1
+    bomb = archive({"word/document.xml": bytes(size)})
+    lying = bomb.replace(struct.pack("<I", size), struct.pack("<I", 100))
+    assert lying != bomb
+    with pytest.raises(DocumentError):
+        read_document("a.docx", lying)
+
+
+def test_archive_with_many_files_is_refused() -> None:
+    output = io.BytesIO()
+    with ZipFile(output, "w", ZIP_DEFLATED) as file:
+        for number in range(limits.MAX_MEMBERS + 1):
+            file.writestr(f"{number}", b"")
+    with pytest.raises(DocumentTooLargeError, match="10001 files"):
+        read_document("a.docx", output.getvalue())
+
+
+def test_encrypted_archive_is_refused() -> None:
+    data = bytearray(DOCX)
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        place = data.find(signature)
+        while place >= 0:
+            data[place + offset] |= 1
+            place = data.find(signature, place + 1)
+    with pytest.raises(DocumentError, match="encrypted"):
+        read_document("a.docx", bytes(data))
+
+
+def test_copy_protected_book_is_refused() -> None:
+    files = members(EPUB) | {"META-INF/rights.xml": b"<rights/>"}
+    with pytest.raises(DocumentError, match="copy protection"):
+        read_document("a.epub", archive(files))
+
+
+def test_deep_documents_are_read_or_refused() -> None:
+    depth = 100_000
+    body = "<w:p>" * depth + "</w:p>" * depth
+    with pytest.raises(DocumentError, match="not well-formed"):
+        read_document("a.docx", docx(body))
+    for tags in (b"<b>", b"</b><i>", b"<!", b"<a ", b"</", b"<html ", b"<!--"):
+        page = tags * depth
+        document = read_document("a.html", page)
+        assert document.write(document.texts(), "") == page

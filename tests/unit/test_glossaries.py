@@ -1,0 +1,134 @@
+"""The store of glossaries: what it keeps, changes and deletes, and terms that stay current."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.errors import InvalidRequestError, NotFoundError
+from service.state import glossaries as glossaries_module
+from service.state.database import Database
+from service.state.glossaries import KEPT_TERMS, Dictionary, DictionaryInfo, GlossaryStore
+
+ENPT = Dictionary("en", "pt", {"house": "mansão", "cat": "felino"})
+PTEN = Dictionary("pt", "en", {"casa": "mansion"})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GlossaryStore:
+    return GlossaryStore(Database(str(tmp_path)))
+
+
+def targets(store: GlossaryStore, sentence: str, *ids: str) -> list[str]:
+    return [match.target for match in store.terms(ids, "en", "pt").find(sentence)]
+
+
+def test_glossary_comes_back_in_every_process(store: GlossaryStore, tmp_path: Path) -> None:
+    created = store.create("Estate", [PTEN, ENPT])
+    assert uuid.UUID(created.id).version == 4
+    assert created.name == "Estate"
+    assert created.created.endswith("Z")
+    expected = (DictionaryInfo("en", "pt", 2), DictionaryInfo("pt", "en", 1))
+    assert created.dictionaries == expected
+    other = GlossaryStore(Database(str(tmp_path)))
+    assert other.get(created.id) == created
+    assert other.all() == [created]
+    assert other.entries(created.id, "en", "pt") == ENPT.entries
+    assert targets(other, "a cat", created.id) == ["felino"]
+
+
+def test_glossaries_are_listed_the_oldest_first(store: GlossaryStore) -> None:
+    names = ["b", "a", "a"]
+    for name in names:
+        store.create(name, [ENPT])
+    assert [each.name for each in store.all()] == names
+
+
+def test_change_renames_and_adds(store: GlossaryStore) -> None:
+    glossary = store.create("Estate", [ENPT]).id
+    more = Dictionary("en", "pt", {"cat": "gato", "sea": "mar"})
+    changed = store.change(glossary, "Sea", [more, PTEN, more])
+    assert (changed.name, store.get(glossary)) == ("Sea", changed)
+    assert [each.num_entries for each in changed.dictionaries] == [3, 1]
+    assert store.entries(glossary, "en", "pt") == {"house": "mansão", "cat": "gato", "sea": "mar"}
+    assert store.change(glossary, None, []) == changed
+
+
+def test_replaced_dictionary_has_the_new_entries_alone(store: GlossaryStore) -> None:
+    glossary = store.create("Estate", [ENPT]).id
+    info = store.replace(glossary, Dictionary("en", "pt", {"sea": "mar"}))
+    assert info == DictionaryInfo("en", "pt", 1)
+    assert store.entries(glossary, "en", "pt") == {"sea": "mar"}
+    store.replace(glossary, PTEN)
+    assert len(store.get(glossary).dictionaries) == 2
+
+
+def test_deleted_glossary_and_dictionary_are_gone(store: GlossaryStore) -> None:
+    first, second = (store.create(name, [ENPT, PTEN]).id for name in ("a", "b"))
+    store.remove_dictionary(first, "en", "pt")
+    assert store.get(first).dictionaries == (DictionaryInfo("pt", "en", 1),)
+    store.remove(first)
+    assert [each.id for each in store.all()] == [second]
+    assert store.entries(second, "en", "pt") == ENPT.entries
+
+
+def test_terms_are_those_of_the_last_change(store: GlossaryStore, tmp_path: Path) -> None:
+    glossary = store.create("Estate", [ENPT]).id
+    assert targets(store, "a cat", glossary) == ["felino"]
+    other = GlossaryStore(Database(str(tmp_path)))
+    other.change(glossary, None, [Dictionary("en", "pt", {"cat": "gato"})])
+    assert targets(store, "a cat", glossary) == ["gato"]
+    other.remove(glossary)
+    with pytest.raises(NotFoundError):
+        store.terms([glossary], "en", "pt")
+
+
+def test_first_of_several_glossaries_has_priority(store: GlossaryStore) -> None:
+    first = store.create("a", [Dictionary("en", "pt", {"cat": "gato"})]).id
+    second, third = store.create("b", [ENPT]).id, store.create("c", [PTEN]).id
+    assert targets(store, "a cat, a house", first, second, third) == ["gato", "mansão"]
+    assert targets(store, "a cat, a house", second, first) == ["felino", "mansão"]
+
+
+def test_terms_are_kept_for_later_requests(store: GlossaryStore) -> None:
+    ids = [store.create(str(number), [ENPT]).id for number in range(KEPT_TERMS + 1)]
+    kept = [store.terms([each], "en", "pt") for each in ids]
+    assert store.terms([ids[-1]], "en", "pt") is kept[-1]
+    assert store.terms([ids[0]], "en", "pt") is not kept[0]
+
+
+UNKNOWN: dict[str, Callable[[GlossaryStore, str], object]] = {
+    "get": lambda store, one: store.get(one),
+    "entries": lambda store, one: store.entries(one, "en", "pt"),
+    "change": lambda store, one: store.change(one, "a", [ENPT]),
+    "replace": lambda store, one: store.replace(one, ENPT),
+    "remove": lambda store, one: store.remove(one),
+    "remove_dictionary": lambda store, one: store.remove_dictionary(one, "en", "pt"),
+    "terms": lambda store, one: store.terms([one], "en", "pt"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_unknown_glossary(store: GlossaryStore, name: str) -> None:
+    with pytest.raises(NotFoundError, match="Glossary not found") as caught:
+        UNKNOWN[name](store, "x" * 50)
+    assert caught.value.details == f"no glossary has the id {'x' * 40}"
+    assert store.all() == []
+
+
+@pytest.mark.parametrize("name", ["entries", "remove_dictionary", "terms"])
+def test_unknown_dictionary(store: GlossaryStore, name: str) -> None:
+    glossary = store.create("a", [PTEN]).id
+    with pytest.raises(NotFoundError, match="Dictionary not found") as caught:
+        UNKNOWN[name](store, glossary)
+    assert caught.value.details == "the glossary has no dictionary from en to pt"
+
+
+def test_number_of_glossaries_is_limited(
+    store: GlossaryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glossaries_module, "MAX_GLOSSARIES", 1)
+    store.create("a", [ENPT])
+    with pytest.raises(InvalidRequestError, match="Too many glossaries"):
+        store.create("b", [ENPT])

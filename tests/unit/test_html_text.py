@@ -1,0 +1,73 @@
+"""HTML as a text with markers, and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import html
+
+from service.text.html_text import plain_text, protect_html
+from service.text.markup import BREAK
+from service.text.protection import MARKER
+from service.text.segmentation import split_sentences
+
+SAME = [
+    "",
+    "plain",
+    "<p>Hello <b>big</b> world.</p><p>Second &amp; last &lt;x&gt;</p>",
+    "<ul>\n<li>One</li>\n<li>Two <code>a &lt; b</code></li></ul>",
+    '<a href="x?a=1&amp;b=2" title="&quot;q&quot;">here</a>',
+    "<!-- c -->text<br>more",
+    "<script>if(a<b){}</script>ok",
+    '<p translate="no">Keep <b>this</b></p>',
+    "{name} has 5 &lt; 6 {{ x }}",
+]
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_well_formed_html_is_restored(text: str) -> None:
+    found = protect_html(text, set("<>&{}"))
+    assert found.restore(found.text) == text
+
+
+REPAIRED = {
+    "Hello <b>open <i>cross</b> world</i>": "Hello <b>open <i>cross</i></b> world",
+    "a < b & c": "a &lt; b &amp; c",
+    "<<<": "&lt;&lt;&lt;",
+    "<p>one<p>two": "<p>one</p><p>two</p>",
+    "Caf&eacute;&nbsp;x": "Caf\u00e9\u00a0x",
+}
+
+
+@pytest.mark.parametrize("text", REPAIRED)
+def test_malformed_html_is_repaired(text: str) -> None:
+    found = protect_html(text, set())
+    assert found.restore(found.text) == REPAIRED[text]
+
+
+def test_document_keeps_its_doctype_and_head() -> None:
+    text = "<!DOCTYPE html>\n<html><head><title>Hi</title></head><body><p>x</p></body></html>"
+    found = protect_html(text, set())
+    assert found.restore(found.text) == text
+
+
+def test_blocks_end_sentences_and_line_breaks_do_not() -> None:
+    found = protect_html("<p>The big\ncat <b>sat</b>\nhere</p><div>The end</div>", set())
+    sentences = [MARKER.sub("", each) for each in split_sentences(found.text, "en").sentences]
+    assert sentences == ["The big cat sat here", "The end"]
+
+
+def test_words_of_html_have_no_tags() -> None:
+    assert plain_text("<p>Caf&eacute; <b>and</b></p>").split() == ["Caf\u00e9", "and"]
+
+
+PIECES = [*"ab <>/&;!-='\n\x1e", "<b>", "</b>", "<p>", "</p>", "<!--", "<i x='"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_no_text_fails_and_the_result_parses(text: str) -> None:
+    found = protect_html(text, set("<>"))
+    restored = found.restore(found.text)
+    assert BREAK not in restored
+    html.fragment_fromstring(restored, create_parent="div")
+    again = protect_html(restored, set("<>"))
+    assert again.restore(again.text) == restored

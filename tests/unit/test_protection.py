@@ -1,0 +1,97 @@
+"""Protected spans: they are found, replaced by markers, and carried by stand-ins."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.text.protection import MARKER, protect
+from service.text.stand_ins import VARIANTS, carry, split_at_markers
+
+RARE = set("<>{}#@\\^`~€“”’–•ñğ🎉→中文")
+"""Characters that the built-in vocabulary does not have."""
+
+
+def unknown(text: str) -> set[str]:
+    return RARE & {*text}
+
+
+SPANS = {
+    "Hello {name}!": ["{name}"],
+    "You have {0} of {1} files.": ["{0}", "{1}"],
+    "{count, plural, one {# file} other {# files}} left": [
+        "{count, plural, one {# file} other {# files}}"
+    ],
+    "Delete %s?": ["%s"],
+    "%(name)s sent %1$d files": ["%(name)s", "%1$d"],
+    "It costs 50% less, and 100% of it.": [],
+    "Read $y and ${home}.": ["$y", "${home}"],
+    "It costs $5.": [],
+    'Click <x id="1"/> here <b>now</b>.': ['<x id="1"/>', "<b>", "</b>"],
+    "See https://example.com/a?b=c, please.": ["https://example.com/a?b=c"],
+    "Write to ann.o-b@example.co.uk.": ["ann.o-b@example.co.uk"],
+    "Run `make test` now": ["`make test`"],
+    "[X7X] and [1]": ["[X7X]", "[1]"],
+    "The field max_size is set.": ["max_size"],
+    "If 5 < 6, I <3 you": ["<", "<3"],
+    "President Erdoğan paid €50 🎉👍🏽": ["Erdoğan", "€50", "🎉👍🏽"],
+    "Say &nbsp; twice": ["&nbsp;"],
+    "At 25 °C, open C:\\temp with #tag or @user": ["25 °C", "C:\\temp", "#tag", "@user"],
+    "A lone % sign, but 5 % and 5% stay": ["%"],
+    "An ordinary sentence, with: punctuation (and more) - it's fine.": [],
+}
+
+
+@pytest.mark.parametrize("text", SPANS)
+def test_spans_are_found(text: str) -> None:
+    found = protect(text, unknown(text))
+    assert list(found.spans) == SPANS[text]
+    assert found.restore(found.text) == text
+    assert len(MARKER.findall(found.text)) == len(found.spans)
+
+
+def test_quotes_and_dashes_are_written_plainly() -> None:
+    text = "“Don’t,” she said – twice."
+    assert protect(text, unknown(text)).text == '"Don\'t," she said - twice.'
+
+
+@given(st.text(alphabet=st.sampled_from([*"ab {}<>%$[]`&@_:/.1€ğ🎉\n\U000f0001"]), max_size=60))
+def test_text_is_restored(text: str) -> None:
+    found = protect(text, unknown(text))
+    assert found.restore(found.text) == text
+    assert "".join(split_at_markers(found.text)) == found.text
+
+
+@pytest.mark.parametrize("part", ["{", "{{", "<!--", "<a", "a", "a_", "a.", "/a", "%(", "`", "[A"])
+def test_search_is_linear(part: str) -> None:
+    start = time.process_time()
+    protect(part * 100_000 + "ğ", {"ğ"})
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("variant", range(len(VARIANTS)))
+def test_stand_ins_are_restored_in_any_order(variant: int) -> None:
+    found = protect("Give {a} to {b}, now!", set("{}"))
+    carrier = carry(found.text, variant)
+    assert carrier is not None
+    first, second = (each.spelling for each in carrier.stand_ins)
+    restored = carrier.restore(f"Agora, {second.lower()} recebe {first}!")
+    assert restored is not None
+    assert found.restore(restored) == "Agora, {b} recebe {a}!"
+    for wrong in (f"{first} recebe", f"{first} {first} {second}", ""):
+        assert carrier.restore(wrong) is None
+
+
+def test_spaces_around_a_stand_in_are_those_of_the_source() -> None:
+    found = protect("file{s} now!{x}", set("{}"))
+    carrier = carry(found.text, 0)
+    assert carrier is not None
+    assert carrier.text == "file XYZ1 now! XYZ2"
+    restored = carrier.restore("arquivo XYZ1 agora! XYZ2")
+    assert restored is not None
+    assert found.restore(restored) == "arquivo{s} agora!{x}"
+
+
+def test_sentence_with_the_same_word_has_no_stand_ins() -> None:
+    assert carry(protect("XYZ1 is {a}", set("{}")).text, 0) is None

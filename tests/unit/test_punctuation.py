@@ -1,0 +1,66 @@
+"""The final punctuation of a translation is that of its source."""
+
+import pytest
+
+from service.text.formatting.punctuation import with_ending
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Hello", "Olá,", "Olá"),
+        ("Page not found", "Página não encontrada -", "Página não encontrada"),
+        ("Save", "Salvar.", "Salvar"),
+        ("Hello.", "Olá", "Olá."),
+        ("Hello!", "Olá.", "Olá!"),
+        ("Really?!", "Sério?", "Sério?!"),
+        ("Name:", "Nome", "Nome:"),
+        ("Loading...", "A carregar", "A carregar..."),
+        ("Loading…", "A carregar...", "A carregar…"),
+        ("Loading...", "A carregar…", "A carregar..."),
+        ("(optional)", "(opcional).", "(opcional)"),
+        ("Log out", "Sair (a)", "Sair"),
+        ("in 323 BCE.", "em 323 a.C..", "em 323 a.C."),
+    ],
+)
+def test_ending_is_replaced(source: str, translation: str, expected: str) -> None:
+    assert with_ending(source, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation"),
+    [
+        ("Hello.", "Olá."),
+        ("Name:", "Nom :"),
+        ('He said "hello."', 'Ele disse "olá".'),
+        ('He said "hello!"', 'Ele disse "olá".'),
+        ("for example", "p. ex."),
+        ("at 9 a.m.", "às 9 horas"),
+        ("file(s)", "arquivo (s)"),
+        ("Hello", "..."),
+        ("Hello", ""),
+        ("...", "..."),
+        ("你好。", "Olá."),
+        ("Hello?", "Γεια;"),
+        ("Γεια;", "Hello?"),
+    ],
+)
+def test_ending_stays(source: str, translation: str) -> None:
+    assert with_ending(source, translation) == translation
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("Hello.", "你好", "你好。"),
+        ("Hello?", "こんにちは", "こんにちは？"),
+        ("Hello?", "مرحبا", "مرحبا؟"),
+        ("Hello.", "नमस्ते", "नमस्ते।"),
+        ("Hello.", "สวัสดี", "สวัสดี"),
+        ("Hello?", "Γεια", "Γεια;"),
+        ("你好！", "Olá", "Olá!"),
+        ("Hello!", "\U000f0000", "\U000f0000!"),
+    ],
+)
+def test_marks_are_those_of_the_script(source: str, translation: str, expected: str) -> None:
+    assert with_ending(source, translation) == expected

@@ -1,0 +1,103 @@
+"""The quota of characters: the limit, the month, failures, and processes that share a count."""
+
+import asyncio
+import multiprocessing
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from service.errors import InternalError, QuotaExceededError
+from service.state import quota as quota_module
+from service.state.database import FILE, Database
+from service.state.quota import Quota, this_month
+
+
+async def spend(quota: Quota, account: str, *numbers: int) -> None:
+    for number in numbers:
+        async with quota.spent(account, number):
+            pass
+
+
+def spend_in_a_process(folder: str) -> None:
+    asyncio.run(spend(Quota(Database(folder), 1_000), "a", *[1] * 50))
+
+
+@pytest.fixture
+def quota(tmp_path: Path) -> Quota:
+    return Quota(Database(str(tmp_path / "new" / "folder")), 10)
+
+
+def used(quota: Quota, account: str = "a") -> int:
+    return asyncio.run(quota.used(account))
+
+
+def test_characters_up_to_the_limit_are_counted_by_account(quota: Quota) -> None:
+    asyncio.run(spend(quota, "a", 6, 0, 4))
+    asyncio.run(spend(quota, "b", 1))
+    assert (used(quota), used(quota, "b"), used(quota, "c")) == (10, 1, 0)
+
+
+def test_refused_request_counts_nothing(quota: Quota) -> None:
+    asyncio.run(spend(quota, "a", 6))
+    with pytest.raises(QuotaExceededError, match=r"6 of 10 characters .* the request has 5"):
+        asyncio.run(spend(quota, "a", 5))
+    assert used(quota) == 6
+
+
+def test_failed_request_counts_nothing(quota: Quota) -> None:
+    async def fail() -> None:
+        async with quota.spent("a", 5):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail())
+    assert used(quota) == 0
+
+
+def test_month_begins_with_nothing(quota: Quota, monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(spend(quota, "a", 10))
+    monkeypatch.setattr(quota_module, "this_month", lambda: "2000-01")
+    assert used(quota) == 0
+    asyncio.run(spend(quota, "a", 10))
+    assert len(this_month()) == len("2000-01")
+
+
+def test_without_a_limit_nothing_is_stored(tmp_path: Path) -> None:
+    asyncio.run(spend(Quota(Database(str(tmp_path)), 0), "a", 10**9))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_processes_share_one_count(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=spend_in_a_process, args=(str(tmp_path),)) for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert used(Quota(Database(str(tmp_path)), 1_000)) == 150
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InternalError, match="REGARD_STATE"):
+        used(Quota(Database(str(tmp_path / "file")), 1))
+
+
+def test_damaged_file_is_an_error_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"x" * 5_000)
+    with pytest.raises(InternalError, match="file is not a database"):
+        used(Quota(Database(str(tmp_path)), 1))
+
+
+def test_file_has_hashes_only_and_is_closed(tmp_path: Path) -> None:
+    database = Database(str(tmp_path))
+    asyncio.run(spend(Quota(database, 9), "a", 1))
+    del database
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        rows = connection.execute("SELECT account, characters FROM usage").fetchall()
+    connection.close()
+    assert rows == [("a", 1)]

@@ -1,0 +1,80 @@
+"""Remote models: their references, their tokens, their prompts."""
+
+import pytest
+
+from model.tokenization.characters import CharacterTokenizer
+from service.errors import InternalError
+from service.models.catalog import Catalog
+from service.models.remote import MAX_CHARS, RemoteFiles, find_remote
+from service.remote.prompt import chat_request, translation_of
+from service.text.chunking import chunk_sentences
+from service.text.segmentation import one_sentence
+
+FILES = RemoteFiles("maker/large", "http://h:1/v1", "en", "pt-BR")
+
+
+def test_reference_names_each_pair() -> None:
+    found = find_remote("openai:maker/large@http://h:1/v1/#en-pt_br+zh_hans-en")
+    assert found == [FILES, RemoteFiles("maker/large", "http://h:1/v1", "zh-Hans", "en")]
+    assert [files.name for files in found] == ["large-en-pt-BR", "large-zh-Hans-en"]
+    assert len({files.revision for files in found}) == 1
+    assert find_remote("/models/ende") == []
+
+
+def test_pairs_are_routed_through_english() -> None:
+    catalog = Catalog.load(["openai:large@http://h:1/v1#de-en+en-fr"])
+    assert catalog.languages == ["de", "en", "fr"]
+    route = catalog.route("de", "fr")
+    assert [each.name for each in route] == ["large-de-en", "large-en-fr"]
+    assert [each.limit(128) for each in route] == [MAX_CHARS, MAX_CHARS]
+
+
+@pytest.mark.parametrize("text", ["", "a", "A cat.", "日本語", "🙂‍↔️ x", "a\n b", "\U0010ffff"])
+def test_every_text_comes_back(text: str) -> None:
+    tokenizer = CharacterTokenizer()
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode([*ids, tokenizer.eos_id]) == text
+    assert tokenizer.encode_with_offsets(text).ids == ids
+    assert not tokenizer.unknown_in(text)
+    assert all(0 <= each < tokenizer.vocab_size for each in ids)
+
+
+def test_white_space_has_no_tokens() -> None:
+    assert CharacterTokenizer().encode(" \n") == []
+
+
+@pytest.mark.parametrize("text", ["one two  three four " * 9, "onetwo" * 40, "日本語" * 50])
+def test_text_is_cut_between_words(text: str) -> None:
+    chunked = chunk_sentences(one_sentence(text), CharacterTokenizer(), 50)
+    assert chunked.segments.join(chunked.segments.sentences) == text
+    assert all(len(each) <= 50 for each in chunked.segments.sentences)
+    words = set(text.split())
+    if len(words) > 1:
+        assert {word for each in chunked.segments.sentences for word in each.split()} == words
+
+
+def test_request_names_both_languages() -> None:
+    body = chat_request("A cat.", FILES)
+    assert "from English to Brazilian Portuguese" in body["messages"][0]["content"]
+    assert body["messages"][1] == {"role": "user", "content": "A cat."}
+    assert (body["model"], body["temperature"], body["stream"]) == ("maker/large", 0, False)
+    assert body["max_tokens"] >= 2 * len("A cat.")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (" Ein Satz.\n", "Ein Satz."),
+        ("<think>so</think>Ein Satz.", "Ein Satz."),
+        ("Ein <think>Satz</think>.", "Ein <think>Satz</think>."),
+    ],
+)
+def test_translation_is_the_whole_reply(content: str, expected: str) -> None:
+    reply = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}
+    assert translation_of(reply, "m") == expected
+
+
+@pytest.mark.parametrize("reply", [None, {}, {"choices": [{"message": {"content": 3}}]}, "a"])
+def test_reply_without_a_translation_is_refused(reply: object) -> None:
+    with pytest.raises(InternalError, match="endpoint of m sent no translation"):
+        translation_of(reply, "m")

@@ -1,0 +1,63 @@
+"""Suggestions are stored in order, by threads and processes at the same time."""
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.errors import InternalError
+from service.state.database import FILE, Database
+from service.state.suggestions import Suggestion, SuggestionStore
+
+
+def number(index: int) -> Suggestion:
+    return Suggestion(f"text {index} 🎉'; --", f"better {index}", "auto", "pt")
+
+
+def add(folder: Path, *numbers: int) -> None:
+    """Adds suggestions through a connection of its own, as a process has it."""
+    store = SuggestionStore(Database(str(folder)))
+    for index in numbers:
+        asyncio.run(store.add(number(index)))
+
+
+def stored(folder: Path) -> list[Suggestion]:
+    """Returns the suggestions of a folder, oldest first."""
+    with closing(sqlite3.connect(folder / FILE)) as connection:
+        rows = connection.execute("SELECT q, s, source, target FROM suggestions ORDER BY id")
+        return [Suggestion(*row) for row in rows]
+
+
+def test_suggestions_are_kept_in_order(tmp_path: Path) -> None:
+    add(tmp_path, 0, 1)
+    add(tmp_path, 2)
+    assert stored(tmp_path) == [number(index) for index in range(3)]
+
+
+def test_writers_wait_for_each_other(tmp_path: Path) -> None:
+    threads = [
+        threading.Thread(target=add, args=(tmp_path, *range(20 * each, 20 * each + 20)))
+        for each in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = sorted(stored(tmp_path), key=lambda each: int(each.q.split()[1]))
+    assert found == [number(index) for index in range(80)]
+
+
+def test_time_is_stored(tmp_path: Path) -> None:
+    add(tmp_path, 0)
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        ((created,),) = connection.execute("SELECT created FROM suggestions").fetchall()
+    assert abs(created - (tmp_path / FILE).stat().st_mtime) < 60
+
+
+def test_state_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InternalError, match="REGARD_STATE"):
+        add(tmp_path / "file", 0)

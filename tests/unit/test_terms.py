@@ -1,0 +1,83 @@
+"""Terms of a glossary: where a sentence has them, in which case, and which a translation lacks."""
+
+import pytest
+
+from service.text.glossary.terms import Terms, lacking
+
+TERMS = Terms(
+    {
+        "house": "mansão",
+        "house boat": "casa flutuante",
+        "cat": "felino",
+        "US": "EUA",
+        "iPhone": "telemóvel",
+        "C++": "C mais mais",
+        "→": "seta",
+        "猫": "cat",
+        "ice cream van": "carrinha",
+    }
+)
+
+
+def found(sentence: str) -> list[tuple[str, str]]:
+    """The source terms of a sentence as it has them, and their target terms."""
+    return [(sentence[each.start : each.end], each.target) for each in TERMS.find(sentence)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The house of the cat.", [("house", "mansão"), ("cat", "felino")]),
+        ("the cat's house", [("cat", "felino"), ("house", "mansão")]),
+        ("cat, cat", [("cat", "felino"), ("cat", "felino")]),
+        ("houses, housecat, concat, e-house, house-like, my_cat, cat_1", []),
+        ("a house - a cat", [("house", "mansão"), ("cat", "felino")]),
+        ("-cat-", [("cat", "felino")]),
+        ("A house boat", [("house boat", "casa flutuante")]),
+        ("A house\n  boat and house", [("house\n  boat", "casa flutuante"), ("house", "mansão")]),
+        ("A house, boat", [("house", "mansão")]),
+        ("an ice cream cat", [("cat", "felino")]),
+        ("House prices", [("House", "mansão")]),
+        ("The White House", [("House", "Mansão")]),
+        ("A House Boat", [("House Boat", "Casa flutuante")]),
+        ("HOUSE BOAT", [("HOUSE BOAT", "CASA FLUTUANTE")]),
+        ("hOUSE", []),
+        ("the US told us", [("US", "EUA")]),
+        ("Us and Iphone", []),
+        ("an iPhone, an IPHONE", [("iPhone", "telemóvel"), ("IPHONE", "TELEMÓVEL")]),
+        ("C++ and C+", [("C++", "C mais mais")]),
+        ("a → b", [("→", "seta")]),
+        ("黒猫が", [("猫", "cat")]),
+        ("", []),
+    ],
+)
+def test_whole_words_are_found_the_longest_first(
+    sentence: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [
+        ("A mansão do felino.", []),
+        ("A Mansão, FELINO", []),
+        ("A casa do felino.", ["mansão"]),
+        ("A mansãozinha do felino.", ["mansão"]),
+        ("O gato.", ["mansão", "felino"]),
+    ],
+)
+def test_missing_target_terms(translation: str, expected: list[str]) -> None:
+    matches = TERMS.find("the house of the cat")
+    assert [each.target for each in lacking(matches, translation)] == expected
+
+
+def test_term_is_missing_as_often_as_it_is_too_rare() -> None:
+    matches = TERMS.find("a cat, a cat, a house boat")
+    missing = lacking(matches, "um felino numa casa flutuante")
+    assert [each.target for each in missing] == ["felino"]
+
+
+def test_large_glossary_is_fast() -> None:
+    terms = Terms({f"word{number} of the glossary": "x" for number in range(50_000)})
+    assert len(terms.find("word49999 of the glossary " * 1_000)) == 1_000

@@ -1,0 +1,92 @@
+"""`regard translate` against a server that answers in capital letters."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from service.file_translation.client import MAX_CHARS, MAX_TEXTS, in_requests
+from service.file_translation.command import app
+
+
+class Capitals(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    refused: list[int]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        reply: dict[str, object]
+        status, reply = 200, {"translatedText": [text.upper() for text in body["q"]]}
+        if self.refused:
+            status = self.refused.pop()
+            reply = {"error": "refused", "details": "too bad"}
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Capitals.refused = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Capitals) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def run(url: str, *arguments: str, text: str = "") -> Result:
+    return CliRunner().invoke(app, [*arguments, "--to", "pt", "--url", url], input=text)
+
+
+def test_folder_is_translated_and_continued(url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("Hello\n\nworld\n")
+    (folder / "sub" / "b.json").write_text('{"a": "Hi"}')
+    (folder / "c.bin").write_text("Hello")
+    Capitals.refused = [503]
+    assert run(url, str(folder)).exit_code == 0
+    found = {p.name: p.read_text() for p in (tmp_path / "in.pt").rglob("*") if p.is_file()}
+    assert found == {"a.txt": "HELLO\n\nWORLD\n", "b.json": '{"a": "HI"}'}
+    Capitals.refused = [400]
+    again = run(url, str(folder))
+    assert (again.exit_code, Capitals.refused) == (0, [400])  # nothing was sent
+    Capitals.refused = []
+    (folder / "bad.json").write_text("{")
+    assert run(url, str(folder)).exit_code == 1
+    assert not (tmp_path / "in.pt" / "bad.json").exists()
+
+
+def test_lines_keep_their_number(url: str) -> None:
+    result = run(url, "-", text="one\n\ntwo\nthree")
+    assert (result.exit_code, result.stdout) == (0, "ONE\n\nTWO\nTHREE")
+
+
+def test_refusal_of_the_server_ends_the_command(url: str, tmp_path: Path) -> None:
+    Capitals.refused = [400]
+    (tmp_path / "a.txt").write_text("Hello")
+    result = run(url, str(tmp_path / "a.txt"))
+    assert result.exit_code == 1
+    assert "answered 400: refused; too bad" in result.output
+    assert not (tmp_path / "a.pt.txt").exists()
+
+
+def test_requests_stay_within_their_limits() -> None:
+    texts = ["a" * 100] * 500 + ["b" * (MAX_CHARS + 1), "c"]
+    requests = in_requests(texts)
+    assert [text for request in requests for text in request] == texts
+    assert all(len(request) <= MAX_TEXTS for request in requests)
+    assert all(len(r) == 1 or sum(map(len, r)) <= MAX_CHARS for r in requests)

@@ -1,0 +1,142 @@
+"""XML texts: documents and fragments, the outline, rules for tags, entities, and faults."""
+
+import pytest
+
+from service.errors import InvalidRequestError
+from service.text.markup import Kind, Token
+from service.text.xml_text import XmlRules, plain_text, protect_xml, read_xml
+
+LETTERS = {
+    Kind.TEXT: "t",
+    Kind.OPEN: "o",
+    Kind.CLOSE: "c",
+    Kind.EMPTY: "e",
+    Kind.BLOCK: "B",
+    Kind.OPAQUE: "x",
+}
+
+
+PLAIN = XmlRules()
+
+
+def kinds(text: str, given: XmlRules = PLAIN) -> str:
+    """A letter for the kind of each token."""
+    return "".join(LETTERS[token.kind] for token in read_xml(text, given))
+
+
+def rules(ignored: str = "", splitting: str = "", non_splitting: str = "") -> XmlRules:
+    names = [frozenset(each.split()) for each in (ignored, splitting, non_splitting)]
+    return XmlRules(names[0], names[1], names[2])
+
+
+TEXTS = [
+    "",
+    "  Only words, no tags.\n",
+    "Press <b>Continue</b> to advance.",
+    "<p>One.</p>\n<p>Two <i>and <b>three</b></i>.</p>",
+    "<doc>\n  <title>A title</title>\n  <par>One. <br/>Two.</par>\n</doc>",
+    "<o:p xmlns:o='urn:x' o:id=\"1\">Text</o:p>",
+    'An <x id="1"></x> and an <x id="2"/> here.',
+    "<!-- a --> words <?pi b?> <![CDATA[ c ]]>",
+    "Zoë 🎉 <b >text</b  > 漢字",
+    '<?xml version="1.0" encoding="latin-1"?>\n<!DOCTYPE d [<!ENTITY e "x"> ]>\n<d>é&e;</d><!---->',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_tags_are_as_they_are_written(text: str) -> None:
+    joined = "".join(token.source for token in read_xml(text, PLAIN))
+    assert joined == text.replace("<![CDATA[", "").replace("]]>", "")
+    protected = protect_xml(text, PLAIN, ())
+    assert protected.restore(protected.text) == joined
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Press <b>Continue</b> to advance.", "totct"),
+        ("<b>Continue</b>", "BtB"),
+        ("<p>One.</p>\n<p>Two <i>and <b>three</b></i>.</p>", "BtBtBtototcctB"),
+        ("<d> <t>A title</t> <p>One.<br/>Two.</p> </d>", "BtBtBtBtetBtB"),
+        ("<p>a <b><i>c</i></b></p>", "BtootccB"),
+        ("<p><b>a</b>, <b>c</b></p>", "BotctotcB"),
+        ("<p><b>a</b> <b>c</b></p>", "BBtBtBtBB"),
+        ("<p/><p></p> words", "eet"),
+        ("<p/><p></p>", "BB"),
+        ("a <!-- c --><?pi d?> e", "teet"),
+        ("a <![CDATA[<b>]]> c", "t"),
+    ],
+)
+def test_tags_without_words_beside_them_end_a_sentence(text: str, expected: str) -> None:
+    assert kinds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        ("a <b>c</b>", rules(splitting="b"), "tBtB"),
+        ("<d><p>a</p><p>c</p></d>", rules(non_splitting="p"), "BotcotcB"),
+        ("<d><p>a</p></d>", XmlRules(detects_outline=False), "ootcc"),
+        (
+            "<d><p>a</p></d>",
+            XmlRules(splitting=frozenset({"p"}), detects_outline=False),
+            "oBtBc",
+        ),
+        ('a <x id="1"></x> c <x>d <b>e</b></x>', rules(ignored="x"), "txtx"),
+        ('<x id="1"></x>', rules(ignored="x"), "B"),
+        ("<d><x>a</x></d>", rules(ignored="x"), "BBB"),
+        ("a <X/> <o:x>c</o:x>", rules(ignored="o:x"), "tetx"),
+    ],
+)
+def test_rules_decide_about_tags(text: str, given: XmlRules, expected: str) -> None:
+    assert kinds(text, given) == expected
+
+
+def test_ignored_element_is_one_token() -> None:
+    tokens = read_xml('Call <x id="1">the <b>CEO</b></x>!', rules(ignored="x"))
+    expected = [
+        Token(Kind.TEXT, "Call "),
+        Token(Kind.OPAQUE, '<x id="1">the <b>CEO</b></x>'),
+        Token(Kind.TEXT, "!"),
+    ]
+    assert tokens == expected
+
+
+def test_entities_become_characters_and_are_written_again() -> None:
+    text = '<p>Tom &amp; &#233;&lt;&gt; "x" <b>&amp;</b></p>'
+    assert plain_text(text, PLAIN) == 'Tom & é<> "x"  &'
+    protected = protect_xml(text, PLAIN, ())
+    assert protected.restore(protected.text) == text.replace("&#233;", "é")
+
+
+def test_entities_of_a_document_are_not_replaced() -> None:
+    bomb = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><d>One &b; two.</d>'
+    assert plain_text(bomb, PLAIN) == "One   two."
+    protected = protect_xml(bomb, PLAIN, ())
+    assert protected.restore(protected.text) == bomb
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a <b>c", "mismatched tag: line 1, column 8"),
+        ("a\n <b>c</i>", "mismatched tag: line 2, column 7"),
+        ("a &nbsp; c", "undefined entity: line 1, column 2"),
+        ("a & c", "not well-formed (invalid token): line 1, column 3"),
+        ("a < c", "not well-formed (invalid token): line 1, column 3"),
+        ("a <b c=d>e</b>", "not well-formed (invalid token): line 1, column 7"),
+        ("a\x00", "not well-formed (invalid token): line 1, column 1"),
+        ("</regard-fragment><regard-fragment>", "junk after document element: line 1, column 18"),
+        ("<?xml version='1.0'?><d>", "no element found: line 1, column 24"),
+        ("<!DOCTYPE d>", "no element found: line 1, column 12"),
+    ],
+)
+def test_text_that_is_not_well_formed_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match="^Tag handling parsing failed, please") as caught:
+        read_xml(text, PLAIN)
+    assert caught.value.details == reason
+
+
+def test_deep_nesting_is_read() -> None:
+    text = "<a>" * 20_000 + "word" + "</a>" * 20_000
+    assert len(read_xml(text, PLAIN)) == 40_001
