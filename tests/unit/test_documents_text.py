@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.documents.base import Document, DocumentError, UnsupportedFormatError, has_words
@@ -205,6 +205,8 @@ LINES = st.text(st.sampled_from("ab .é猫-*>#|`~<>&;[]{}:\"'\\\t\r\n1=_/!"), ma
 
 
 @given(LINES)
+@example(">\nword")
+@example("word \\")
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
 def test_any_text_comes_back(suffix: str, text: str) -> None:
     assert rewrite(suffix, text, str) == text

@@ -113,9 +113,15 @@ class _Reader:
             self.is_list = bool(marker.strip("># \t")) or (self.is_list and bool(line.prefix))
         content = line.content[len(marker) :]
         suffix = line.suffix
-        kept = content.rstrip("#").rstrip() if "#" in marker else content.removesuffix("\\")
+        kept = (
+            content.rstrip("#").rstrip() if "#" in marker else content.removesuffix("\\").rstrip()
+        )
         content, suffix = kept, content[len(kept) :] + suffix
-        is_broken = suffix.startswith(("\\", "  "))
+        if not content:  # a marker alone ends a paragraph, as an empty line does
+            yield from self._flush()
+            yield line.prefix + marker + suffix
+            return
+        is_broken = suffix.startswith("  ") or suffix.lstrip().startswith("\\")
         self.paragraph.append(Line(line.prefix + marker, content, suffix))
         if is_broken or "#" in marker:
             yield from self._flush()
