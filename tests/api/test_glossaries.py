@@ -1,4 +1,4 @@
-"""Glossaries: DeepL's routes of both versions, and translations that use their terms."""
+"""Glossaries: DeepL's routes of versions 2 and 3, and translations that use terms."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Documents of plain text: what is not text stays, byte for byte."""
+"""Documents of plain text: all bytes outside of the translated texts stay the same."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Terms of a glossary: where a sentence has them, in which case, and which a translation lacks."""
+"""Terms of a glossary: their places and their case in a sentence, and the missing ones."""
 
 import pytest
 

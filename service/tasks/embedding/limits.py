@@ -36,13 +36,12 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
     Raises:
         RequestTooLargeError: The request has more tokens than the limit.
     """
-    total = sum(num_tokens)
-    if total > limit:
-        raise RequestTooLargeError(
-            f"{param} has {total} tokens in all; the limit is {limit}. Send it in parts, or raise "
-            "REGARD_MAX_PENDING_TOKENS.",
-            param=param,
-        )
+    _check_total(
+        num_tokens,
+        limit,
+        param,
+        f"; the limit is {limit}. Send it in parts, or raise REGARD_MAX_PENDING_TOKENS.",
+    )
 
 
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
@@ -50,23 +49,21 @@ def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None
 
     The limit REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With 384
     numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the
-    client has read the response.
-
-    Args:
-        num_tokens: Number of tokens of each input, as the model reads it.
-        limit: Largest number of tokens of all inputs together.
-        param: Name of the inputs in the client's request.
-
-    Raises:
-        RequestTooLargeError: The request has more tokens than the limit.
+    client has read the response. The arguments and errors are those of `check_num_tokens`.
     """
+    _check_total(
+        num_tokens,
+        limit,
+        param,
+        f", each with a vector; the limit is {limit}. Send it in parts, ask /embed for one vector "
+        "a text, or raise REGARD_MAX_TOKEN_VECTORS.",
+    )
+
+
+def _check_total(num_tokens: Sequence[int], limit: int, param: str, remedy: str) -> None:
     total = sum(num_tokens)
     if total > limit:
-        raise RequestTooLargeError(
-            f"{param} has {total} tokens in all, each with a vector; the limit is {limit}. Send it "
-            "in parts, ask /embed for one vector a text, or raise REGARD_MAX_TOKEN_VECTORS.",
-            param=param,
-        )
+        raise RequestTooLargeError(f"{param} has {total} tokens in all{remedy}", param=param)
 
 
 def check_ids(inputs: Sequence[Input], vocab_size: int, param: str) -> None:
