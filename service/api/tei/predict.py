@@ -6,17 +6,17 @@ Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo
 from starlette.responses import Response
 
-from model.tokenization.pairs import Direction
 from service.api.request.disconnect import unless_disconnected
-from service.api.request.inputs import ModelName, Text, lower
+from service.api.request.inputs import Text
 from service.api.request.openapi import request_body
-from service.api.request.parameters import Parameters, read_parameters, refuse
+from service.api.request.parameters import read_parameters, refuse
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
+from service.api.tei.schemas import ScoreParameters
 from service.tasks.reranking import Inputs, Reranker, ScoreQuery
 
 router = APIRouter(tags=["reranking"])
@@ -45,7 +45,7 @@ def is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
-class PredictRequest(Parameters):
+class PredictRequest(ScoreParameters):
     """`POST /predict`, in TEI's shape."""
 
     model_config = ConfigDict(
@@ -61,16 +61,6 @@ class PredictRequest(Parameters):
             | Annotated[list[Single | Pair], Field(min_length=1)],
         ),
     ] = Field(description="A text, a pair of texts, or a list whose elements are texts and pairs.")
-    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
-    truncate: bool = Field(
-        False, description="Cut inputs that are longer than the model takes; false refuses them."
-    )
-    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End at which a text is truncated."
-    )
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first cross-encoder."
-    )
 
     @property
     def is_batch(self) -> bool:

@@ -9,21 +9,19 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from model.tokenization.pairs import Direction
 from service.api.request.disconnect import unless_disconnected
-from service.api.request.inputs import ModelName, lower
 from service.api.request.openapi import request_body
-from service.api.request.parameters import ListOf, Parameters, not_empty, read_parameters
+from service.api.request.parameters import ListOf, not_empty, read_parameters
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
 from service.api.tei.errors import TEI_ERRORS
-from service.api.tei.schemas import check_text
+from service.api.tei.schemas import ScoreParameters, check_text
 from service.tasks.reranking import Reranker, RerankQuery
 
 router = APIRouter(tags=["reranking"])
 
 
-class RerankRequest(Parameters):
+class RerankRequest(ScoreParameters):
     """`POST /rerank`, in TEI's shape."""
 
     model_config = ConfigDict(
@@ -41,17 +39,7 @@ class RerankRequest(Parameters):
     texts: Annotated[ListOf[str], BeforeValidator(check_text)] = Field(
         description="Texts to rank.", json_schema_extra=not_empty
     )
-    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
     return_text: bool = Field(False, description="Return each text with its score.")
-    truncate: bool = Field(
-        False, description="Cut pairs that are longer than the model takes; false refuses them."
-    )
-    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
-        "right", description="End at which the query or the text is truncated."
-    )
-    model: ModelName = Field(
-        None, description="Name as in /v1/models; by default the first cross-encoder."
-    )
 
     def rerank_query(self) -> RerankQuery:
         """Returns the request for the task."""

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from service.api.request.inputs import EmbedParameters, Inputs, ModelName
+from model.tokenization.pairs import Direction
+from service.api.request.inputs import EmbedParameters, Inputs, ModelName, lower
 from service.api.request.parameters import ListOf, Parameters, Positive, not_empty, refuse
 from service.models.text_reader import Input
 from service.tasks.embedding.query import EmbedQuery
@@ -23,6 +24,21 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
         where = f"{info.field_name}[{value.index('')}]"
         refuse(f"{where} parameter is empty; send a text, or leave it out")
     return value
+
+
+class ScoreParameters(Parameters):
+    """The parameters of all requests that a cross-encoder scores."""
+
+    raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
+    truncate: bool = Field(
+        False, description="Cut inputs that are longer than the model takes; false refuses them."
+    )
+    truncation_direction: Annotated[Direction, BeforeValidator(lower)] = Field(
+        "right", description="End at which texts are truncated."
+    )
+    model: ModelName = Field(
+        None, description="Name as in /v1/models; by default the first cross-encoder."
+    )
 
 
 class EmbedAllRequest(EmbedParameters):
