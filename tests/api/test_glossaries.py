@@ -1,6 +1,7 @@
 """Glossaries: DeepL's routes of versions 2 and 3, and translations that use terms."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,20 @@ def test_terms_are_used_by_both_dialects(server: Server) -> None:
     assert reply["text"] == expected
     assert server.translate(text, glossary=glossary).json()["translatedText"] == expected
     assert server.translate(text, glossary="").json()["translatedText"] == text
+
+
+def test_terms_are_used_in_documents(serve: Serve, tmp_path: Path) -> None:
+    server = serve(state=str(tmp_path), files=True)
+    form = {"source": "en", "target": "pt", "glossary": create(server)["glossary_id"]}
+    files = {"file": ("a.txt", "The cat is here.")}
+    sent = server.post("/translate_file", files=files, data=form).json()
+    path = re.sub("^https?://[^/]+", "", sent["translatedFileUrl"])
+    assert server.get(path).text == "The felino is here."
+    reply = server.post("/translate_file", files=files, data={**form, "source": "auto"})
+    assert_error(reply, InvalidRequestError)
+    assert "a glossary needs the source language" in reply.json()["error"]
+    reply = server.post("/translate_file", files=files, data={**form, "glossary": "x"})
+    assert_error(reply, NotFoundError)
 
 
 def test_terms_are_used_in_html(server: Server) -> None:

@@ -67,10 +67,9 @@ async def upload(request: Request) -> Response:
     given = context_of(request)
     context = RequestContext(given.request_id, task=DOCUMENT, account=given.account)
     ids = [body.glossary_id] if body.glossary_id else []
-    terms = await find_terms(services, ids, source or "", target) if ids else None
+    terms = await find_terms(services, ids, source, target)
     file = Upload(name, body.file.data)
-    job = await open_job(documents, file, source, target, context)
-    job.terms = terms
+    job = await open_job(documents, file, source, target, terms, context)
     task = asyncio.create_task(run(services, documents, job))
     documents.background.add(task)
     task.add_done_callback(documents.background.discard)

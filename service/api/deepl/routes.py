@@ -52,7 +52,9 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, DeepLRequest, services.settings.max_body_bytes)
         texts = as_texts("text", body.text, services.settings, context)
         wanted = resolve(body, texts, services)
-        await translation.add_terms(services, wanted, glossaries_of(body))
+        wanted.terms = await translation.find_terms(
+            services, glossaries_of(body), wanted.source, wanted.target
+        )
     work = translation.translate(services, wanted, context)
     results = await unless_disconnected(request, work)
     context.billed_characters = sum(map(len, texts))

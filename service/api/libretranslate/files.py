@@ -9,12 +9,13 @@ from starlette.responses import Response
 
 from service.api.error_texts import FILES_DISABLED
 from service.api.errors import ERRORS, ErrorBody
+from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import TranslateFileRequest, TranslateFileResponse
 from service.api.request.body import MULTIPART
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.documents import download, enabled, open_job
 from service.api.request.openapi import request_body
-from service.api.request.translation import find_languages
+from service.api.request.translation import find_terms
 from service.api.request.upload import read_upload
 from service.api.responses import JSONResponse
 from service.api.services import context_of, services_of
@@ -41,13 +42,10 @@ async def translate_file(request: Request) -> Response:
     documents = enabled(services)
     with context.stage("validate"):
         body = await read_upload(request, TranslateFileRequest, services.settings)
-        is_auto = body.source.strip().lower() == "auto"
-        source, target = find_languages(
-            services.catalog,
-            ("source", None if is_auto else body.source),
-            ("target", body.target),
-        )
-        job = await open_job(documents, body.file, source, target, context)
+        source, target = languages.find(services.catalog, body.source, body.target)
+        glossaries = languages.glossaries_of(body, source)
+        terms = await find_terms(services, glossaries, source, target)
+        job = await open_job(documents, body.file, source, target, terms, context)
     await unless_disconnected(request, documents.run(job))
     name = quote(job.state.name)
     url = f"{request.base_url}download_file/{job.state.id}.{name}"

@@ -11,11 +11,14 @@ from service.api.libretranslate.schemas import (
     FrontendSettings,
     Language,
     LanguageChoice,
+    TranslateFileRequest,
+    TranslateRequest,
 )
 from service.api.request.translation import find_languages
 from service.api.responses import JSONResponse
 from service.api.services import services_of
 from service.documents.formats import FORMATS
+from service.errors import InvalidRequestError
 from service.models.catalog import PIVOT, Catalog
 from service.text.detection import Detection
 from service.text.language_codes import display_name
@@ -68,6 +71,19 @@ def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
     """
     code = None if source.strip().lower() == "auto" else source
     return find_languages(catalog, ("source", code), ("target", target))
+
+
+def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | None) -> list[str]:
+    """Returns the id of the glossary of a request, or no id.
+
+    Raises:
+        InvalidRequestError: The request has a glossary and no source language.
+    """
+    if body.glossary and source is None:
+        raise InvalidRequestError(
+            "Invalid request: a glossary needs the source language; send it in place of auto"
+        )
+    return [body.glossary] if body.glossary else []
 
 
 def default_target(catalog: Catalog) -> str:

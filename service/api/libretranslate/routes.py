@@ -53,7 +53,10 @@ async def translate(request: Request) -> Response:
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
         texts = as_texts("q", body.q, services.settings, context)
         wanted = resolve(body, texts, services)
-        await translation.add_terms(services, wanted, [body.glossary] if body.glossary else [])
+        glossaries = languages.glossaries_of(body, wanted.source)
+        wanted.terms = await translation.find_terms(
+            services, glossaries, wanted.source, wanted.target
+        )
     if stream_type := streaming.wanted_type(request):
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)
@@ -119,10 +122,6 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
             "Invalid request: return_alignment and glossary cannot be used together; send only one"
         )
     source, target = languages.find(services.catalog, body.source, body.target)
-    if body.glossary and source is None:
-        raise InvalidRequestError(
-            "Invalid request: a glossary needs the source language; send it in place of auto"
-        )
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)

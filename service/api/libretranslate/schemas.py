@@ -14,6 +14,13 @@ def _default_format(value: Any) -> Any:
     return "text" if value == "" else value
 
 
+GLOSSARY: Any = Field(
+    None,
+    description="Id of a glossary whose terms the translation uses. `source` must not be `auto`.",
+)
+"""The field of requests for translations that is Regard's own."""
+
+
 class TranslateRequest(Parameters):
     """`POST /translate`, as JSON, as a form, or as query parameters."""
 
@@ -45,11 +52,7 @@ class TranslateRequest(Parameters):
     return_scores: bool = Field(
         False, description="Return the log-probability of every sentence and token."
     )
-    glossary: str | None = Field(
-        None,
-        description="Id of a glossary whose terms the translation uses. `source` must not be "
-        "`auto`.",
-    )
+    glossary: str | None = GLOSSARY
     return_alignment: bool = Field(
         False, description="Return the alignment of the words of text and translation."
     )
@@ -139,6 +142,7 @@ class TranslateFileRequest(Parameters):
     source: str = Field(description="Language code, or `auto`.")
     target: str = Field(description="Language code.")
     api_key: Any = Field(None, description="Key, if the server has keys.")
+    glossary: str | None = GLOSSARY
 
 
 class TranslateFileResponse(BaseModel):

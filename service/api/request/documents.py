@@ -15,6 +15,7 @@ from service.errors import ForbiddenError, InvalidRequestError, RequestTooLargeE
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob
 from service.tasks.documents.translator import DocumentTranslator
+from service.text.glossary.terms import Terms
 
 
 async def open_job(
@@ -22,6 +23,7 @@ async def open_job(
     file: Upload,
     source: str | None,
     target: str,
+    terms: Terms | None,
     context: RequestContext,
 ) -> DocumentJob:
     """Returns the job of an uploaded document.
@@ -31,9 +33,11 @@ async def open_job(
             few characters left this month.
     """
     try:
-        return await documents.open(file.name, file.data, source, target, context)
+        job = await documents.open(file.name, file.data, source, target, context)
     except DocumentError as error:
         raise refusal(error) from None
+    job.terms = terms
+    return job
 
 
 def enabled(services: Services) -> DocumentTranslator:

@@ -93,30 +93,19 @@ def decoding_options(
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
 
-async def add_terms(
-    services: Services, wanted: TranslationRequest, glossaries: Sequence[str]
-) -> None:
-    """Adds the terms of glossaries to a request whose source language is known.
-
-    If several glossaries have the same term, the first of them decides.
-
-    Raises:
-        NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.
-    """
-    if glossaries and wanted.source is not None:
-        wanted.terms = await find_terms(services, glossaries, wanted.source, wanted.target)
-
-
 async def find_terms(
-    services: Services, glossaries: Sequence[str], source: str, target: str
-) -> Terms:
+    services: Services, glossaries: Sequence[str], source: str | None, target: str
+) -> Terms | None:
     """Returns the terms of glossaries between two languages.
 
-    If several glossaries have the same term, the first of them decides.
+    If several glossaries have the same term, the first of them decides. The result is None without
+    glossaries, or if the source language is not known.
 
     Raises:
         NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.
     """
+    if not glossaries or source is None:
+        return None
     languages = base_language(source), base_language(target)
     return await asyncio.to_thread(services.glossaries.terms, glossaries, *languages)
 
