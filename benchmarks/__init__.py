@@ -1,6 +1,8 @@
-"""The benchmark harness: measures Regard and its peers in turn, in one run that can be repeated.
+"""The benchmark harness: measures Regard and other engines in turn, in a repeatable run.
 
-`make bench SOURCE=en.txt REFERENCE=pt.txt` runs it. The server neither installs nor imports it.
+The other engines are called peers. A run has sections, each with its own table. The command
+`make bench SOURCE=en.txt REFERENCE=pt.txt` runs the harness. The server neither installs nor
+imports the harness.
 
     run             the command `python -m benchmarks.run`
     options         its command line
@@ -14,10 +16,10 @@
     loadgen.c       the load generator
     load            runs the load generator
     throughput      section "offline": translates a file of sentences with each engine
-    generate        section "generate": decodes with random weights, beside transformers
+    generate        section "generate": decodes with random weights, in Regard and in transformers
     http            section "http": sends one sentence a POST
-    start           section "start": time until a server is ready, and its memory
-    growth          section "growth": cost by source length, clients and resident models
+    start           section "start": measures the time until a server is ready, and its memory
+    growth          section "growth": measures cost by source length, clients and resident models
     embedding       section "embed": embeds a file of sentences, without HTTP
     embedding_http  section "embed-http": sends one sentence a POST to embedding servers
     random_weights  models with random weights, for section "generate"

@@ -4,10 +4,11 @@ The command translates every sentence. Then it runs the sentence and its transla
 model in one teacher-forced pass that returns all weights. It prints the largest deviation of:
 
 - the sum of a row of weights from 1,
-- the weights of a sentence in a batch from those of the sentence alone,
-- the decoder's hidden states by the fused kernel from those by explicit attention,
+- the weights of a sentence in a batch from its weights when it is alone,
+- the decoder's hidden states by the fused kernel from the states by explicit attention,
 - rollout from the same computation in numpy,
-- z from its computation out of the returned vectors q, k and v.
+- z from its computation out of the returned vectors q, k and v,
+- the weight on a padding token from 0.
 """
 
 import argparse
@@ -97,7 +98,7 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
             expected = numpy_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
             note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - expected)
             note("z, less what q, k and v give", steps_deviation(model, pair))
-        # In int8 a single rounding changes all later layers, so the comparison says nothing.
+        # In int8 a single rounding changes all later layers, so comparing kernels says nothing.
         if model.precision is not Precision.INT8:
             note("hidden states: fused, less explicit", kernel_deviation(model, batch))
         note("weight on padding", padding_weights(model, batch))
@@ -156,7 +157,7 @@ def padded(sequences: list[list[int]], filler: int) -> tuple[torch.Tensor, torch
 
 @torch.inference_mode()
 def kernel_deviation(model: EncoderDecoder, pairs: Pairs) -> Array:
-    """Returns the decoder's last hidden states by the fused kernel, less by explicit attention."""
+    """Returns the difference of the last hidden states: fused kernel minus explicit attention."""
     source, mask = padded([source for source, _ in pairs], model.config.eos_id)
     target, is_target = padded([target for _, target in pairs], model.config.eos_id)
     tensors = (each.to(model.device) for each in (source, mask, target))

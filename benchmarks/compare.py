@@ -2,9 +2,9 @@
 
     python -m benchmarks.compare --other ../base --source en.txt
 
-Each checkout needs an environment of its own (`make install`). Both servers stay up, and one of
-them is loaded at a time. The table shows medians over the rounds, and the median ratio of this
-checkout to the other.
+Each checkout needs an environment of its own (`make install`). Both servers stay up, but only one
+of them gets requests at a time. The table shows medians over the rounds, and the median ratio of
+this checkout to the other.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def bodies(case: Case, lines: list[str]) -> list[str]:
 
 
 def measure(checkout: Checkout, case: Case, lines: list[str], seconds: float) -> dict[str, float]:
-    """Returns the figures of one round."""
+    """Returns a checkout's figures for one case in one round."""
     if not case.path:
         wall, cpu = checkout.translate()
         return {"rate": len(lines) / wall, "cpu": 1000 * cpu / len(lines)}

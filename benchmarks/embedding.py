@@ -1,7 +1,8 @@
 """Section "embed": embeds a file of sentences without HTTP, all at once and one at a time.
 
 It compares the vectors with Regard's in float32: by their cosine, and by the largest difference of
-a component. With `--sts` it also gives Spearman's correlation of their cosines with human scores.
+a component. With `--sts` it also computes the cosine of the two sentences of each pair in a file.
+It gives Spearman's correlation of these cosines with human scores.
 """
 
 import csv
@@ -29,7 +30,7 @@ PEER = "sentence-transformers"
 BEST = f"best {PEER}, bfloat16"
 BATCHES = (32, 64, 128)
 TOLERANCE = 1e-5
-"""Limit of the difference of a component between Regard's and the peer's float32 vectors."""
+"""Allowed difference of a component between Regard's float32 vectors and the peer's."""
 SINGLES = 100
 ALL, ONE = "all at once", "one at a time"
 
@@ -38,7 +39,7 @@ Prepare = Callable[[Options], Contestant]
 
 
 def measure(options: Options) -> Result:
-    """Measures both cases, and the quality of the vectors.
+    """Measures the cases ALL and ONE, and the quality of the vectors.
 
     Raises:
         MissingError: The model's files are not found.
@@ -54,7 +55,7 @@ def measure(options: Options) -> Result:
 
 
 def _measure_case(options: Options, case: str, source: Path, result: Result) -> None:
-    """Measures all engines in turn, round by round, after a warm-up of one turn each."""
+    """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
     engines = start_all(options, case, source, result)
     num_sentences = len(read_lines(str(source)))
     try:
@@ -166,7 +167,7 @@ def _compare(engines: list[Engine], result: Result) -> None:
 
 
 def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
-    """Returns the deviation of vectors (B, E) of length 1 from Regard's in float32."""
+    """Returns the deviation of unit vectors (B, E) from Regard's float32 vectors."""
     cosines = (found * ours).sum(axis=1)
     return {
         "mean_cosine": float(cosines.mean()),
@@ -176,7 +177,7 @@ def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
 
 
 def _score(options: Options, names: list[str], result: Result) -> None:
-    """Adds Spearman's correlation, times 100, for each contestant named."""
+    """Adds Spearman's correlation, times 100, for each contestant in `names`."""
     assert options.sts
     with options.sts.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
@@ -217,7 +218,7 @@ def best_peer(result: Result, case: str) -> str:
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each case and contestant, and the float32 comparison."""
+    """Returns a table with a row for each case and contestant, and the float32 check."""
     return "\n\n".join([_rows(result), *_verdict(result)])
 
 

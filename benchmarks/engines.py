@@ -26,7 +26,7 @@ class Contestant:
 
     Attributes:
         name: Name of the contestant in tables.
-        command: Command of its subprocess.
+        command: Command of its subprocess; `{port}` stands for the port of a server.
         has_text: Whether its output is a real translation, which BLEU can score.
         environment: Variables in addition to those of this process.
         ready_path: Route that answers 200 as soon as a server's models are loaded.
@@ -85,7 +85,7 @@ class Engine:
         return tree.memory(self.process.pid)
 
     def stop(self) -> None:
-        """Ends the engine by closing its stdin; kills it if that does not end it in time."""
+        """Closes the engine's stdin; kills it if it runs on for STOP_LIMIT_SECONDS."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()
@@ -145,12 +145,12 @@ def bergamot(options: Options) -> Contestant:
 
 
 def ctranslate2(options: Options) -> Contestant:
-    """Describes CTranslate2's stand-in model with its whole vocabulary."""
+    """Describes CTranslate2 with the stand-in model and its whole vocabulary."""
     return _ctranslate2(options, "ctranslate2", "full")
 
 
 def ctranslate2_vmap(options: Options) -> Contestant:
-    """Describes CTranslate2's stand-in model with a vocabulary map, its lexical shortlist."""
+    """Describes CTranslate2 with the stand-in model and a vocabulary map, its lexical shortlist."""
     return _ctranslate2(options, "ctranslate2-vmap", "vmap")
 
 
@@ -175,7 +175,8 @@ def ctranslate2_python() -> str:
 def build_standin(options: Options) -> Path:
     """Builds CTranslate2's stand-in model and returns its folder.
 
-    It is built once in each run, because it depends on the language pair and the reference.
+    `benchmarks.peers.ctranslate2` explains the stand-in. Every run builds it anew, because it
+    depends on the language pair and the reference.
 
     Raises:
         MissingError: CTranslate2 cannot be installed, or its build fails.

@@ -26,7 +26,7 @@ def peer_python(
     version: str | None = None,
     with_project_packages: bool = False,
 ) -> str:
-    """Returns the path of an environment's interpreter, and makes a missing environment first.
+    """Makes an environment if it is missing or outdated, and returns the path of its interpreter.
 
     Args:
         name: Name of the environment and of its requirements file.

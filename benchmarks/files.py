@@ -62,8 +62,7 @@ def write_standin_parts(
     Args:
         files: Files of the real model.
         source: File of sentences.
-        reference: File of their translations. It gives the number of target tokens for a source
-            token.
+        reference: File of their translations, from which `tokens_ratio` is computed.
         folder: Folder for the two files.
 
     Returns:
@@ -103,7 +102,7 @@ def write_standin_parts(
 
 
 def tokens_ratio(files: ModelFiles, source: Path, reference: Path) -> float:
-    """Returns the number of target tokens for one source token; both include each EOS."""
+    """Returns the ratio of target tokens to source tokens. Each sentence's EOS is counted."""
     vocabularies = load_vocabularies(files)
     sources, targets = read_lines(str(source)), read_lines(str(reference))
     read = sum(len(vocabularies.source.encode(line)) + 1 for line in sources)

@@ -1,6 +1,7 @@
-"""Section "generate": Regard's engine and transformers' `generate` on random weights of one shape.
+"""Section "generate": compares Regard's engine with transformers' `generate` on random weights.
 
-`benchmarks.gpu` does the work in a process of its own, because transformers comes from `.bench/`.
+`benchmarks.gpu` does the work in a process of its own, because transformers is installed in
+`.bench/` and not in the environment of the project.
 """
 
 import importlib.util

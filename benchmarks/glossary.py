@@ -1,8 +1,8 @@
-"""Measures glossaries: how often a translation uses the term, and the BLEU that it costs.
+"""Measures glossaries: how often translations use the terms, and how the BLEU score changes.
 
-The terms are nouns of the source texts, and the words of the references that occur with them most
-consistently (Dice's coefficient). So they are words that a translator chose. The nouns are found by
-English determiners, so the source must be English.
+Each entry maps a noun of the source texts to a target term. The target term is the word of the
+references that occurs with the noun most consistently (Dice's coefficient). So it is a word that a
+translator chose. The nouns are found by English determiners, so the source must be English.
 
 Example:
     .venv/bin/python -m service serve --port 8451 &
@@ -34,7 +34,10 @@ def words_of(text: str) -> list[str]:
 
 
 def nouns(sources: list[list[str]], least: int) -> list[str]:
-    """Returns words that stand mostly after a determiner and in at least `least` texts."""
+    """Returns probable nouns: words that often follow a determiner.
+
+    At least a quarter of a word's occurrences follow one, and at least `least` texts have the word.
+    """
     total: Counter[str] = Counter()
     determined: Counter[str] = Counter()
     texts: Counter[str] = Counter()
@@ -58,7 +61,7 @@ def nouns(sources: list[list[str]], least: int) -> list[str]:
 def choose_terms(
     sources: list[list[str]], references: list[list[str]], number: int, least: int
 ) -> dict[str, str]:
-    """Returns the target terms of the nouns that are translated most consistently."""
+    """Returns the nouns that are translated most consistently, with their target terms."""
     found_in: dict[str, set[int]] = defaultdict(set)
     for index, words in enumerate(references):
         for word in words:
@@ -103,7 +106,7 @@ def translate(client: httpx.Client, texts: list[str], **fields: str) -> list[str
 
 
 def use(terms: dict[str, str], sources: list[str], outputs: list[str]) -> tuple[int, int]:
-    """Returns the number of terms in the source texts, and the number that the outputs use."""
+    """Returns how often the nouns occur in the sources, and how often the outputs use the terms."""
     total = used = 0
     for source, output in zip(sources, outputs, strict=True):
         wanted: Counter[str] = Counter()

@@ -4,9 +4,9 @@
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
    OPUS-MT and NLLB-600M. Each source has `--tokens` tokens, and so has each target.
 
-The second part gives milliseconds and kernels a decode step, and the share of the bandwidth. The
-share is the time that the bytes of a step need at full bandwidth, divided by the step's time. A
-large copy measures the bandwidth in the same run.
+The second part gives the milliseconds and the kernels of a decode step, and the share of the memory
+bandwidth that it uses. The share is the time that the bytes of a step need at full bandwidth,
+divided by the step's time. A large copy measures the bandwidth in the same run.
 
 On a CPU the command measures the memory's bandwidth, and counts operators in place of kernels.
 `--smoke` takes tiny sizes, to check that the command works.
@@ -111,7 +111,7 @@ def measure(args: argparse.Namespace, device: torch.device) -> Result:
 
 
 def copy_bandwidth(device: torch.device, num_bytes: int) -> float:
-    """Returns the bytes/s that a large copy reads and writes together: the median of COPIES."""
+    """Returns the median rate of COPIES large copies: bytes read and written per second."""
     source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 

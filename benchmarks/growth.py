@@ -1,7 +1,7 @@
 """Section "growth": measures how Regard's cost grows with source length, clients, and models.
 
-A window lasts at most 3 s, and there are half as many rounds as in other sections. That is enough
-for the shape of a curve.
+A measurement lasts at most 3 s, and there are half as many rounds as in other sections. That is
+enough for the shape of a curve.
 """
 
 import itertools
@@ -58,7 +58,7 @@ def measure(options: Options) -> Result:
 def by_length(server: Server, options: Options, turn: int, result: Result) -> None:
     """Measures each source length with one client for latency, and with many for the rate.
 
-    Each source is a single sentence without punctuation that ends it.
+    Punctuation that ends sentences is removed, so each source is a single sentence.
     """
     tokenizer = load_vocabularies(find_pair(options.models, options.pair)).source
     words = SENTENCE_END.sub(" ", " ".join(read_lines(str(options.source)))).split()
@@ -107,7 +107,7 @@ def by_models(options: Options, turn: int, result: Result) -> None:
 def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[str]:
     """Links the models repeatedly under invented languages, and returns the language pairs.
 
-    The server loads the weights anew for each pair, even from one file. So memory grows as it does
+    The server loads the weights anew for each pair, even from one file. Memory therefore grows as
     with different models.
     """
     pairs: list[str] = []
@@ -130,7 +130,7 @@ def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[
 def texts_of(
     length: int, words: Sequence[str], count_tokens: Callable[[str], int], num_texts: int
 ) -> list[str]:
-    """Makes texts of whole words with at most `length` tokens, from random places.
+    """Makes texts of whole words, each from a random start, with at most `length` tokens.
 
     Args:
         length: Largest number of tokens of a text.

@@ -1,7 +1,7 @@
 """Section "http": sends one sentence a POST, in closed and open loops, to each server in turn.
 
-All servers start once and stay up; one of them is loaded at a time. The section measures their CPU
-use while they are idle, and notes each server that uses more than MAX_IDLE_SHARE of a core.
+All servers start once and stay up; only one of them gets requests at a time. The section measures
+the CPU use of the idle servers, and notes each server that uses more than MAX_IDLE_SHARE of a core.
 """
 
 import sys
@@ -26,7 +26,7 @@ OPEN_LOOP_CLIENTS = 1024
 
 
 def measure(options: Options) -> Result:
-    """Scores every server's translations, then loads the servers point by point in each round."""
+    """Scores every server's translations, then measures each server under each load."""
     load.compile_program()
     result = Result("http", facts={"seconds a point": options.seconds})
     lines = read_lines(str(options.source))
@@ -67,14 +67,14 @@ def start_all(options: Options, result: Result) -> list[Server]:
 
 
 def shapes(options: Options, offset: int) -> list[Shape]:
-    """Returns the points of one round: every number of clients, then every rate."""
+    """Returns the loads of one round: first every number of clients, then every rate."""
     shape = Shape(1, seconds=options.seconds, warmup=options.warmup, offset=offset)
     closed = [replace(shape, clients=count) for count in options.clients]
     return closed + [replace(shape, clients=OPEN_LOOP_CLIENTS, rate=r) for r in options.rates]
 
 
 def case_of(shape: Shape) -> str:
-    """Returns a point's name in tables."""
+    """Returns the name of a load in tables."""
     return f"{shape.rate:g}/s" if shape.rate else str(shape.clients)
 
 

@@ -1,4 +1,4 @@
-"""Runs the load generator, and measures the server's CPU time in its measured window."""
+"""Runs the load generator, and measures the server's CPU time in the measured window."""
 
 import json
 import subprocess
@@ -19,7 +19,8 @@ class Shape:
     """The load on a server. Either `seconds` or `requests` is above 0.
 
     Attributes:
-        clients: Number of connections. An open loop needs more than will ever wait.
+        clients: Number of connections. An open loop needs more connections than requests will ever
+            wait at once.
         seconds: Length of the measured window.
         warmup: Seconds of load before the window.
         requests: Number of requests, all of them measured.
@@ -35,7 +36,7 @@ class Shape:
     offset: int = 0
 
     def arguments(self) -> list[str]:
-        """Returns the load generator's arguments; it leaves out defaults."""
+        """Returns the load generator's arguments. Arguments with default values are left out."""
         flags = {
             "--clients": self.clients,
             "--seconds": self.seconds,
@@ -62,7 +63,7 @@ class Load:
         errors: Number of errors by status, or by `connect`, `closed`, `timeout` or `unsent`.
         server_cpu_seconds: CPU time of the server's process tree in the window.
         own_cpu_seconds: CPU time of the load generator in the window.
-        replies: Bodies of the replies in the order of the requests; empty unless kept.
+        replies: Bodies of the replies in the order of the requests; empty without `keep_replies`.
     """
 
     requests: int
@@ -77,7 +78,10 @@ class Load:
     replies: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
-        """Returns the figures of a sample. Without a reply it leaves out those of a request."""
+        """Returns the figures of a sample.
+
+        If no reply has status 200, the latencies and the server's CPU time are left out.
+        """
         every = {
             "requests_per_second": self.rate,
             "errors": float(sum(self.errors.values())),
@@ -129,7 +133,7 @@ def run(
     keep_replies: bool = False,
     path: str = "/translate",
 ) -> Load:
-    """Loads one server and returns the figures.
+    """Sends a load to one server and returns the figures.
 
     Args:
         port: Port of the server on the loopback.

@@ -6,9 +6,9 @@
  *
  * FILE holds one JSON body a line, sent round robin. Without --rate the loop is closed: a client sends
  * its next request when its last reply has arrived. With --rate, requests are due at fixed intervals,
- * or with --poisson at random ones. Latency then counts from the time when the request was due. The
+ * or with --poisson at random times. Latency then counts from the time when the request was due. The
  * program prints "start" and "end" when the measured window opens and closes, then one JSON object.
- * Every reply must have a Content-Length. --replies writes each body on a line of its own.
+ * Every reply must have a Content-Length. --replies writes the body of each reply on a line of its own.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,8 +28,8 @@
 #include <unistd.h>
 
 enum { IDLE, SENDING, RECEIVING, PAUSED };
-#define PAUSE_SECONDS 0.1 /* A client pauses after an error: the rate of refusals is not measured. */
-#define MAX_STATUS 600    /* Larger numbers are kinds of failure without a status. */
+#define PAUSE_SECONDS 0.1 /* Pause of a client after an error: the rate of refusals is not measured. */
+#define MAX_STATUS 600    /* This and larger numbers stand for failures that have no status. */
 enum { CONNECT = MAX_STATUS, CLOSED, TIMEOUT, UNSENT, NUM_KINDS };
 #define NEVER 1e300
 #define POLL_SECONDS 0.02
@@ -52,8 +52,8 @@ static long max_requests, offset;
 
 static Text *requests, *replies;
 static long num_bodies, num_replies, num_sent, num_good, num_latencies, capacity_latencies;
-static double *latencies, start, end, next_due; /* The window should open at start, close at end. */
-static double opened, closed;                   /* Times when it did open and close; 0 before. */
+static double *latencies, start, end, next_due; /* Planned start and end of the measured window. */
+static double opened, closed;                   /* Times when it opened and closed; 0 before. */
 static long errors[NUM_KINDS], num_errors, num_open;
 static Client *clients;
 static int poller, timer;
@@ -277,8 +277,9 @@ static double dispatch(double t) {
   return rate > 0 && next_due > t && next_due < end ? fmin(wake, next_due) : wake;
 }
 
-/* A closed loop's warm-up lasts until each client has had one reply on average, its window until each
- * has had two: with many clients and a slow server, the first replies take another time than later ones. */
+/* Reports whether a closed loop has too few replies to end the warm-up or the window. The warm-up lasts
+ * until each client has had one reply on average, and the window until each has had two. With many
+ * clients and a slow server, the first replies have other latencies than later replies. */
 static int too_few(long replies, long wanted, double deadline) {
   return !max_requests && rate <= 0 && replies < wanted && now() < deadline;
 }

@@ -1,13 +1,12 @@
 """Measures translated HTML: `python -m benchmarks.markup --source en.txt --target pt.txt`.
 
 The command makes HTML fragments from sentences: nested and badly nested inline tags, lists, tables,
-comments, images and entities. A running server translates them, and the sentences without tags. It
-prints:
+comments, images and entities. A running server translates the fragments, and also the sentences
+without tags. The command prints:
 
-- fragments whose translation has the same tags, with the same attributes,
-- fragments whose translation a parser reads without errors,
+- the number of fragments whose translation has the same tags, with the same attributes,
 - the BLEU score of the sentences without tags, and of the fragments with their tags taken out,
-- tags around a numeral or a name that the model copies, and how many of them still surround it,
+- the number of tags around a word that the model copies, and how many of them still surround it,
 - the time of both translations.
 """
 
@@ -52,7 +51,7 @@ class Fragment:
 
 
 def make_fragment(sentence: str, number: int) -> Fragment:
-    """Returns a fragment with a random number of tags around and between the words."""
+    """Returns a fragment with random tags around and between the words; `number` is the seed."""
     rng = random.Random(number)
     parts = [[part] for part in PARTS.findall(sentence)]
     words = [n for n, (part,) in enumerate(parts) if part[0].isalnum()]
@@ -87,12 +86,12 @@ def make_fragment(sentence: str, number: int) -> Fragment:
 
 
 def parse(text: str) -> Any:
-    """Returns the root of a fragment."""
+    """Parses a fragment and returns its root element."""
     return html.fragment_fromstring(text, create_parent="div")
 
 
 def tags_of(text: str) -> Counter[tuple[str, str]]:
-    """Counts the tags of a fragment by their name and attributes; comments by their text."""
+    """Counts the tags of a fragment by name and attributes, and its comments by text."""
     counts: Counter[tuple[str, str]] = Counter()
     for element in parse(text).iter():
         is_tag = isinstance(element.tag, str)
@@ -127,7 +126,7 @@ def translate(url: str, texts: Sequence[str], pair: Sequence[str], form: str) ->
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures a running server and prints the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.markup")
     add = parser.add_argument
     add("--source", type=Path, required=True, help="file with one sentence a line")

@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     workers = len(os.sched_getaffinity(0))
     add("--workers", type=int, default=workers, help="number of worker processes or threads")
     add("--peers", type=_words, default=("all",), help="peers to measure, or none")
-    add("--against", default="", help="contestant for ratios; by default bergamot or its server")
+    add("--against", default="", help="divisor of the ratios; by default bergamot or its server")
     add("--dtype", default="auto", help="precision of Regard, as in REGARD_DTYPE")
     add("--python310", default="python3.10", help="path of a Python 3.10, for Bergamot's wheel")
     add("--write", type=Path, help="Markdown file that gets the tables, between its markers")

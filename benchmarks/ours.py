@@ -3,7 +3,8 @@
     python -m benchmarks.ours --source en.txt --pair en-pt --workers 2
 
 Sentences are sorted by length and distributed to the processes in turn. Each process tokenises its
-share, admits sentences as soon as enough rows are free to encode several at once, and detokenises.
+share, admits sentences when enough rows of its batch are free to encode several at once, and
+detokenises.
 """
 
 import argparse

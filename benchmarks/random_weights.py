@@ -52,7 +52,7 @@ class Shape:
         return f"{self.name}, {self.rows} rows"
 
     def tiny(self) -> "Shape":
-        """Returns the shape of the same kind of model with the smallest sizes."""
+        """Returns a shape of the same kind of model with tiny sizes."""
         return replace(self, layers=1, d_model=16, ffn_dim=32, num_heads=2, vocab_size=64)
 
     def config(self) -> ModelConfig:
@@ -153,7 +153,7 @@ class TransformersContestant:
     def run(self) -> Timing:
         """Decodes all rows at once.
 
-        The time of a step is the mean time of each token after the first.
+        The time of a step is the mean time of the tokens after the first.
         """
         whole = self._seconds(self.shape.tokens)
         return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
@@ -243,7 +243,7 @@ def step_bytes(shape: Shape, element_bytes: int) -> float:
     and the embeddings of the input tokens do not count either.
     """
     width = shape.d_model
-    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # cross-attention: only query and output
+    layer = 6 * width**2 + 2 * width * shape.ffn_dim  # of cross-attention, only query and output
     weights = shape.layers * layer + shape.vocab_size * width
     mean_target = (shape.tokens - 1) / 2
     positions = shape.tokens + mean_target + 1

@@ -63,7 +63,7 @@ class Spread:
 
 
 def spread(result: Result, contestant: str, case: str, figure: str) -> Spread | None:
-    """Returns a figure's spread over the rounds that have it; None without any such round."""
+    """Returns a figure's spread over the rounds that have it; None if no round has it."""
     values = [
         sample.figures[figure]
         for sample in result.samples
@@ -97,7 +97,7 @@ def cases(result: Result) -> list[tuple[str, str]]:
 
 
 def number(value: float | None) -> str:
-    """Formats a value with three or more significant digits; None gives `–`."""
+    """Formats a value with 0 to 2 decimals, fewer for larger values; None gives `–`."""
     if value is None:
         return "–"
     if abs(value) >= 100:
@@ -119,7 +119,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def replace_marked(text: str, name: str, block: str) -> str:
-    """Replaces the text between the two markers of that name by a block.
+    """Replaces the text between the two markers for `name` by a block.
 
     Raises:
         ValueError: The text does not have each marker once, in order.

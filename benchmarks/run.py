@@ -110,7 +110,7 @@ def draw(name: str, folder: Path) -> bool:
 
 
 def check_markers(path: Path, names: tuple[str, ...]) -> None:
-    """Checks before the measurement that its tables can be written.
+    """Checks, before anything is measured, that the tables can be written.
 
     Raises:
         SystemExit: The file is not found, or a marker in it is missing.

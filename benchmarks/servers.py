@@ -1,4 +1,7 @@
-"""Servers under measurement: Regard with its defaults, and each peer naive and with a batcher."""
+"""Starts servers for measurement: Regard with its defaults, and each peer in two modes.
+
+The modes are `naive` and `batched`; `benchmarks.peers.server` explains them.
+"""
 
 import http.client
 import os
@@ -100,7 +103,7 @@ class Server:
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:
-    """Describes `regard serve` with this environment's settings, and defaults for the others."""
+    """Describes `regard serve`; `environment` adds settings to the models and the precision."""
     command = [sys.executable, "-m", "service", "serve", "--port", "{port}"]
     settings = {"REGARD_MODELS": options.models}
     if options.dtype != "auto":

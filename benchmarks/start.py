@@ -1,4 +1,4 @@
-"""Section "start": time until Regard is ready, and its memory before and after a load.
+"""Section "start": measures the time until Regard is ready, and its memory before and after a load.
 
 The first start fills the file cache and is not measured.
 """
@@ -42,7 +42,7 @@ def measure(options: Options) -> Result:
 
 
 def loaded(server: Server, bodies: list[str], shape: Shape) -> dict[str, float]:
-    """Loads a server that has just started, and returns its figures before and after."""
+    """Sends a load to a newly started server, and returns its figures before and after the load."""
     idle = server.memory()
     done = load.run(server.port, bodies, shape, server.pid)
     after = server.memory()

@@ -14,7 +14,7 @@ CASE = "offline"
 
 
 def measure(options: Options) -> Result:
-    """Measures all engines in turn, round by round, after a warm-up of one turn each."""
+    """Measures all engines in turn, round by round. Each engine first runs once as a warm-up."""
     result = Result("offline")
     engines = start_all(options, result)
     lines = read_lines(str(options.source))
@@ -62,7 +62,7 @@ def start_all(options: Options, result: Result) -> list[Engine]:
 def chosen(
     peers: Mapping[str, Callable[[Options], Contestant]], options: Options
 ) -> dict[str, Callable[[Options], Contestant]]:
-    """Returns the peers chosen by `--peers`: `bergamot` chooses every name that starts with it."""
+    """Returns the peers whose names start with a word of `--peers`; `all` chooses every peer."""
     return {
         name: prepare
         for name, prepare in peers.items()

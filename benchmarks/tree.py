@@ -14,7 +14,7 @@ class Stat:
 
     Attributes:
         parent: Id of the parent process.
-        ticks: CPU time in clock ticks, with that of children that have ended.
+        ticks: CPU time in clock ticks, ended children included.
     """
 
     parent: int
@@ -73,7 +73,7 @@ def members(root: int) -> dict[int, Stat]:
 
 
 def cpu_seconds(root: int) -> float:
-    """Returns the tree's CPU seconds since its start, with those of children that have ended."""
+    """Returns the CPU seconds of the tree since its start, ended children included."""
     return sum(stat.ticks for stat in members(root).values()) / TICKS
 
 

@@ -1,6 +1,7 @@
-"""Runs Transformers for translation and embeddings: token ids in; ids, vectors or attention out.
+"""Runs Transformers for translation and embeddings.
 
-The package does not use HTTP. `tokenization` turns text into ids; the other folders see ids only.
+The models take token ids and return ids, vectors or attention. The package does not use HTTP.
+`tokenization` turns text into ids; the other folders see ids only.
 
 The dimension key of every shape comment in the package:
 

@@ -80,7 +80,7 @@ class ModelConfig:
         start_id: First input of the decoder; None for the zero vector (Marian).
         forces_first: Whether a sequence may set the first token of its target, whatever the
             logits are. In M2M100 and NLLB this token names the target language.
-        shared_embeddings: Whether encoder, decoder and output share one embedding table.
+        shared_embeddings: Whether encoder and decoder share one embedding table.
         tied_output: Whether the output layer uses the decoder's embedding table.
         decoder: Token mixer of the decoder layers.
         norm: Place of layer norm.
@@ -153,7 +153,8 @@ class ModelConfig:
     def aligning_layer(self) -> int:
         """Returns the decoder layer whose cross-attention aligns tokens best.
 
-        It is the layer that was trained to align, and otherwise usually the first one.
+        It is the layer that was trained to align. In a model without such a layer, it is the first
+        layer, which usually aligns best.
         """
         return 0 if self.alignment_layer is None else self.alignment_layer
 

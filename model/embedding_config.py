@@ -120,9 +120,10 @@ class EmbeddingConfig:
         encoder: Config of the Transformer encoder.
         pooling: At least one way of pooling; the results are concatenated in this order.
         modules: Modules after pooling, in order.
-        max_tokens: Longest text, special tokens included; a longer text is truncated.
+        max_tokens: Maximum number of tokens of a text, special tokens included.
         prompts: Named prefixes that can be put before a text.
-        default_prompt: Name of the prefix for requests that name no prefix; None if they get none.
+        default_prompt: Name of the prefix for requests that name none; None if such requests get no
+            prefix.
     """
 
     encoder: TextEncoderConfig

@@ -1,4 +1,4 @@
-"""Choice of a model's precision: float32, bfloat16 or int8."""
+"""Selects the precision of a model: float32, bfloat16 or int8."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +11,9 @@ MIN_COSINE = 0.998
 """Smallest mean cosine between int8 and float32 vectors at which `auto` selects int8.
 
 The loader of an embedding model embeds sample texts in both precisions. For all-MiniLM-L6-v2 the
-mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. The
-correlation of its similarities with human judgements, times 100, differs by less than 0.05 between
-the two precisions.
+mean cosine is 0.9990 on these texts, and 0.9992 on 2,000 real sentences. The correlation of the
+model's similarities with human judgements, times 100, differs by less than 0.05 between the two
+precisions.
 """
 
 

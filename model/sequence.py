@@ -82,12 +82,12 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class BatchStats:
-    """The amount of work for encoding one batch, or for one decode step.
+    """The amount of work of one model call, such as a decode step.
 
     Attributes:
-        phase: `encode` or `decode`.
-        rows: Number of sentences encoded, or of rows decoded.
-        tokens: Number of tokens encoded or decoded, without padding.
+        phase: Kind of the call, such as `encode`, `decode` or `embed`.
+        rows: Number of sentences, texts or rows computed.
+        tokens: Number of tokens computed, without padding.
         padding_tokens: Number of padding positions computed in addition.
     """
 

@@ -9,5 +9,5 @@
     ctranslate2_build      builds the stand-in model
     sentence_transformers  the embedding models of sentence-transformers
 
-The modules run on Python 3.10, because Bergamot has no wheel for a later Python.
+The modules must also run on Python 3.10, because Bergamot has no wheel for a later Python.
 """

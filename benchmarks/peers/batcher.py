@@ -65,7 +65,7 @@ def exchange(connection: Connection, texts: list[str]) -> list[str]:
 
 
 def work(connection: Connection, load: Load) -> None:
-    """Runs a worker process, which ends with its server."""
+    """Runs a worker process until the server process has ended."""
     translate = load()
     connection.send([])
     while True:

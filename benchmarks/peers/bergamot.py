@@ -1,6 +1,6 @@
 """The native Bergamot engine: `python -m benchmarks.peers.bergamot CONFIG SOURCE WORKERS`.
 
-A process can hold only one `Service` with a model, and the engine fills batches within one call. So
+A process can hold only one `Service` with a model, and a batch holds only sentences of one call. So
 the whole file goes into one call, which is the engine's best case.
 """
 

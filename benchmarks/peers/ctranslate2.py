@@ -7,7 +7,7 @@ most of their weights, with self-attention in place of the SSRU. Its output has 
 its speed is measured.
 
 The stand-in must do as much work as the real model. So every batch is decoded to a fixed length:
-its mean source length times `tokens_ratio` of the folder's settings.
+the mean source length of the batch, times `tokens_ratio` of the folder's settings.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Builds the stand-in: `python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER`.
 
-`benchmarks.files` writes WEIGHTS: the built-in weights by Marian's names, and the shortlist. The
-built-in decoder has no self-attention. So each decoder layer gets a copy of the self-attention of
-one of the last encoder layers.
+`benchmarks.files` writes WEIGHTS and SETTINGS. WEIGHTS holds the built-in weights under Marian's
+names, and the shortlist. The built-in decoder has no self-attention. So each decoder layer gets a
+copy of the self-attention of one of the last encoder layers.
 """
 
 import json

@@ -5,7 +5,7 @@ The engine writes `{"ready": true}` once. Then it answers each line on stdin:
 - `{"run": n}`: it runs over the whole file and writes `{"seconds": s}`.
 - `{"outputs": true}`: it writes `{"outputs": [...]}`, the output of the last run.
 
-The engine ends with stdin.
+The engine ends when stdin is closed.
 """
 
 import json
@@ -38,7 +38,7 @@ def serve(sentences: list[str], translate: Translate) -> None:
 
 
 def claim_stdout() -> Any:
-    """Returns stdout for the protocol alone; what native libraries print goes to stderr."""
+    """Returns stdout for the protocol alone; the output of native libraries goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return replies

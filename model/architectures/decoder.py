@@ -129,7 +129,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Decodes tokens (B, T) after the past in `state`, and adds them to the past.
 
-        `DecodingCache.advance` then advances the positions.
+        It does not advance the positions; `DecodingCache.advance` does.
 
         Returns:
             Hidden states (B, T, D). With `return_weights` also the weights of each layer:

@@ -36,7 +36,7 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """Returns (B, T, D) for tokens and positions (B, T); NO_TOKEN adds a zero token vector.
+        """Returns (B, T, D) for tokens and positions (B, T). The token vector of NO_TOKEN is zero.
 
         Args:
             tokens: Ids (B, T).

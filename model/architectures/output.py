@@ -32,7 +32,7 @@ class OutputLayer(Protocol):
 
 
 class FullOutput:
-    """Computes logits of the whole vocabulary: the column is the id.
+    """Computes logits of the whole vocabulary; column i of the logits belongs to id i.
 
     Args:
         decoder: Decoder that owns the output weight.
@@ -68,7 +68,7 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks all tokens but the row's given first token, in rows at position 0, in place.
+    """Masks, in place, all tokens but the given first token of each row at position 0.
 
     Args:
         logits: Logits (B, V).
@@ -76,7 +76,7 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
         first_ids: First token of each row (B,); NO_TOKEN leaves the choice to the logits.
     """
     columns = first_ids.clamp_min(0)[:, None]  # (B, 1)
-    kept = logits.gather(1, columns)  # in a masked row the only finite logit
+    kept = logits.gather(1, columns)  # the only finite logit of a masked row
     logits.masked_fill_(((positions == 0) & (first_ids >= 0))[:, None], NEVER)
     logits.scatter_(1, columns, kept)
 
@@ -121,8 +121,8 @@ class ShortlistOutput:
         self.row_ids[row] = self.shortlist.ids(source)
         new = self.row_ids[row][self.column_of[self.row_ids[row]] < 0]
         size = len(self.ids) + len(new)
-        # After the batch has shrunk, `rebuild_size` is still large, but the sum is small. Without
-        # the sum, the union would remain large.
+        # After the batch has shrunk, `rebuild_size` is still large, but the sum of the rows'
+        # shortlist sizes is small. Without the sum, the union would remain large.
         needed = min(self.rebuild_size, sum(map(len, self.row_ids)))
         if size > self.capacity or size > max(2 * needed, 1024):
             self._rebuild()

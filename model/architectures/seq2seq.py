@@ -1,4 +1,4 @@
-"""Implements the encoder-decoder Transformer of a ModelConfig."""
+"""Implements the encoder-decoder Transformer that a ModelConfig describes."""
 
 from dataclasses import dataclass
 

@@ -86,7 +86,7 @@ class Shortlist:
         return cls(num_frequent, offsets, lists, is_shared)
 
     def ids(self, source: list[int]) -> Ids:
-        """Returns the sorted candidate ids of a source sentence; its ids include EOS."""
+        """Returns the sorted candidate ids of a sentence; `source` holds its ids, EOS included."""
         lists = [self.candidates[self.offsets[i] : self.offsets[i + 1]] for i in set(source)]
         if self.is_shared:
             lists.append(np.array(source, dtype=np.int32))

@@ -14,7 +14,7 @@ from model.architectures.encoder import EncoderLayer
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""In MPNet, this distance and all larger distances share the last bucket."""
+"""Distance from which on all distances share the last bucket of MPNet's relative position bias."""
 
 
 class TextEmbedding(nn.Module):

@@ -1,7 +1,7 @@
 """Defines ModelRunner, the interface between an engine and a model on a device.
 
 A runner holds the decoding state of every row, and decodes the next tokens of all rows. The engine
-numbers the rows. The rows in use are always 0 to n - 1.
+numbers the rows. If n rows are in use, they are rows 0 to n - 1.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -96,9 +96,9 @@ class ModelRunner(Protocol):
         """
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32] | None:
-        """Returns the cross-attention of a row's decode steps, (tokens, source tokens).
+        """Returns the cross-attention weights of a row's decode steps, (tokens, source tokens).
 
-        It is that of the layer and the head that align tokens best.
+        They come from the layer and the head that align tokens best.
 
         Args:
             row: A row whose options ask for attention.

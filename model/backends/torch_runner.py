@@ -24,8 +24,7 @@ WIDTH_MULTIPLE = 8
 the number of different shapes small."""
 
 MAX_SPREAD = 1.25
-"""Sources are encoded together only if the longest has at most this number of times the length of
-the shortest. Padded lengths are compared."""
+"""Largest ratio of two padded lengths among the sources that are encoded together."""
 
 MIN_ROWS = 4
 """Smallest number of rows in a decode step. For fewer rows, CPU matrix products use kernels that

@@ -85,8 +85,8 @@ def distinct_tags(codes: Iterable[str]) -> dict[str, str]:
     """Returns a different tag for each code of one model, without unneeded scripts.
 
     `eng_Latn` becomes `en`. `zho_Hans` and `zho_Hant` become `zh-Hans` and `zh-Hant`, because the
-    model has both. If several codes have the same tag (`ajp`, `apc`), only one of them gets it.
-    The others keep their spelling.
+    model has both. If several codes have the same tag (`ajp`, `apc`), only one of them gets the
+    tag. The others keep their spelling.
     """
     by_language: dict[str, list[str]] = defaultdict(list)
     for code in codes:

@@ -271,7 +271,7 @@ class Vocabularies:
     target: Tokenizer
 
     def between(self, tokens: LanguageTokens, source: str, target: str) -> "Vocabularies":
-        """Returns the vocabularies of one pair, which put its language tokens before texts."""
+        """Returns the vocabularies of a pair, which put the pair's language tokens before texts."""
         return Vocabularies(
             self.source.before(tokens.before_source(source, target)),
             self.target.before(tokens.before_target(target)),

@@ -89,7 +89,7 @@ class SlicedEncode(ABC):
 
     @torch.inference_mode()
     def take_finished(self) -> dict[int, Vectors]:
-        """Returns the vectors finished since the last call; waits for a GPU.
+        """Returns the vectors finished since the last call; on a GPU, waits for the computation.
 
         Returns:
             Float32 vectors by the job's index: (E) for a text, or (T, D) for its tokens.
@@ -255,7 +255,10 @@ class PackedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[Tensor]:
-        """Returns weighted values (B, H, T, K) of B texts of equal length, in slices if long."""
+        """Returns weighted values (B, H, T, K) of B texts of equal length.
+
+        Texts longer than a slice are computed in several slices.
+        """
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:

@@ -3,8 +3,8 @@
 A slice is about half a layer of a batch; between two slices a worker can translate. The
 sentences of a batch are packed: concatenated without padding. The tokens of a sentence attend only
 to each other, so its result does not depend on the rest of the batch. In int8 all products are
-exact, so the result has the same bits in every batch. Only the cells of an SSRU are padded, because
-they need no matrix products.
+exact, so the result has the same bits in every batch. Only the cells of an SSRU are padded. This
+costs little, because cells need no matrix products.
 
 The fused kernel computes all hidden states. The attention weights of the queried layers and heads
 are computed separately, from the same queries and keys.
@@ -89,7 +89,7 @@ class CapturePass(ABC):
     def results(self) -> list[list[Result]]:
         """Returns the result of each query of each job; call it after the last slice.
 
-        It waits for a GPU.
+        On a GPU, it waits for the computation.
         """
         assert self.is_done
         return [[capture.result() for capture in each.captures] for each in self.captured]
@@ -127,7 +127,7 @@ class TeacherForcedPass(CapturePass):
 
 
 def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[CapturedJob]]:
-    """Yields batches whose sources, and whose targets, have at most `max_tokens` tokens.
+    """Yields batches of at most `max_tokens` source tokens and at most `max_tokens` target tokens.
 
     A job with more tokens is a batch by itself.
     """
@@ -200,7 +200,7 @@ class TeacherForcedBatch:
         return memory
 
     def decode(self, memory: Tensor) -> Slices[None]:
-        """Runs the decoder over the targets, shifted right by one, and memory (1, N, D)."""
+        """Runs the decoder over the targets, shifted right by one; `memory` is (1, N, D)."""
         decoder = self.model.decoder
         x = self._embed(decoder.embedding, [self._inputs(each.job) for each in self.captured])
         layers = cast("list[DecoderLayer]", list(decoder.layers))
@@ -264,7 +264,7 @@ class TeacherForcedBatch:
     def _attend_within(
         self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Slices[list[Tensor]]:
-        """Returns one sentence's weighted values (1, H, T, K), in parts if it is long."""
+        """Returns the weighted values (1, H, T, K) of one sentence; a long one in several parts."""
         attended = []
         for first in range(0, query.shape[2], self.slice_tokens):
             if first:

@@ -153,7 +153,8 @@ class Engine:
         needed = sum(sequence.options.beam_size for sequence in sequences)
         if needed > self.free_rows:
             raise BeamSizeError(f"{needed} rows are needed; {self.free_rows} are free")
-        # Sorted by length, because a runner that pads encodes neighbours together.
+        # The sequences are sorted by length, because a runner that pads encodes neighbours
+        # together.
         waiting = sorted(sequences, key=lambda sequence: len(sequence.source))
         if waiting:
             self.stats += self.runner.enter(self.num_rows, waiting)

@@ -251,7 +251,7 @@ class TraceCapture:
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
         """Captures the inputs of the computation.
 
-        In self-attention of the decoder, the last key is that of the queried token.
+        In self-attention of the decoder, the last captured key belongs to the queried token.
         """
         token = self.query.query
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]

@@ -27,7 +27,7 @@ SHOWN_VALUES = 8
 """Maximum number of values of a request that an error message repeats."""
 
 SHOWN_CHARS = 20
-"""Maximum number of characters of each of these values."""
+"""Maximum number of characters of each value that an error message repeats."""
 
 
 class AttentionKind(StrEnum):

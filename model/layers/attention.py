@@ -34,7 +34,7 @@ def attention(
         query: (..., T, K).
         key: (..., S, K).
         value: (..., S, K).
-        bias: Term added to the scores, broadcast to (..., T, S): 0 attends, -inf does not.
+        bias: Term added to the scores, broadcast to (..., T, S); -inf excludes a key.
         scale: Factor of the scores; None means 1 / sqrt(K).
         return_weights: Whether to return the attention weights.
 
@@ -99,7 +99,7 @@ class MultiHeadAttention(nn.Module):
             x: The attending stream (B, T, D).
             key: Keys from `project_key_value`.
             value: Values from `project_key_value`.
-            bias: (B, 1, 1 or T, S); 0 attends, -inf does not.
+            bias: Term added to the scores, (B, 1, 1 or T, S); -inf excludes a key.
             return_weights: Whether to return the attention weights.
 
         Returns:

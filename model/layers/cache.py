@@ -42,8 +42,8 @@ class LayerState:
 class DecodingCache:
     """The decoding state of all rows of a batch, for every decoder layer.
 
-    Rows 0 to n - 1 are in use; the owner of the cache keeps them dense with `copy_rows`. An unused
-    row does not affect other rows.
+    If n rows are in use, they are rows 0 to n - 1; the owner of the cache keeps them dense with
+    `copy_rows`. An unused row does not affect other rows.
 
     Args:
         config: Config of the model.

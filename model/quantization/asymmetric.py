@@ -44,8 +44,8 @@ class AsymmetricInt8Linear(Int8Matrix):
 
     def __init__(self, linear: nn.Linear, is_fine: bool = False) -> None:
         floats = linear.weight.detach()
-        # Allocated before the temporary floats below. Allocated after them, the int8 matrices would
-        # have holes of free memory between them.
+        # The int8 matrix is allocated before the temporary floats below. If it were allocated after
+        # them, holes of free memory would remain between the int8 matrices.
         super().__init__(torch.empty_like(floats, dtype=torch.int8))
         self.scales: Tensor  # (out): a float weight is an integer * scale
         self.bias: Tensor  # (out)

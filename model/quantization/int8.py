@@ -105,7 +105,10 @@ class Int8Linear(Int8Matrix):
         return y.view(*x.shape[:-1], -1)
 
     def multiply(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Returns rows · weightᵀ + bias for rows (B, in) and a selection of the weight's rows."""
+        """Returns rows · weightᵀ + bias for rows (B, in).
+
+        `weight` is the layer's matrix, or some rows of this matrix.
+        """
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
         scale = LIMIT / largest
         quantized = (rows * scale).round_().to(torch.int8)

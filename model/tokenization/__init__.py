@@ -1,1 +1,1 @@
-"""Text to token ids and back, with character offsets."""
+"""Converts text to token ids and back, with character offsets."""

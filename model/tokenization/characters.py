@@ -5,7 +5,7 @@ import sys
 from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 
 EOS = sys.maxunicode + 1
-"""Id at the end of every text; no character has it."""
+"""Id at the end of every text; no character has this id."""
 
 
 class CharacterTokenizer(Tokenizer):
@@ -26,7 +26,7 @@ class CharacterTokenizer(Tokenizer):
         return [] if text.isspace() else list(map(ord, text))
 
     def unknown_in(self, text: str) -> set[str]:
-        """Returns no characters."""
+        """Returns an empty set, because no character is unknown."""
         return set()
 
     def encode_with_offsets(self, text: str) -> Encoding:

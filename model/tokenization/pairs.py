@@ -111,8 +111,8 @@ class PairTokenizer:
         """Returns one encoded text alone, truncated to the limit; all of it is segment 0.
 
         Args:
-            text: Ids from `encode`, and whether they are all.
-            direction: End that is truncated.
+            text: Both results of `encode` for the text.
+            direction: Side on which the text is truncated.
         """
         before, behind = self.tokenizer.special_ids
         num_special = len(before) + len(behind)

@@ -23,9 +23,10 @@ join `'` and `re`.
 def is_open_edge(edge: str, cut: End) -> bool:
     """Returns whether the tokens next to a cut may depend on text far beyond the cut.
 
-    They do if all characters in `edge` are combining marks, because normalisers sort a run of marks
-    by their class. At a cut on the left, they do if all characters in `edge` are digits. The words
-    may be groups of three digits, and the groups are counted from the left end of the number.
+    This is the case if all characters in `edge` are combining marks, because normalisers sort a run
+    of marks by their class. At a cut on the left, it is also the case if all characters in `edge`
+    are digits. The words may be groups of three digits, and the groups are counted from the left
+    end of the number.
 
     Args:
         edge: The characters next to the cut.

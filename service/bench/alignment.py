@@ -97,7 +97,7 @@ def alignment_request(address: Address, pair: str, texts: Sequence[str]) -> byte
 def judged(
     text: str, translation: str, alignments: Iterable[dict[str, Any]], false_friends: Set[str]
 ) -> list[tuple[str, bool]]:
-    """Returns the kind of each word of the counted pairs, and whether the pair is aligned.
+    """Returns the kind of word of each counted pair, and whether the pair is aligned.
 
     AlignmentReport defines the counted pairs.
     """

@@ -1,7 +1,8 @@
 """Measures how much slower translations are while another client requests attention.
 
-Each reply to the attention client has megabytes. The client runs in a separate process, so that it
-does not delay the clients whose latencies are measured.
+The run has periods, called windows, alternately without and with attention requests. Each reply to
+the attention client has megabytes. The client runs in a separate process, so that it does not delay
+the clients whose latencies are measured.
 """
 
 import asyncio

@@ -120,7 +120,7 @@ def padding_share(before: str, after: str) -> float | None:
 
 
 def with_ratios(reports: Sequence[LoadReport]) -> list[LoadReport]:
-    """Returns the reports with `ratio` set, their rate relative to the first report."""
+    """Returns the reports with `ratio` set: their rate divided by the rate of the first report."""
     first = reports[0].sentences_per_second
     return [
         replace(report, ratio=report.sentences_per_second / first if first else None)
@@ -141,7 +141,7 @@ def parse_clients(text: str) -> list[int]:
 
 
 def failure_of(reply: Reply, sign: bytes = TRANSLATED) -> str | None:
-    """Returns the failure of a reply; None if its status is 200 and its body contains the sign."""
+    """Returns the failure of a reply; None if its status is 200 and its body contains `sign`."""
     if reply.status == 200:
         return None if sign in reply.body else f"200 without {sign.decode()}".replace('"', "")
     try:

@@ -30,7 +30,7 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients, over all windows without long embeddings or all with them.
+    """Figures of one kind of clients over all windows with long embeddings, or over all others.
 
     Attributes:
         clients: Number of clients.

@@ -57,7 +57,7 @@ async def all_traffic(
         address: Address of the server.
         pair: Language pair of translations and attention requests.
         sentences: Sentences to make texts of.
-        max_tokens: Approximate tokens of the longest text; a model may truncate it.
+        max_tokens: Approximate number of tokens of the longest text; a model may truncate the text.
 
     Raises:
         BenchError: The server refuses a request, or the sentences have unsuitable lengths.

@@ -81,7 +81,7 @@ class Submit:
         tokens: Estimated number of tokens; used only if the lease has not been admitted yet.
         items: Items of the request, at least one.
         seconds: Time until the deadline.
-        total_tokens: Number of tokens of this and all later submissions, if more follow.
+        total_tokens: Number of tokens of this and all later submissions; 0 if no more follow.
     """
 
     id: int
@@ -120,7 +120,7 @@ class LoadModel:
     Attributes:
         id: Id of the question.
         name: Name of the model.
-        source: A reference to it.
+        source: Reference to the model's files, as in the setting REGARD_MODELS.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Finds out, without torch, the platform, cores and GPU, and the number of processes."""
+"""Finds the platform, cores and GPU without torch, and chooses the number of processes."""
 
 import gc
 import os
@@ -36,9 +36,10 @@ def require_linux() -> None:
 
 
 def freeze_heap() -> None:
-    """Excludes all present objects from garbage collection; called when a process has started.
+    """Excludes all present objects from garbage collection.
 
-    A full collection of these objects would delay requests by some 30 ms.
+    Processes call it after their start, and after they have loaded or dropped a model. A full
+    collection of these objects would delay requests by some 30 ms.
     """
     gc.collect()
     gc.freeze()

@@ -24,7 +24,7 @@ class WorkItem(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that the item takes in a batch; a lane counts the same number."""
+        """Number of rows that the item takes in a batch; lanes also count waiting items in rows."""
 
     @property
     def num_legs(self) -> int:

@@ -12,8 +12,8 @@ class Result:
 
     Attributes:
         value: The value that the item's executor computed; the item's class documents its type.
-        queue_seconds: Time from the item's submission until its dispatch to the worker.
-        device_seconds: Time from the dispatch to this worker until its report of the result.
+        queue_seconds: Time from the item's submission until its last dispatch to a worker.
+        device_seconds: Time from the last dispatch until the worker's report of the result.
     """
 
     value: Any

@@ -19,7 +19,7 @@ class TranslationItem:
         options: Options of the search.
         first_id: Id that the target begins with; None if the model chooses it.
         is_bulk: Whether the sentence waits in the bulk lane.
-        num_legs: Number of models that still translate the sentence, including this one.
+        num_legs: Number of models that must still translate the sentence, `model` included.
         id: Number that the scheduler assigns.
     """
 

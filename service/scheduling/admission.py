@@ -43,7 +43,7 @@ class Reservation:
     """The share of the limits that one request holds until its reply has been written.
 
     Attributes:
-        admission: The limits.
+        admission: The Admission whose counts include the reservation.
         tokens: Number of tokens counted for the request. It is an estimate until the request is
             tokenised.
     """

@@ -95,7 +95,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Larger number of rows that the oldest job of one of the lanes takes."""
+        """Number of rows of the oldest job of each lane; the larger of the two numbers."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:

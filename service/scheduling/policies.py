@@ -91,7 +91,8 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # Each share has room for the oldest job. Without it, the job waits while rows are free.
+            # Each share has room for the oldest job. With a smaller share, the oldest job would
+            # wait while rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)

@@ -123,7 +123,7 @@ class Scheduler:
             worker.link.send(Compute([job.item for job in jobs]))
 
     def _cancel(self, jobs: Sequence[Job]) -> None:
-        """Removes the jobs of a submission that are not settled."""
+        """Removes the unsettled jobs of a submission."""
         running = set()
         for job in jobs:
             queue = self.queues[job.kind].get(job.model)

@@ -63,7 +63,7 @@ class WorkerState:
             self.max_rows[model] = max_rows
 
     def unload(self, model: str) -> list[Job]:
-        """Forgets a model; returns the jobs of it that the worker still holds."""
+        """Forgets a model; returns the model's jobs that the worker still holds."""
         left = [job for job in self.held.values() if job.model == model]
         for job in left:
             self.take_back(job)

@@ -13,11 +13,11 @@ from service.workers.loading import LoadedModel
 
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
-"""Python's switch interval is USUAL_SWITCH_SECONDS, and SWITCH_SECONDS while a model is loaded.
+"""Python's switch interval: the usual interval, and the interval while a model is loaded.
 
-For this time, a thread may hold the interpreter lock while another thread waits for it. The main
-thread releases the lock in every operation of a step. During a load with the usual interval, the
-main thread would wait for the lock up to 5 ms after each operation.
+A thread may hold the interpreter lock for this time while another thread waits for the lock. The
+main thread releases the lock in every operation of a step. With the usual interval, it would then
+wait up to 5 ms for the loading thread after each operation.
 """
 
 LoadOne = Callable[[], LoadedModel]

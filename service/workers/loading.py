@@ -36,7 +36,7 @@ class LoadedModel:
     """A model in a worker.
 
     Attributes:
-        executables: For each task kind, by name: the object with which its executor computes.
+        executables: Object with which the executor of each task kind computes, by name of the kind.
         device: Device of the model.
         dtype: Precision, such as `float32`.
         num_bytes: Memory of the weights and of the state of the rows.

@@ -1,4 +1,4 @@
-"""The set of served models; the files of a model represent it."""
+"""The set of served models; each model is represented by its files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -32,7 +32,7 @@ logger = logging.getLogger("regard.supervisor")
 WATCHES = 10
 """Number of checks on a worker within `timeout_seconds` of the Supervisor.
 
-A worker that has work is restarted if more checks than this find no new message from it.
+A worker that has work is restarted if more than this number of checks find no new message from it.
 """
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
@@ -107,7 +107,7 @@ class WorkerLink:
         self.writer = writer
         self.config = config
         self.outbox = Outbox(writer)
-        self.num_heard = 0  # messages
+        self.num_heard = 0  # number of messages from the worker
         self.is_lost = False
         self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
 

@@ -35,7 +35,7 @@ class Graphs:
 
     @torch.inference_mode()
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
-        """Captures each function for its shape, in this order; calls each function twice.
+        """Captures each function for its shape, in the given order; calls each function twice.
 
         The graphs can share one memory pool, because no two graphs run at once and no graph leaves
         data in the pool. The largest graph should come first: smaller graphs then fit into its

@@ -3,7 +3,7 @@
 A decode step is one launch of a CUDA graph. The graph decodes, chooses each row's most probable
 token and stores it where the next step reads it. The host receives the tokens one step later,
 while the device computes the next step. The sizes of a step are rounded up to a few values; each
-combination has a graph.
+combination of sizes has a graph.
 """
 
 from bisect import bisect_left
@@ -50,9 +50,10 @@ MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that one graph moves; larger moves run without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Encoding one more small batch takes as long as encoding this number of extra tokens in a batch.
-Sequences of different lengths therefore share a batch that has up to this number of padding
-tokens."""
+"""Largest number of padding tokens in a batch of sequences of different lengths.
+
+Encoding this number of tokens takes as long as encoding one more small batch.
+"""
 
 ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Kernels that take a mask of any shape; cuDNN would compile a kernel for every shape."""
@@ -154,7 +155,7 @@ class CudaRunner:
         self.first_ids.fill_(NO_TOKEN)
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences; copies the first row of a beam to its other rows."""
+        """Encodes sequences; copies the first row of each beam to the beam's other rows."""
         waiting, source, target = [], list[int](), list[int]()
         for sequence in sequences:
             waiting.append(WaitingSequence(sequence, row))
@@ -170,7 +171,7 @@ class CudaRunner:
     def _groups(
         self, waiting: list[WaitingSequence]
     ) -> Iterator[tuple[int, list[WaitingSequence]]]:
-        """Yields batches to encode together, each with its padded length."""
+        """Yields groups of sequences to encode together, each with its padded length."""
         group, width, padding = list[WaitingSequence](), 0, 0
         for each in sorted(waiting, key=source_tokens, reverse=True):
             own = fit(self.widths_of_sources, source_tokens(each))

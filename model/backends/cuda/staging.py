@@ -53,8 +53,8 @@ class Slot:
 class Uploads:
     """Copies integers from the host to one fixed tensor on the device.
 
-    The device runs copies and kernels in the order of their launch. A kernel that reads the tensor
-    therefore sees its integers, as long as it is launched before the next `send`.
+    The device runs copies and kernels in the order of their launch. A kernel therefore reads the
+    integers of the last `send` before the kernel's launch.
 
     Args:
         size: Maximum number of integers.

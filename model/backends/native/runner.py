@@ -37,14 +37,14 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 LANES = 16
 EVERY_HEAD = -1
-"""Records the mean over all heads, in place of the number of a head; as in attention.h."""
+"""Value of the recorded head that asks for the mean over all heads; the same as in attention.h."""
 
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
 
 With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
 encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). Low-latency steps decode fewer tokens.
+at 32 rows). The engine's low-latency steps decode fewer tokens.
 """
 
 ENCODE_TOKENS = 1024
@@ -263,7 +263,7 @@ class PackedModel:
 
 
 def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
-    """Returns the number of positions that a source or a target can have."""
+    """Returns the largest number of positions that a source or a target can have."""
     return max(limits.max_source_tokens, config.max_target_tokens(limits.max_source_tokens)) + 1
 
 

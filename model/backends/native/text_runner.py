@@ -116,7 +116,9 @@ class NativeTextEncoder:
         return address(array)
 
     def run(self, sequences: SequenceOf[list[int]], slice_tokens: int) -> Slices[Tensor]:
-        """Encodes packed texts in slices of half a layer; returns the last hidden states (1, N, D).
+        """Encodes packed texts in slices of at most half a layer.
+
+        Returns the last hidden states (1, N, D).
 
         Args:
             sequences: Ids of each text.
@@ -184,7 +186,7 @@ def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
 
 
 def relative_length(config: TextEncoderConfig) -> int:
-    """Returns the maximum tokens of a text if the encoder has relative positions, else 0."""
+    """Returns the maximum number of tokens of a text; 0 without relative positions."""
     return config.max_tokens if config.relative_buckets else 0
 
 

@@ -38,7 +38,7 @@ DEFAULT_LABELS = 2
 """Number of labels if a config gives no number."""
 
 DEFAULT_LABEL = "LABEL_0"
-"""Name of the only label of a config that names none."""
+"""Name of the only label if a config gives no name."""
 
 
 @dataclass(frozen=True)

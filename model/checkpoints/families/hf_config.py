@@ -115,7 +115,8 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     Args:
         folder: The folder of `config.json`.
-        num_bytes: Size of the weight files. Sizes in the config that need more bytes are refused.
+        num_bytes: Number of bytes of the weight files. A config whose sizes need more bytes is
+            refused.
         unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:

@@ -44,7 +44,7 @@ DECODER = {
 
 
 def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False) -> EncoderDecoder:
-    """Returns a model filled from a file or its shards, on the CPU.
+    """Returns a model filled from one file or from shards, on the CPU.
 
     Args:
         weights: A file of tensors, or the index of shards.

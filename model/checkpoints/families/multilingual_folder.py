@@ -45,7 +45,8 @@ SIGNS = ("<s>", "<pad>", EOS, UNK)
 MAX_UNUSED = 8
 """Largest number of unused ids after the ids of the language tokens.
 
-M2M100 has 8 unused ids, and NLLB-200 has 3. A vocabulary with more than 8 belongs to another model.
+M2M100 has 8 unused ids, and NLLB-200 has 3. A vocabulary with more than 8 unused ids belongs to
+another model.
 """
 
 LANGUAGE_LISTS = ("additional_special_tokens", "extra_special_tokens")
@@ -62,7 +63,7 @@ LANGUAGE_CODES = {
 }
 """Language codes of M2M100 models, by the name of the list of codes.
 
-Version 5 of transformers writes the name of the list into its files, and not the language tokens.
+Version 5 of transformers writes the name of the list, and not the language tokens, into the files.
 
 Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """

@@ -91,7 +91,7 @@ def find_embedding_models(reference: str) -> list[EmbeddingFiles]:
 
 
 def _model_folders(paths: list[Path]) -> list[Path]:
-    """Returns the folders with `modules.json`, and folders of encoders that are not inside them."""
+    """Returns the folders with `modules.json`, and folders of encoders outside these folders."""
     found = {path.parent for path in paths if path.name == MODULES}
     folders = sorted(path.parent for path in paths if path.name == CONFIG)
     for folder in folders:  # a folder comes before its subfolders

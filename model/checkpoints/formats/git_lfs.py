@@ -6,7 +6,7 @@ from pathlib import Path
 from model.errors import CheckpointFormatError
 
 FIRST_LINE = b"version https://git-lfs.github.com/spec/v1"
-"""Source: git-lfs, docs/spec.md."""
+"""First line of every pointer. Source: git-lfs, docs/spec.md."""
 
 
 def check_pointers(paths: Iterable[Path]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
 
 MAX_SIZE = 2**24
-"""Largest count in a file; a damaged count must not cause a huge allocation."""
+"""Largest accepted count; the limit keeps a damaged count from causing a huge allocation."""
 
 
 def read_json(path: Path) -> Any:

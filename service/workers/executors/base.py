@@ -100,7 +100,7 @@ class Backlog(Generic[Item]):
 class Executor(ABC, Generic[Item]):
     """Computes the items of one task kind for one model, a step at a time.
 
-    The arguments of a subclass are the model's executable and the device.
+    The constructor of a subclass takes the model's executable (see `LoadedModel`) and the device.
 
     Args:
         device: Device of the model.

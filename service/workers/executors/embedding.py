@@ -25,7 +25,7 @@ token, but texts that arrive later wait longer. A smaller batch needs more time 
 
 OLDEST_SHARE = 0.25
 """Share of the work that goes to the batch of the oldest text while shorter texts are also waiting.
-The share is counted in tokens, because a slice of long texts costs more than one of short texts."""
+The share is counted in tokens, because a slice costs more if its texts are longer."""
 
 
 class Batch(Protocol):
@@ -65,7 +65,7 @@ class Bucket:
             self.backlog.begin(take_fitting)
 
     def slice_cost(self) -> int:
-        """Returns the approximate tokens of the next slice; chooses a batch if there is none."""
+        """Returns the approximate size of the next slice in tokens; chooses a batch if needed."""
         self.choose()
         return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
 

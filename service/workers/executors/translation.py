@@ -19,7 +19,7 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
-    engine. Decoding it again gives the same ids, so only time is lost.
+    engine. Decoding a part again gives the same ids, so only time is lost.
 
     Args:
         engine: The engine of the model.

@@ -109,7 +109,7 @@ public:
     // Returns the bytes of the memory that the layer owns.
     size_t bytes() const { return (scales.size() + bias.size() + sums.size() + start.size()) * 4; }
 
-    // Computes y (M, out) of x (M, in); the rows of y are `stride` floats apart.
+    // Computes y (rows, out) of x (rows, in); the rows of y are `stride` floats apart.
     void multiply(const AsymmetricQuantized& x, int rows, float* y, size_t stride,
                   TextActivation activation = TextActivation::NONE) const {
         switch (activation) {

@@ -181,7 +181,7 @@ private:
 
 constexpr int EVERY_HEAD = -1;
 
-// A place for the weights of one query: those of one head, or the mean over all heads.
+// A place for the weights of one query: the weights of one head, or the mean over all heads.
 struct HeadWeights {
     float* to = nullptr;  // (length); null to keep none
     int head = EVERY_HEAD;
@@ -222,8 +222,8 @@ struct Memory {
                 }
     }
 
-    // Computes the attention outputs (D) of one row's queries (D), all heads, and keeps their
-    // weights where `weights` has a place. Meanwhile it prefetches the next row's memory.
+    // Computes the attention outputs (D) of one row's queries (D), for all heads, and adds the
+    // weights to the place in `weights`. Meanwhile it prefetches the memory of the next row.
     void attend(const float* query, int heads, int head_dim, float* scores, float* out,
                 const Memory* next, HeadWeights weights) const {
         float scale = 1.0f / std::sqrt((float)head_dim);

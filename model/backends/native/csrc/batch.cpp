@@ -10,7 +10,7 @@
 
 namespace regard {
 
-constexpr int BLOCK = 48;  // rows of a linear layer whose data fit in the cache
+constexpr int BLOCK = 48;  // rows that are computed together; their data fit in the cache
 
 class Batch {
 public:
@@ -129,7 +129,7 @@ private:
     std::vector<uint64_t> candidate_bits;  // one bit per id; used while a sentence enters
     std::vector<Sentence*> rows;
     std::vector<int> next_position;  // next position of each row
-    std::vector<Record> attention;   // of each row
+    std::vector<Record> attention;   // one record for each row
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
@@ -302,7 +302,8 @@ private:
         layer.ssru_norm.add(x, y, n, d);
     }
 
-    // Returns the place of the next line of a row's record; no place if the layer is not recorded.
+    // Returns the place of the next line of a row's record; no place if the row or the layer is
+    // not recorded.
     HeadWeights record_of(int row, int layer, int length) {
         Record& record = attention[row];
         if (!record.is_on || layer != sizes.recorded_layer) return {};

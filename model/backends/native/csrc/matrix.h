@@ -51,7 +51,7 @@ struct MatrixSpec {
     int32_t out, in;
 };
 
-// Rows quantised for a product: bytes (M, in) and the step size of each row.
+// Rows quantised for a product: bytes (rows, in) and the step size of each row.
 struct Quantized {
     Buffer<uint8_t> values;
     Buffer<float> steps;
@@ -133,7 +133,7 @@ public:
         return (bias.size() + factors.size() + start.size()) * 4 + panels.size() * sizeof(void*);
     }
 
-    // Computes y (M, out) of quantised x (M, in).
+    // Computes y (rows, out) of quantised x (rows, in).
     void multiply(const Quantized& x, int rows, float* y, Activation activation = NONE) const {
         for (int n = 0; n < out; n += PANEL) {
             const int8_t* panel = panels[n / PANEL];

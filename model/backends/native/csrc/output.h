@@ -79,8 +79,8 @@ private:
 // Chooses each row's next token by its logits.
 class Chooser {
 public:
-    // Finds the id with the largest logit in each of n rows. Of equal logits it takes the first. If
-    // every logit is NaN, it takes the first id.
+    // Finds the id with the largest logit in each of n rows. Of equal logits it takes the first.
+    // If every logit of a row is NaN, it takes the first id of the row.
     //
     // All rows process one stretch of the vocabulary before any row starts the next stretch. The
     // stretch's weights, which the rows share, thus stay in the cache.

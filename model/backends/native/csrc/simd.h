@@ -13,8 +13,8 @@
 namespace regard {
 
 constexpr int LANES = 16;
-constexpr int PANEL = 64;      // outputs of a packed weight panel
-constexpr int TILE_ROWS = 6;   // rows of a product that are computed together
+constexpr int PANEL = 64;      // number of outputs of a packed weight panel
+constexpr int TILE_ROWS = 6;   // number of rows of a product that are computed together
 
 typedef float Floats __attribute__((vector_size(64)));
 typedef int32_t Ints __attribute__((vector_size(64)));
@@ -73,7 +73,8 @@ inline int32_t four_bytes(const uint8_t* p) {
     return v;
 }
 
-// Inline assembly, because GCC 12 copies each sum before the intrinsic adds to it.
+// This is inline assembly, because with the intrinsic GCC 12 copies each sum before adding to
+// it.
 inline void add_products(__m512i& acc, __m512i x, const __m512i& w) {
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(x), "vm"(w));
 }

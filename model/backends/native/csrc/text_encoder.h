@@ -68,8 +68,9 @@ struct TextModel {
     }
 };
 
-// A packed batch of texts. Each call computes part of a layer for a range of tokens, which are
-// numbered through all texts. All tokens of a layer are projected before any of them attends.
+// A packed batch of texts. Each call computes part of a layer for a range of tokens. Tokens are
+// numbered consecutively over all texts. All tokens must be projected before the attention of any
+// token is computed.
 class TextBatch {
 public:
     explicit TextBatch(const TextModel& model) : model(model), sizes(model.sizes) {}
@@ -141,7 +142,7 @@ public:
     }
 
 private:
-    static constexpr int BLOCK = 48;  // rows of a product whose data fit in the cache
+    static constexpr int BLOCK = 48;  // rows that are computed together; their data fit in the cache
 
     const TextModel& model;
     const TextSizes& sizes;

@@ -8,7 +8,8 @@ namespace regard {
 struct Sizes {
     int32_t d_model, heads, ffn, encoder_layers, decoder_layers, source_vocab, target_vocab;
     int32_t activation, positions, eos;
-    int32_t recorded_layer, recorded_head;  // whose cross-attention is recorded; or EVERY_HEAD
+    // The layer and the head whose cross-attention is recorded; the head may be EVERY_HEAD.
+    int32_t recorded_layer, recorded_head;
     float embedding_scale, epsilon;
 };
 
