@@ -82,8 +82,8 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
     """Replaces the tags and the protected spans of a text by markers.
 
     Args:
-        tokens: The text.
-        unknown: The characters of its words that the vocabulary does not have.
+        tokens: Tokens of the text.
+        unknown: The characters of the text that the model's vocabulary does not have.
 
     Raises:
         InvalidRequestError: The text has too many tags.
