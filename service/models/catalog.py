@@ -120,7 +120,7 @@ class Catalog:
             return self.language(code)
         except UnsupportedLanguageError as error:
             raise CheckpointError(
-                f"REGARD_LANGUAGES: {error.message}; they have {', '.join(error.available)}"
+                f"REGARD_LANGUAGES: {error.message}; the models have {', '.join(error.available)}"
             ) from None
 
     @classmethod

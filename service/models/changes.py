@@ -264,7 +264,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
         raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
     raise InvalidRequestError(
-        f"{source} has no model {name}; it has {names}: POST to /v1/models/ and one of these names",
+        f"{source} has no model {name}; it has {names}. POST to /v1/models/ and one of these names",
         param="source",
     )
 

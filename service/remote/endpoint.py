@@ -1,4 +1,4 @@
-"""Translates sentences by remote models: a limited number at once, with a second attempt."""
+"""Translates sentences by remote models: a limited number at once, each in up to two attempts."""
 
 import asyncio
 import time
@@ -53,7 +53,7 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns a translation, the seconds until the first request began, and the seconds after.
+        """Returns a translation, the seconds before the first request, and the seconds after that.
 
         After 429, 5xx or a lost connection it sends a second request, unless the deadline is near.
 

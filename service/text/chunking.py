@@ -69,8 +69,8 @@ def cut_sentence(
     """Cuts a sentence into pieces of at most `limit` tokens.
 
     A piece ends before a word, after more than limit/2 and at most `limit` tokens. If there are
-    several such places, the piece ends at the last of them. If there is none, it ends after `limit`
-    tokens. A single character that has more than `limit` tokens is one piece.
+    several such places, the piece ends at the last of them. If there is none, the piece ends after
+    `limit` tokens. A single character that has more than `limit` tokens is one piece.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,

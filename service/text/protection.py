@@ -89,9 +89,9 @@ class ProtectedText:
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a span may move from the end of a sentence to the separator.
+        """Returns whether a marker may move from the end of a sentence to the separator.
 
-        Only spans without letters and digits may move, such as an emoji or a bullet.
+        It may if its span has neither letters nor digits, such as an emoji or a bullet.
         """
         return not has_words(self.span(marker))
 

@@ -105,7 +105,7 @@ class AttentionSizeBody(BaseModel):
 
 
 class ServedBody(BaseModel):
-    """The fields of every served model, in OpenAI's shape with fields of our own."""
+    """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
 
     id: str
     state: ModelState = Field(description="`loading` until the model is loaded, then `ready`.")
@@ -121,7 +121,7 @@ class ServedBody(BaseModel):
 
 
 class ModelBody(ServedBody):
-    """A translation model, in OpenAI's shape with fields of our own."""
+    """A translation model, in OpenAI's shape with additional fields of Regard."""
 
     task: Literal["translate"] = "translate"
     source: str | None = Field(description="Source language; null for a model of several pairs.")
@@ -137,7 +137,7 @@ class ModelBody(ServedBody):
 
 
 class EmbedderBody(ServedBody):
-    """An embedding model, in OpenAI's shape with fields of our own."""
+    """An embedding model, in OpenAI's shape with additional fields of Regard."""
 
     task: Literal["embed"] = "embed"
     dimensions: int = Field(description="Number of values of a vector.")

@@ -31,10 +31,7 @@ BATCHES_AT_ONCE = 4
 
 SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
-"""The language of a document is detected in a sample of its texts.
-
-The sample has at most SAMPLE_TEXTS texts and SAMPLE_CHARS characters.
-"""
+"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample in which a document's language is detected."""
 
 KEPT_DOCUMENTS = 16
 """Limit on the total size of the kept documents, as a multiple of REGARD_MAX_FILE_BYTES."""

@@ -93,7 +93,7 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns the translation of a sentence that has a rank; the last one if there are fewer.
+        """Returns a sentence's translation with a given rank, or the last if there are fewer.
 
         Args:
             index: Index of the sentence.

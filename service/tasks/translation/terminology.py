@@ -1,10 +1,10 @@
 """Makes translations use the terms of a glossary.
 
 A sentence is first translated unchanged. If target terms are missing in the translation, they are
-put into the sentence in place of their source terms. The sentence is then translated again, because
-models mostly copy such words. If terms are still missing, stand-ins replace the missing terms, and
-finally all terms of the sentence. Models copy stand-ins more reliably than target terms, but a
-stand-in hides the meaning of the term from the model.
+put into the sentence in place of their source terms. Models mostly copy words of the target
+language, so the sentence is then translated again. If terms are still missing, stand-ins replace
+the missing terms, and finally all terms of the sentence. Models copy stand-ins more reliably than
+target terms, but a stand-in hides the meaning of the term from the model.
 """
 
 from collections.abc import Iterator, Sequence

@@ -53,12 +53,12 @@ class TranslationRequest:
             text with markup then has one sentence for each block.
         is_aligned: Whether words will be aligned after the translation. Such a request is refused
             if no single model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. The
-            translations then also get the case and the final punctuation of the texts.
-        is_html: Whether the texts are HTML. Placeholders and the like then come back unchanged even
+        protects: Whether protected spans come back unchanged: placeholders, URLs, markup and rare
+            symbols. The translations then also get the case and the final punctuation of the texts.
+        is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
             without `protects`.
-        xml: Meaning of the tags if the texts are XML, else None. Placeholders and the like then
-            come back unchanged even without `protects`.
+        xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
+            unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Only with `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few.
         terms: Terms of a glossary from the source to the target. Only with a `source`.

@@ -1,7 +1,7 @@
-"""Gives a translation the case of its source: ALL CAPS, Title Case, or that of the first letter.
+"""Gives a translation the case of its source: ALL CAPS, Title Case, or the first letter's case.
 
-A model has seen few sentences in ALL CAPS and often copies their words untranslated. It therefore
-gets such a sentence in sentence case, and the translation is then put into ALL CAPS. The markers of
+A model has seen few sentences in ALL CAPS and leaves their words untranslated. It therefore gets
+such a sentence in sentence case, and the translation is then put into ALL CAPS. The markers of
 protected spans are private-use characters, which have no case.
 """
 
