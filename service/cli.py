@@ -30,7 +30,7 @@ from service.server import create_app
 from service.settings import Settings
 
 EXAMPLE = ("en", "pt")
-"""Language pair of the example that the server prints, if it serves this pair."""
+"""Languages of the printed example. A server without this pair uses its first pair instead."""
 
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
         greet(self.config.host, self.servers[0].sockets[0].getsockname()[1], catalog)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Starts to drain on SIGTERM and SIGINT; a second SIGINT ends without draining.
+        """Starts to drain on SIGTERM and SIGINT. During draining, SIGINT ends the server at once.
 
         uvicorn's own method also records the signal, and uvicorn raises it again after draining.
         The program would then end with the status of a killed program.
@@ -161,10 +161,11 @@ def serve_apart(settings: Settings, count: int) -> str | None:
 def take_models(settings: Settings) -> Settings:
     """Returns settings whose models are complete folders and packages on this disk.
 
-    It runs once, before any other process starts. No request is sent to a registry afterwards.
+    `serve` calls this function once, before any other process starts. No request is sent to a
+    registry afterwards.
 
     Raises:
-        RegistryError: A file is missing, cannot be fetched, or has a different checksum.
+        RegistryError: A file is missing, cannot be fetched, or has a wrong checksum.
         CheckpointError: A pulled model cannot be served.
     """
     cache = ModelCache.at(settings.model_cache)

@@ -20,7 +20,8 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         flags: Values that override the environment.
 
     Raises:
-        typer.Exit: A value is not valid; the message names variable and value.
+        typer.Exit: A value is not valid. The message names the variable, and the value unless it
+            is a key.
     """
     try:
         return Settings(**flags)
@@ -29,7 +30,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def describe_fault(fault: ErrorDetails) -> str:
-    """Returns the message of a setting that is not valid; a key is not shown."""
+    """Returns the error message for a setting that is not valid; the message never quotes a key."""
     field = str(fault["loc"][0])
     known = Settings.model_fields.get(field)
     is_secret = known is not None and known.annotation is SecretStr

@@ -104,7 +104,7 @@ class Core:
         """Unloads a model.
 
         Raises:
-            ServiceError: The model is not loaded, or is being loaded.
+            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
         """
         return await self.changes.unload(name)
 

@@ -5,12 +5,12 @@ ServiceError
 ├─ UnsupportedLanguageError   400 unsupported_language   unknown language, or no model for a pair
 ├─ MissingKeyError            400 missing_api_key        no API key, and the server has keys
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
-├─ InvalidKeyError            403 invalid_api_key        none of the server's API keys
-├─ ForbiddenError             403 forbidden              no admin key, or a disabled feature
-├─ QuotaExceededError         403 quota_exceeded         the key has no characters left this month
+├─ InvalidKeyError            403 invalid_api_key        the key is not one of the server's keys
+├─ ForbiddenError             403 forbidden              no admin key is set, or a feature is off
+├─ QuotaExceededError         403 quota_exceeded         the key has too few characters left
 ├─ NotFoundError              404 not_found              unknown route, glossary or model
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
-├─ ConflictError              409 conflict               the model is loaded or being loaded
+├─ ConflictError              409 conflict               wrong state of the model, or no memory left
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
 ├─ OverloadedError            429 overloaded             the queue is full; has Retry-After
 ├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHOWN_CHARS = 40
-"""An error message quotes at most this number of characters of a value from a client."""
+"""Largest number of characters that an error message quotes from a client's value."""
 
 
 class ServiceError(Exception):
@@ -108,7 +108,7 @@ class MethodNotAllowedError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """The operation conflicts with a loaded model or with a load in progress."""
+    """The state of a model does not allow the operation, or no memory is left for the model."""
 
 
 class RequestTooLargeError(ServiceError):

@@ -92,8 +92,8 @@ class Settings(BaseSettings):
     monthly_characters: int = Field(
         0,
         ge=0,
-        description="Characters that each API key may have translated in a calendar month (UTC). "
-        "`0` sets no limit.",
+        description="Largest number of characters that the server translates for each API key in a "
+        "calendar month (UTC). `0` sets no limit.",
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
@@ -108,7 +108,9 @@ class Settings(BaseSettings):
         SecretStr(""), description="API key for the endpoints of openai: models. Empty sends none."
     )
     remote_requests: PositiveInt = Field(
-        16, description="Requests to the endpoints of openai: models at once, by each HTTP process."
+        16,
+        description="Largest number of requests that each HTTP process sends at once to the "
+        "endpoints of openai: models.",
     )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
@@ -254,9 +256,9 @@ class Settings(BaseSettings):
                 raise ValueError(f"the file of keys cannot be read: {error}") from None
         keys = [key.strip() for key in text.split(",") if key.strip()]
         if given and not keys:
-            raise ValueError("there is no key; name one, or leave the setting out")
+            raise ValueError("there is no key in it; add a key, or leave the setting out")
         if not all(key.isascii() and key.isprintable() for key in keys):
-            raise ValueError("a key may have only ASCII characters, which fit into a header")
+            raise ValueError("a key may have only ASCII characters that fit into a header")
         return SecretStr(",".join(keys))
 
     @field_validator("model_aliases")
@@ -267,7 +269,7 @@ class Settings(BaseSettings):
             if not name or not each.partition("=")[2].strip():
                 raise ValueError(f"{each} is no alias; write ALIAS=MODEL")
             if names.count(name) > 1:
-                raise ValueError(f"the alias {name} is there twice")
+                raise ValueError(f"the alias {name} is given twice")
         return aliases
 
     @field_validator("device")

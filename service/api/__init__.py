@@ -1,1 +1,1 @@
-"""Answers HTTP: one file or folder for each dialect, and the code that all dialects share."""
+"""Answers HTTP. Each client protocol (dialect) has a file or a folder; the rest is shared code."""

@@ -60,7 +60,7 @@ def require_admin(request: Request, services: Services) -> None:
         )
     if not is_admin(request, key):
         raise UnauthorizedError(
-            "this needs the server's REGARD_ADMIN_KEY, as `Authorization: Bearer …`"
+            "this request needs the server's REGARD_ADMIN_KEY, as `Authorization: Bearer …`"
         )
 
 
@@ -76,8 +76,8 @@ def require_admin(request: Request, services: Services) -> None:
 async def load(id: ModelId, request: Request) -> Response:
     """Loads a model from the server's disk; the response comes when the model is ready.
 
-    If the load takes longer than a request may, the response is 202 and the load continues. Other
-    requests are served meanwhile.
+    If the load takes longer than the time limit of a request, the response is 202 and the load
+    continues. Other requests are served meanwhile.
     """
     services = services_of(request)
     require_admin(request, services)
@@ -98,7 +98,8 @@ async def load(id: ModelId, request: Request) -> Response:
 async def unload(id: ModelId, request: Request) -> Response:
     """Unloads a model; the response comes when its requests have ended and its memory is free.
 
-    If this takes longer than a request may, the response is 202 and the unloading continues.
+    If this takes longer than the time limit of a request, the response is 202 and the unloading
+    continues.
     """
     services = services_of(request)
     require_admin(request, services)

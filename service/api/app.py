@@ -63,7 +63,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """A FastAPI application that also documents the bodies that its routes read themselves."""
+    """A FastAPI application whose OpenAPI document includes bodies that FastAPI does not read."""
 
     def openapi(self) -> dict[str, Any]:
         """Returns the OpenAPI document without dangling references."""
@@ -82,7 +82,7 @@ def build_services(
         catalog: Models and languages that are served.
         backend: Admission, device workers and metrics.
         started: Start of the server, in Unix seconds.
-        folder: Folder of the kept documents; "" if documents are not translated.
+        folder: Folder of the translated documents; "" if the server does not translate documents.
     """
     detector = LanguageDetector(catalog.languages)
     detector.preload()

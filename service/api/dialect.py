@@ -24,8 +24,8 @@ class Dialect:
         routers: Routes of the dialect.
         tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
         direct: Endpoints that are called without the framework, by method and path.
-        prefix: Prefix of paths. Errors at unknown paths with it have the shape of this dialect. ""
-            for no prefix.
+        prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
+            the shape of the dialect.
         error_shape: Returns the status and body of an error.
         id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
     """
@@ -50,14 +50,15 @@ class Dialect:
 
 
 OWN = Dialect(())
-"""The dialect of paths that no dialect has. It gives their errors the default shape."""
+"""The dialect of all paths that belong to no other dialect. Their errors have the default shape."""
 
 
 class DialectOf:
     """Finds the dialect of a request, for its shape of errors and its task label.
 
     Args:
-        dialects: All dialects. Each has its routes, and the unknown paths below its prefix.
+        dialects: All dialects. Each owns its routes, and all unknown paths that start with its
+            prefix.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -65,7 +66,7 @@ class DialectOf:
         self.prefixed = [each for each in dialects if each.prefix]
 
     def __call__(self, method: str, path: str) -> Dialect:
-        """Returns the dialect of a method and a path, and OWN if there is none."""
+        """Returns the dialect of a method and a path, or OWN if there is none."""
         if dialect := self.by_route.get((method, path)):
             return dialect
         for dialect in self.prefixed:

@@ -1,9 +1,9 @@
 """The texts of errors in the parameters or the body of a request, with status 400, 403 or 413.
 
-Clients may compare these texts with known texts. A text is exactly LibreTranslate's text for the
-same error, if LibreTranslate has one. The value, the limit and the remedy are in its details. All
-other errors have their text where they are raised. Each dialect puts the texts into its own error
-format.
+An error that LibreTranslate has too gets exactly LibreTranslate's text, because clients may compare
+it with known texts. The details of a text name the value, the limit and the remedy. The texts of
+all other errors are written where the errors are raised. Each dialect puts the texts into its own
+error format.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Error responses: the default body, and the handlers that choose the shape of a dialect.
+"""Error responses: the default body, and handlers that answer in the shape of the route's dialect.
 
 `service.errors` has the table of all errors. A dialect with another body or another status has its
 own `ErrorShape`.
@@ -27,7 +27,7 @@ from service.errors import (
 from service.tasks.context import RequestContext
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
-"""Returns the HTTP status and the body of an error."""
+"""A function that returns the HTTP status and the body of an error."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -61,7 +61,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """Error responses of most routes, for OpenAPI."""
 
 MISSING: dict[int | str, dict[str, Any]] = {404: {"model": ErrorBody}}
-"""Response of a route to the name of an unknown model, for OpenAPI."""
+"""Response to a request that names an unknown model, for OpenAPI."""
 
 
 def own_shape(error: ServiceError, context: RequestContext) -> tuple[int, dict[str, Any]]:

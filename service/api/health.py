@@ -14,7 +14,7 @@ router = APIRouter(tags=["operation"])
 
 
 class Health(BaseModel):
-    """The state of a healthy server; any other state is an error."""
+    """The response of a healthy server. A server that is not healthy responds with an error."""
 
     status: str = Field(description="Always `ok`.")
 

@@ -1,6 +1,6 @@
 """Middleware around every request: its id, timings and metrics, CORS, and direct routes.
 
-The middleware is pure ASGI. Middleware that passes responses through tasks of its own would hide
+The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide
 the disconnection of a client from the routes.
 """
 
@@ -28,7 +28,7 @@ from service.tasks.context import RequestContext
 logger = logging.getLogger("regard.http")
 
 CLIENT_GONE = 499
-"""Status that the metrics get if the client closed the connection before the response."""
+"""Status, in the metrics, of a request whose client closed the connection before the response."""
 
 CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
 CORS_METHODS = "GET, POST"
@@ -52,10 +52,11 @@ class RequestMiddleware:
     HEAD is served as GET without the body.
 
     Args:
-        app: The application inside.
+        app: The wrapped application.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: Their routes decide the task label and the shape of errors.
+        dialects: All dialects. The dialect of a request decides its task label and the shape of its
+            errors.
     """
 
     def __init__(
@@ -184,11 +185,11 @@ class CrossOrigin(CORSMiddleware):
     """Allows pages of any origin to call the server, with any header.
 
     This class only answers preflights. `ResponseSender` adds the CORS headers to all other
-    responses, as LibreTranslate does. DELETE, which LibreTranslate does not have, is only named to
-    a page that asks for it.
+    responses, as LibreTranslate does. LibreTranslate has no DELETE, so the response to a preflight
+    names DELETE only if the page asks for it.
 
     Args:
-        app: The application inside.
+        app: The wrapped application.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -218,8 +219,8 @@ class CrossOrigin(CORSMiddleware):
 class DirectRoutes:
     """Calls the endpoints of the busiest routes directly, and passes other requests on.
 
-    FastAPI only describes the busiest routes in /openapi.json. Its dependencies, context
-    stacks and nested routers would take as long as all other work on a short text.
+    FastAPI does not call these routes; it only describes them in /openapi.json. Its dependencies,
+    context stacks and nested routers would take as much time as all other work on a short text.
 
     Args:
         app: The framework.

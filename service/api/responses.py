@@ -17,11 +17,17 @@ CHUNK_BYTES = 128 * 1024
 """Minimum size of a chunk of JSON, except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once, in about 0.5 ms; one row may have more."""
+"""Maximum number of values that are serialised at once, except in a single longer row.
+
+The server serialises this number of values in about 0.5 ms.
+"""
 
 
 class JSONResponse(Response):
-    """A JSON response, serialised by orjson. No content of the server has lone surrogates."""
+    """A JSON response, serialised by orjson.
+
+    orjson cannot serialise lone surrogates, but no content of the server has any.
+    """
 
     media_type = "application/json"
 
@@ -31,7 +37,7 @@ class JSONResponse(Response):
 
 
 def json_response(chunks: Iterator[bytes], headers: Mapping[str, str] | None = None) -> Response:
-    """Returns a response from chunks of JSON; the loop serves other requests between chunks.
+    """Returns a response from chunks of JSON; the event loop serves other requests between chunks.
 
     Args:
         chunks: One or more chunks, each produced on demand in about a millisecond.
@@ -45,7 +51,7 @@ def json_response(chunks: Iterator[bytes], headers: Mapping[str, str] | None = N
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields chunks, each after a turn of the loop for other requests."""
+    """Yields chunks. Before each chunk, the event loop has a turn for other requests."""
     for chunk in chunks:
         await asyncio.sleep(0)
         yield chunk
@@ -55,7 +61,8 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
     """Yields the JSON of a body with arrays, in chunks that each take about a millisecond.
 
     Args:
-        body: Arrays may be members of objects, and of lists that contain only objects or arrays.
+        body: An object, a list or an array. Arrays may be members of objects, and of lists that
+            contain only objects or arrays.
     """
     return gather(_parts(body))
 

@@ -1,4 +1,4 @@
-"""The models that an HTTP process serves, and their change while requests are running."""
+"""The models that an HTTP process serves, and their replacement while requests are running."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ class OpenRequests:
                 ended.set()
 
     async def drained(self, models: set[str]) -> None:
-        """Waits for the running requests whose model is one of these, or is not chosen yet."""
+        """Waits until the running requests to `models`, or with no model chosen yet, have ended."""
         keys = {key for key, each in self.contexts.items() if each.model in models | {NO_MODEL}}
         if not keys:
             return
@@ -67,9 +67,9 @@ class ServedModels:
         self.turn = asyncio.Lock()
 
     async def change(self, files: ModelSet) -> None:
-        """Serves other models, then waits for the running requests to the removed models.
+        """Serves the models in `files` from now on, and waits for requests to the removed models.
 
-        It waits for at most `timeout_seconds`.
+        The wait ends when these requests have ended, but at the latest after `timeout_seconds`.
 
         Raises:
             CheckpointError: A file is damaged; the served models have not changed.
@@ -78,7 +78,7 @@ class ServedModels:
             removed = self.catalog.files.names - files.names
             catalog = await asyncio.to_thread(self.catalog.changed_to, files)
             if catalog.languages != self.catalog.languages:
-                # The detector reads the model of each new language in about 0.4 s.
+                # The detector takes about 0.4 s to read the data of each new language.
                 await asyncio.to_thread(LanguageDetector(catalog.languages).preload)
             self.catalog.replace(catalog)
             self.detector.choose(catalog.languages)

@@ -33,10 +33,10 @@ class Services:
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
-        documents: Translates documents; None if the setting forbids it.
+        documents: Translates documents; None without REGARD_FILES.
         quota: Counts the characters that API keys have translated.
         glossaries: Stores glossaries.
-        suggestions: Stores better translations; None if the setting forbids it.
+        suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
         served_models: Changes the served models of this process.
         endpoints: Calls remote models.
         started: Start of the server, in Unix seconds.

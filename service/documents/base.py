@@ -34,7 +34,7 @@ class Document(Protocol):
         """Returns the document with one translation in the place of each text.
 
         Args:
-            translations: As many as `texts` returns.
+            translations: One translation for each text that `texts` returns, in the same order.
             language: Code of the target language. Some formats state the language of the text; with
                 "" the document keeps the code that it states.
         """

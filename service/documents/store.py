@@ -1,6 +1,6 @@
 """Keeps translated documents in a folder for a limited time.
 
-All HTTP processes of a server share the folder, so each of them can answer for every document. A
+All HTTP processes of a server share the folder, so each process can serve every document. A
 document has two files, which are named by its id: its state in JSON, and its content.
 """
 
@@ -50,7 +50,7 @@ class DocumentState:
 
 
 class TemporaryFolder(TemporaryDirectory[str]):
-    """A new folder for kept documents. At its end it is removed with all its files."""
+    """A new folder for kept documents. `cleanup` removes the folder with all its files."""
 
     def __init__(self) -> None:
         super().__init__(prefix="regard-", ignore_cleanup_errors=True)

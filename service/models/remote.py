@@ -1,4 +1,4 @@
-"""Models that a remote server computes: a language pair at an OpenAI-compatible endpoint."""
+"""Models that run on a remote server. Each is a language pair at an OpenAI-compatible endpoint."""
 
 import re
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from service.models.served import Direction
 from service.text.language_codes import normalize_code
 
 MAX_CHARS = 2000
-"""Largest number of characters of a sentence; longer ones are translated in pieces."""
+"""Largest number of characters of a sentence; a longer sentence is translated in pieces."""
 
 REMOTE = re.compile(
     r"openai:(?P<model>[^\s@#]+)@(?P<url>https?://[^\s@#?]+[^\s@#?/])/?"
     r"#(?P<pairs>[A-Za-z_]+-[A-Za-z_]+(?:\+[A-Za-z_]+-[A-Za-z_]+)*)"
 )
-"""A reference to a remote model. User names and keys do not belong into an address."""
+"""A reference to a remote model. Its address may not contain a user name, a key or a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class RemoteFiles:
 
     @property
     def folder(self) -> Path:
-        """An empty path."""
+        """An empty path, because a remote model has no folder."""
         return Path()
 
     @property
     def revision(self) -> str:
-        """First digits of a checksum of the reference."""
+        """First digits of a checksum of the model's name and address."""
         return sha256(f"{self.model}@{self.url}".encode()).hexdigest()[:12]
 
     @property
@@ -81,7 +81,7 @@ class ServedRemote:
 
     Attributes:
         files: Model, endpoint and languages.
-        vocabularies: The model reads texts, so its tokens are characters.
+        vocabularies: Tokenizers whose tokens are characters, because the model itself reads texts.
     """
 
     task: ClassVar[str] = TRANSLATE
@@ -91,7 +91,7 @@ class ServedRemote:
 
     @classmethod
     def load(cls, files: RemoteFiles) -> "ServedRemote":
-        """Returns the model; nothing is read, and the endpoint is not asked."""
+        """Returns the model without reading a file and without a request to the endpoint."""
         tokenizer = CharacterTokenizer()
         return cls(files, Vocabularies(tokenizer, tokenizer))
 

@@ -70,7 +70,7 @@ class TextReader:
         return replace(self, before=self.languages[language], languages={})
 
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
-        """Returns the ids of a text, or of the token ids that a client sends in its place.
+        """Returns the ids that the model reads for a text, or for token ids in place of a text.
 
         If a client sends ids without special tokens, this method adds them. Ids with and without
         special tokens therefore give the same result.
@@ -78,7 +78,7 @@ class TextReader:
         Args:
             given: Text without lone surrogates, or ids of the vocabulary.
             prompt: Prompt before the text; empty for none.
-            direction: End of the text that is cut off if it is too long.
+            direction: End at which a text that is too long is cut.
         """
         num_special = len(self.before) + len(self.behind)
         room = self.max_tokens - num_special

@@ -1,6 +1,6 @@
 """One request to a chat endpoint, and the errors of its reply.
 
-Client errors name the served model. Only the log names the endpoint, and neither quotes a text.
+Errors for clients name the served model, and the log names the endpoint. No text is ever quoted.
 """
 
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger("regard.remote")
 CONNECT_SECONDS = 10.0
 
 PAUSE_SECONDS = 1
-"""Time before the second attempt, if the endpoint names none."""
+"""Time before the second attempt, if the endpoint does not name a time."""
 
 MAX_PAUSE_SECONDS = 60
-"""Longest time that a client is asked to wait."""
+"""Upper limit on the Retry-After that an endpoint sends. A larger value is reduced to this one."""
 
 
 class ChatClient:
@@ -49,7 +49,7 @@ class ChatClient:
         """Returns the translation of a sentence.
 
         Raises:
-            ServiceError: The endpoint is overloaded, is not there, or does not translate.
+            ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.
         """
         try:
             response = await self.client.post(

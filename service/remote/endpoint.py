@@ -1,4 +1,4 @@
-"""Translates sentences by remote models: a limited number at once, with a second attempt."""
+"""Translates sentences by remote models: a limited number at once, each in up to two attempts."""
 
 import asyncio
 import time
@@ -53,9 +53,9 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns the translation of a sentence, its seconds in the queue, and those of the call.
+        """Returns a translation, the seconds before the first request, and the seconds after that.
 
-        After 429, 5xx or a lost connection it tries once more, unless the deadline is too near.
+        After 429, 5xx or a lost connection it sends a second request, unless the deadline is near.
 
         Args:
             text: The sentence.
@@ -63,7 +63,7 @@ class Endpoints:
             deadline: Time by time.perf_counter at which the request fails.
 
         Raises:
-            ServiceError: The endpoint is overloaded, is not there, or does not translate.
+            ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.
         """
         arrived = time.perf_counter()
         async with self.turns:

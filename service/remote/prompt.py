@@ -15,7 +15,7 @@ TASK = (
 
 TOKENS_PER_CHAR = 2
 SPARE_TOKENS = 64
-"""The reply may have this number of tokens and TOKENS_PER_CHAR for each character."""
+"""A reply may have this number of tokens, plus TOKENS_PER_CHAR for each character of the text."""
 
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """The thoughts that some models write before their reply."""

@@ -1,7 +1,7 @@
 """Admission of requests whose sentences may need remote models.
 
-The lease of a request sends the items of local models to the workers, and those of remote models to
-their endpoints. A request takes its place in the admission in both cases.
+An admitted request has a lease. The lease sends items for local models to the workers, and items
+for remote models to endpoints. All requests count in the admission, whatever models they use.
 """
 
 import asyncio
@@ -45,11 +45,12 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        With remote models the decision always comes now, because nothing may reach the workers.
+        `at_once` is ignored if there are remote models. The backend could otherwise decide when it
+        gets the first items, but a request that needs only remote models sends it none.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         remote = self.catalog.of_type(ServedRemote)
         lease = await self.backend.admit(tokens, at_once or bool(remote))
@@ -132,7 +133,7 @@ class RoutingLease:
 
 
 def service_error(error: Exception) -> ServiceError:
-    """Returns the error of a request for an error of one sentence."""
+    """Returns the error with which a request ends if one of its sentences fails."""
     if isinstance(error, ServiceError):
         return error
     logger.error("a remote model failed: %s", fault(error))

@@ -1,4 +1,4 @@
-"""The quota of characters that each API key may have translated in a calendar month."""
+"""The limit on the characters that the server translates for an API key in a calendar month."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ class Quota:
             self._refuse_over(await self.used(account), number)
 
     async def used(self, account: str) -> int:
-        """Returns the characters that an account has used this month."""
+        """Returns the number of characters that an account has used this month."""
         return await asyncio.to_thread(self._add, account, this_month(), 0)
 
     def _spend(self, account: str, month: str, number: int) -> None:
@@ -66,7 +66,7 @@ class Quota:
             )
 
     def _add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
-        """Adds characters unless the sum would exceed the limit; returns the sum before that."""
+        """Adds characters unless the sum would exceed the limit; returns the sum without them."""
         with self.database.transaction() as connection:
             found = connection.execute(
                 "SELECT characters FROM usage WHERE (account, month) = (?, ?)", (account, month)

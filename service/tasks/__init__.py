@@ -1,1 +1,1 @@
-"""The tasks of the server, free of HTTP: requests to work items, results to responses."""
+"""The tasks of the server, without HTTP: split requests into work items, and join their results."""

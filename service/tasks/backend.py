@@ -24,7 +24,7 @@ class Status:
         failure: Reason why a model cannot be loaded at the start; None if nothing has failed.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
-        models: Resident models by served name; empty while they load.
+        models: Models that a worker has loaded, by served name.
         changes: States of models that are being loaded or unloaded, or whose load failed.
         failures: Reasons why loading failed, by model; only administrators may see them.
         billed_characters: Characters that DeepL's routes have translated since the start.
@@ -56,7 +56,8 @@ class Lease(Protocol):
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            total_tokens: Number of tokens of this and all later submissions, if more follow.
+            total_tokens: Number of tokens of this submission and all later ones; may be 0 if there
+                are no later submissions.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if the items are refused,
@@ -91,12 +92,12 @@ class Admitter(Protocol):
 
         Args:
             tokens: Estimated number of tokens.
-            at_once: Whether to decide about the admission now. If false, the decision may come with
-                the first submission.
+            at_once: Whether to decide about the admission now. If false, it may be decided at the
+                first submission.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            OverloadedError: The requests in progress leave no room for this one.
         """
 
 
@@ -111,7 +112,7 @@ class Backend(Recorder, Admitter, Protocol):
             source: Reference to the model, as in REGARD_MODELS; it may name several models.
 
         Returns:
-            `ready`, or `loading` if the load takes longer than a request may.
+            `ready`, or `loading` if the load takes longer than the time limit of a request.
 
         Raises:
             ServiceError: The model cannot be loaded.
@@ -121,10 +122,10 @@ class Backend(Recorder, Admitter, Protocol):
         """Unloads a model once its requests have ended.
 
         Returns:
-            `unloaded`, or `unloading` while the model's requests are in progress.
+            `unloaded`, or `unloading` if this takes longer than the time limit of a request.
 
         Raises:
-            ServiceError: The model is not loaded, or is being loaded.
+            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
         """
 
     async def metrics_text(self) -> bytes:

@@ -17,7 +17,7 @@ class RequestContext:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
         task: Name of a task kind, `detect` or `document`; None on routes that are not counted.
-        model: Served name, or NO_MODEL.
+        model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Seconds spent in each stage, by the stage's name.
@@ -25,7 +25,7 @@ class RequestContext:
         lease: Admission of the request; None before it is admitted.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
-        timeout_seconds: Time limit of this request, such as a document's; None for the server's.
+        timeout_seconds: Time limit of this request; None for REGARD_REQUEST_TIMEOUT_SECONDS.
         first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 
@@ -58,7 +58,7 @@ class RequestContext:
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
-            OverloadedError: The waiting requests leave no room for it.
+            OverloadedError: The requests in progress leave no room for this one.
         """
         if self.lease is None:
             self.lease = await backend.admit(tokens, at_once)

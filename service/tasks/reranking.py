@@ -1,4 +1,4 @@
-"""Scores of cross-encoders, and texts in the order of their relevance to a query."""
+"""The reranking task: computes scores with a cross-encoder, and ranks texts by their scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class Reranker:
         return [Ranked(int(index), float(str(scores[index]))) for index in order]
 
     async def score(self, query: ScoreQuery, context: RequestContext) -> tuple[Scores, str]:
-        """Returns the score of each input (n), and the name of the model's only label.
+        """Returns the score of each input, and the name of the model's only label.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.

@@ -1,1 +1,1 @@
-"""Language detection, sentence splitting, chunking, language codes."""
+"""Work on texts before and after translation: languages, sentences, protected spans, formatting."""

@@ -1,4 +1,8 @@
-"""Keeps the protected spans of one text while a model translates its sentences."""
+"""Keeps the protected spans of one text while a model translates its sentences.
+
+`protection` has replaced each span by a marker, a private-use character. Here each marker is
+replaced by a stand-in, a word that models copy.
+"""
 
 from dataclasses import dataclass, field
 
@@ -17,13 +21,12 @@ class Carriage:
 
     Attributes:
         protected: The text with markers, and its spans.
-        carriers: Form of each sentence with markers in which the model reads it, by the sentence's
-            index: words that models copy stand in for the markers. None for a sentence that is
-            translated in parts.
+        carriers: Each sentence that has markers, with stand-ins in their places, by the sentence's
+            index. None for a sentence that is translated in parts.
         parts: Translation of each sentence that was translated in parts, with its markers.
-        capitals: Markers of spans that begin with a small letter, and for each a second marker,
-            whose span begins with a capital letter. The second one replaces the first one at the
-            start of a translated sentence.
+        capitals: Markers of spans that begin with a small letter. Each is mapped to a second
+            marker, whose span begins with a capital letter. The second marker replaces the first
+            marker at the start of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
@@ -32,10 +35,10 @@ class Carriage:
     capitals: dict[str, str] = field(default_factory=dict)
 
     def restore(self, index: int, decoded: str) -> str | None:
-        """Returns the translation of a sentence with its markers; or None.
+        """Returns the translation of a sentence with its markers, or None.
 
-        None means that a stand-in is missing or that markers are in a wrong order. It also means
-        that the sentence cannot have stand-ins, as long as its parts are not translated.
+        The result is None if a stand-in is missing, or if markers are in a wrong order. It is also
+        None for a sentence that cannot have stand-ins, until its parts have been translated.
         """
         if index in self.parts:
             return self._with_capital(self.parts[index])
@@ -48,7 +51,7 @@ class Carriage:
         return self._with_capital(restored)
 
     def _with_capital(self, sentence: str) -> str:
-        """Returns a sentence with a capital marker in place of a marker before the first word."""
+        """Replaces a marker at the start of a sentence by the second marker in `capitals`."""
         for found in MARKER.finditer(sentence) if self.capitals else ():
             before, marker = sentence[: found.start()], found[0]
             if has_words(before):
@@ -63,7 +66,7 @@ class Carriage:
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
     """Moves tags and symbols from the ends of the sentences to the separators.
 
-    The model does not read them there. A sentence that consists only of them becomes empty.
+    The model does not read separators. A sentence of only tags and symbols becomes empty.
     """
     if not protected.spans:
         return segments

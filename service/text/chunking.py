@@ -6,10 +6,10 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Length of the window in characters, as a multiple of the token limit.
+"""Number of characters in a window of the text, for each token of the limit.
 
-The end of a piece is searched in a window of the text. In nearly every language, the window is long
-enough to contain a piece. It is limited, because the whole window is tokenised for each piece.
+The end of a piece is searched in a window. In nearly every language, a window of this length
+contains a whole piece. A longer window would be slower, because each window is tokenised.
 """
 
 AHEAD = 8
@@ -68,9 +68,9 @@ def cut_sentence(
 ) -> list[tuple[str, str, list[int]]]:
     """Cuts a sentence into pieces of at most `limit` tokens.
 
-    A single character that has more tokens remains one piece. The next piece begins with a word
-    that has more than limit/2 and at most `limit` tokens before it. If there are several such
-    words, it is the last of them. Without such a word, a piece ends after `limit` tokens.
+    A piece ends before a word, after more than limit/2 and at most `limit` tokens. If there are
+    several such places, the piece ends at the last of them. If there is none, the piece ends after
+    `limit` tokens. A single character that has more than `limit` tokens is one piece.
 
     Returns:
         The text of each piece, the white space after it, and its token ids. Texts and white space,
@@ -119,7 +119,7 @@ def _place(text: str, start: int, tokenizer: Tokenizer, limit: int, size: int) -
         return _place(text, start, tokenizer, limit, WINDOW_CHARS * limit)
     if start + len(window) == len(text) or not encoding.ids:
         return len(window)
-    # The end of the window may have cut the last token, so that token is left to the next piece.
+    # The end of the window may have cut the last token, so this token is left to the next piece.
     # A last token that covers most of the window is kept: a run of unknown characters is one token.
     last = encoding.offsets[-1][0]
     return last if last > len(window) // 2 else len(window)

@@ -1,6 +1,6 @@
 """Detects the language of a text among the languages that the server offers.
 
-The detector is `lingua` in high accuracy mode, with the models of the offered languages only.
+The detector is `lingua` in high accuracy mode, with the data of the offered languages only.
 The table shows its accuracy on 1,000 sentences of FLORES in English or Portuguese, for whole
 sentences and for their first words:
 
@@ -44,8 +44,8 @@ class Detection:
 class LanguageDetector:
     """Detects the language of texts. Several threads may use one instance at the same time.
 
-    A language model is loaded by `preload()` or when a text first needs it. Loading takes about
-    0.4 s and 28 MB a language.
+    `lingua` has data for each language. `preload` loads the data; otherwise the first text that
+    needs them does. Loading takes about 0.4 s and 28 MB for each language.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -64,9 +64,9 @@ class LanguageDetector:
         self._detector = self._builder().build() if self._codes else None
 
     def preload(self) -> None:
-        """Loads the models of all candidates, so that the first request does not wait for them."""
+        """Loads the data of all candidates, so that the first request does not wait for them."""
         if self._codes:
-            # All detectors of a process share their models, so any detector can load them.
+            # All detectors of a process share the data, so any detector can load them.
             self._builder().with_preloaded_language_models().build()
 
     def detect(self, text: str, among: Collection[str] | None = None) -> list[Detection]:

@@ -2,7 +2,7 @@
 
 lxml parses the HTML and repairs it, so malformed HTML is translated too. The text of each block,
 such as a paragraph or a list item, is translated as a whole, with markers for its inline tags.
-Opaque elements stay as they are: `code`, `script` and the like, and those with `translate="no"`.
+Opaque elements stay as they are: the elements in OPAQUE, and all elements with `translate="no"`.
 """
 
 import re
@@ -19,12 +19,12 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
     "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
-"""Elements inside a sentence. All other elements end a sentence, except most of OPAQUE."""
+"""Elements inside a sentence. All elements outside INLINE and OPAQUE end a sentence."""
 
 OPAQUE = frozenset(
     "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
 )
-"""Elements whose content is not translated."""
+"""Elements whose content is not translated. Of these, `script` and `style` end a sentence."""
 
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 """Elements without an end tag."""
@@ -113,7 +113,7 @@ def protect_html(text: str, unknown: Collection[str]) -> MarkupText:
 
     Args:
         text: An HTML document or fragment.
-        unknown: The characters of the text that the vocabulary does not have.
+        unknown: The characters of the text that the model's vocabulary does not have.
 
     Raises:
         InvalidRequestError: The text has too many tags, or they are nested too deeply.

@@ -57,8 +57,8 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
 
     1. The same code is offered.
     2. The code without its last subtags is offered ("pt-BR" -> "pt", RFC 4647 section 3.4).
-    3. One variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code names a
-       script, the variant must name the same script.
+    3. Exactly one variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code
+       names a script, the variant must name the same script.
     4. One of several offered variants is in the script that CLDR gives for the code
        ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
     5. These rules match another name of the language ("tl" -> "fil", LibreTranslate's

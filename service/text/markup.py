@@ -29,11 +29,11 @@ class Kind(Enum):
     CLOSE = "close"
     """End tag of an element inside a sentence."""
     EMPTY = "empty"
-    """A comment, or an element inside a sentence that has no content, such as an image."""
+    """A comment, or an element without content inside a sentence, such as an image."""
     BLOCK = "block"
     """Tag of an element that ends a sentence."""
     OPAQUE = "opaque"
-    """An element inside a sentence that stays as it is."""
+    """An element that is inside a sentence and stays as it is."""
 
 
 INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
@@ -69,7 +69,7 @@ class MarkupText(ProtectedText):
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a span may move from the end of a sentence to the separator."""
+        """Returns whether a marker may move from the end of a sentence to the separator."""
         return marker in self.tags or ProtectedText.may_move(self, marker)
 
     def keeps_order(self, text: str) -> bool:
@@ -82,8 +82,8 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
     """Replaces the tags and the protected spans of a text by markers.
 
     Args:
-        tokens: The text.
-        unknown: The characters of its words that the vocabulary does not have.
+        tokens: Tokens of the text.
+        unknown: The characters of the text that the model's vocabulary does not have.
 
     Raises:
         InvalidRequestError: The text has too many tags.

@@ -15,12 +15,12 @@ from service.text.segmentation import has_words
 
 FIRST_MARKER = 0xF0000
 MAX_SPANS = 0x10FFFD - FIRST_MARKER
-"""Largest number of spans of a text: the private-use characters from FIRST_MARKER on."""
+"""Largest number of spans of a text. Each needs a private-use character from FIRST_MARKER on."""
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
 _TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
-"""Each span that is found by its form has at least one of these characters."""
+"""Every match of `_FORMS` contains a match of this pattern, which is faster to search."""
 
 _FORMS = re.compile(
     r"""
@@ -85,13 +85,13 @@ class ProtectedText:
         return MARKER.sub(lambda found: self.span(found[0]), text)
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, for markers that are put into its sentences."""
+        """Returns the same text with more spans, whose markers are later put into its sentences."""
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a span may move from the end of a sentence to the separator.
+        """Returns whether a marker may move from the end of a sentence to the separator.
 
-        A symbol may: it has neither letters nor digits, such as an emoji or a bullet.
+        It may if its span has neither letters nor digits, such as an emoji or a bullet.
         """
         return not has_words(self.span(marker))
 
@@ -104,7 +104,7 @@ class Marking:
     """Replaces spans of a text, or of several parts of a text, by markers.
 
     Args:
-        unknown: The characters of the text that the vocabulary does not have.
+        unknown: The characters of the text that the model's vocabulary does not have.
 
     Attributes:
         spans: The spans so far, in order.
@@ -144,7 +144,7 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
 
     Args:
         text: Any text.
-        unknown: The characters of the text that the vocabulary does not have.
+        unknown: The characters of the text that the model's vocabulary does not have.
     """
     marking = Marking(unknown)
     marked = marking.protect(text)

@@ -70,7 +70,7 @@ class Segments:
         return "".join(parts)
 
     def starts(self, sentences: Sequence[str]) -> list[int]:
-        """Returns the position of each sentence in the text that `join` makes of the sentences."""
+        """Returns the position of each sentence in the text that `join` returns for `sentences`."""
         lengths = map(len, sentences)
         gaps = map(len, self.separators)
         starts, at = [], 0
@@ -157,7 +157,8 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
 
     The line is read in windows of WINDOW_CHARS. The last sentence of a window may be cut, so the
     next window starts where that sentence starts. A sentence that is longer than a window stays
-    whole. The next window then starts after a space inside it, so that no abbreviation is cut.
+    whole. The next window then starts after the last space of this window, so that no abbreviation
+    is cut.
     """
     start = 0
     while start < len(line):

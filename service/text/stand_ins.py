@@ -1,8 +1,8 @@
 """Carries protected spans through a translation model as stand-ins: short words that models copy.
 
-A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `restore` finds the other cases: each
-stand-in must occur exactly once. Such a sentence is then translated again with other stand-ins, and
-finally in parts, without its spans.
+A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `Carrier.restore` finds the other
+cases, because each stand-in must occur exactly once in the translation. If one does not, the
+sentence is translated again with other stand-ins, and finally in parts, without its spans.
 """
 
 import re
@@ -33,7 +33,7 @@ class StandIn:
         before: Character to the left of the span; "" at the start of the sentence.
         after: Character to the right of the span; "" at the end of the sentence.
         start: Place of the marker in the sentence.
-        end: Place in the carrier's text after the stand-in, and after the space that was added.
+        end: Place in the carrier's text after the stand-in and after the space added behind it.
     """
 
     spelling: str
@@ -67,7 +67,7 @@ class Carrier:
     def restore(self, translation: str) -> str | None:
         """Returns a translation with markers in place of the stand-ins.
 
-        None if the translation does not hold each stand-in exactly once.
+        The result is None if the translation does not have each stand-in exactly once.
         """
         for each in self.stand_ins:
             pattern = _pattern(each.spelling)
@@ -130,7 +130,7 @@ def _joined(each: StandIn, match: re.Match[str]) -> str:
 def _is_alike(source: str, target: str) -> bool:
     """Returns whether a span touches similar characters in source and target.
 
-    They are the same character, or each of them is a letter or a digit.
+    Two characters are similar if they are the same, or if each of them is a letter or a digit.
     """
     if not source or source.isspace():
         return False

@@ -26,7 +26,7 @@ class WordAttention:
         target: Its translation.
         source_words: Span of each source word in code points, in order.
         target_words: Span of each target word in code points, in order.
-        weights: Attention (T, S) of the target words to the source words.
+        weights: Attention of T target words to S source words, (T, S).
     """
 
     source: str
@@ -44,8 +44,8 @@ class Element:
         tags: Markers of the start tag and the end tag. The marker of a tag outside of the sentence
             is "". A tag without content has its marker first, and then "".
         start: Place in the source sentence at which the element starts.
-        end: Place at which it ends.
-        children: Elements inside, in order.
+        end: Place in the source sentence at which the element ends.
+        children: Elements directly inside the element, in order.
         is_open_start: Whether the element starts before the sentence.
         is_open_end: Whether the element ends after the sentence.
     """
@@ -105,6 +105,12 @@ class Placement:
 
     Args:
         words: The attention between the words of both sentences.
+
+    Attributes:
+        num_words: Number of target words.
+        anchors: Index of a source word, by the index of its anchor: the target word that is the
+            same numeral or name.
+        shares: Share of each source word in the attention of each target word, (T, S).
     """
 
     def __init__(self, words: WordAttention) -> None:
@@ -122,7 +128,7 @@ class Placement:
 
         Args:
             elements: Sibling elements, in the order of the source.
-            within: Target words among which the elements lie.
+            within: Target words among which the elements are placed.
         """
         chosen: list[tuple[Span, int]] = []
         for number in sorted(range(len(elements)), key=lambda n: self._rank(elements[n])):
@@ -158,7 +164,7 @@ class Placement:
     def _anchored_span(self, covered: Sequence[int]) -> Span | None:
         """Returns the span of the anchors of source words.
 
-        It is None unless every source word has an anchor, and the anchors are next to each other.
+        The span is None unless each of these words has an anchor and the anchors are adjacent.
         """
         sources = set(covered)
         found = [target for target, source in self.anchors.items() if source in sources]
@@ -209,12 +215,13 @@ class Placement:
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
         """Returns the empty span at which an element without words is placed best.
 
-        Before it are the target words of the source words before the element, and after it are the
-        target words of the other source words.
+        The best place has target words before it that attend to source words before the element.
+        The target words after it attend to the other source words.
         """
         before = [n for n, (_, last) in enumerate(self.words.source_words) if last <= element.start]
         earlier = self.shares[:, before].sum(axis=1)  # (T,)
-        # costs[t] is the cost of the place before word t: the attention on its wrong side.
+        # costs[t] is the cost of the place before target word t. The words before the place should
+        # have no attention to later source words, and the words after it none to earlier ones.
         costs = np.concatenate([[0.0], np.cumsum(1 - earlier)]) + np.concatenate(
             [np.cumsum(earlier[::-1])[::-1], [0.0]]
         )
@@ -277,9 +284,9 @@ def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
 
 
 def _anchors(words: WordAttention) -> dict[int, int]:
-    """Returns the source word of each target word that is the same numeral or name.
+    """Returns the source word of each anchor: a target word that is the same numeral or name.
 
-    Such a word has a digit or a capital letter, and it occurs exactly once in each sentence.
+    An anchor has a digit or a capital letter, and it occurs exactly once in each sentence.
     """
     source = [words.source[first:last] for first, last in words.source_words]
     target = [words.target[first:last] for first, last in words.target_words]

@@ -70,7 +70,7 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 
     Args:
         segments: Sentences of the text that `lift` returned.
-        tags: Its tags.
+        tags: Tags that `lift` returned.
 
     Returns:
         The segments, whose separators now have the markers of the tags between sentences. The tags
@@ -103,7 +103,7 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 
 
 def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
-    """Yields the first place of each sentence in the text, and the place after the last one."""
+    """Yields the place at which each sentence of a text starts, and the place after its end."""
     starts = segments.starts(segments.sentences)
     for start, sentence in zip(starts, segments.sentences, strict=False):
         yield start, start + len(sentence)
@@ -112,7 +112,8 @@ def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
 def _head(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index of the first tag that belongs to the sentence.
 
-    At the start of a sentence this is a start tag whose element ends inside the sentence.
+    A tag at the start of a sentence belongs to it only if it is a start tag whose element ends
+    inside the sentence.
     """
     for number, tag in enumerate(held):
         if tag.place > first:
@@ -125,7 +126,8 @@ def _head(held: Sequence[Tag], first: int, last: int) -> int:
 def _tail(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index after the last tag that belongs to the sentence.
 
-    At the end of a sentence this is an end tag whose element starts inside the sentence.
+    A tag at the end of a sentence belongs to it only if it is an end tag whose element starts
+    inside the sentence.
     """
     for number in range(len(held), 0, -1):
         tag = held[number - 1]

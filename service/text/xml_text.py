@@ -1,7 +1,9 @@
 """Reads XML as a text to translate, with its tags as they are written.
 
-An XML text is a document, or a fragment such as `Press <b>Continue</b>.` A tag with no words beside
-it ends a sentence. All other tags are inside a sentence.
+An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
+
+Words are beside a tag if they are in the element around the tag. A tag with no words beside it ends
+a sentence. All other tags are inside a sentence. `XmlRules` may change this for single elements.
 """
 
 import re
@@ -16,7 +18,7 @@ from service.text.markup import Kind, MarkupText, Token, protect_markup
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
-"""Tags that turn a fragment into a document. The line break does not shift its columns."""
+"""Tags that turn a fragment into a document. The line break keeps the fragment's columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,9 @@ class _Element:
     """An element of a text.
 
     Attributes:
-        name: Its name, with its prefix.
-        has_words: Whether it has words of its own, outside of the elements inside it.
-        last: Index of the part that is its end tag.
+        name: Name of the element, with its prefix.
+        has_words: Whether the element has words outside of the elements inside it.
+        last: Index of the part that is the end tag of the element.
     """
 
     name: str
@@ -63,11 +65,11 @@ class _Part:
     """A part of a text: a tag, characters, a comment, or an entity.
 
     Attributes:
-        kind: Kind of its token. None for the bounds of a CDATA section and for the end of the text,
-            which have no token.
-        start: Index of its first byte.
-        words: Its characters without entities, if it is text.
-        element: The element, if it is a start tag.
+        kind: Kind of the part's token. None for the bounds of a CDATA section and for the end of
+            the text, which have no token.
+        start: Index of the first byte of the part.
+        words: Characters of the part without entities, if the part is text.
+        element: The element that starts here, if the part is a start tag.
     """
 
     kind: Kind | None
@@ -178,7 +180,7 @@ def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Toke
 
 
 def _joined(tokens: Iterable[Token]) -> list[Token]:
-    """Returns tokens without empty ones, and joins neighbouring texts, because expat cuts texts."""
+    """Removes empty tokens, and joins neighbouring texts, because expat cuts long texts."""
     joined: list[Token] = []
     for kind, group in groupby(tokens, lambda token: token.kind):
         sources = [token.source for token in group if token.source]
@@ -204,7 +206,7 @@ def protect_xml(text: str, rules: XmlRules, unknown: Collection[str]) -> MarkupT
     Args:
         text: An XML document or fragment.
         rules: The meaning of its tags.
-        unknown: The characters of the text that the vocabulary does not have.
+        unknown: The characters of the text that the model's vocabulary does not have.
 
     Raises:
         InvalidRequestError: The text is not well-formed, or has too many tags.

@@ -150,7 +150,8 @@ def test_only_languages_that_are_to_be_offered_are() -> None:
 
 def test_a_language_to_offer_that_no_model_has_is_refused() -> None:
     with pytest.raises(
-        CheckpointError, match="REGARD_LANGUAGES: no model has the language fr; they have de, en"
+        CheckpointError,
+        match="REGARD_LANGUAGES: no model has the language fr; the models have de, en",
     ):
         catalog("en-de", offered=["en", "fr"])
 

@@ -1,1 +1,1 @@
-"""Our own dialect: `POST /attention` and `POST /attention/steps`."""
+"""Regard's own dialect: `POST /attention` and `POST /attention/steps`."""

@@ -1,7 +1,7 @@
 """Formats of attention: JSON, npz, safetensors, and the arguments of bertviz.
 
-Numbers are float32 in all formats. JSON contains the shortest decimal number that is nearer to its
-float32 than to any other. So reading the number as float32 gives back the same bits.
+Numbers are float32 in all formats. JSON writes a float32 as the shortest decimal number that is
+nearer to it than to any other float32. Reading this number as float32 gives back the same bits.
 """
 
 import io
@@ -158,7 +158,7 @@ def npz_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> by
 
 
 def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention]) -> bytes:
-    """Returns a safetensors file: the matrices by name, and `metadata` as the header `regard`."""
+    """Returns a safetensors file: the matrices by name, and the metadata in its header `regard`."""
     header = {"regard": metadata(body).decode()}
     return safetensors.numpy.save(arrays(items), metadata=header)
 
@@ -166,10 +166,10 @@ def safetensors_bytes(body: Mapping[str, Any], items: Sequence[SequenceAttention
 def bertviz_body(items: Sequence[SequenceAttention]) -> dict[str, Any]:
     """Returns the keyword arguments of bertviz' `head_view` and `model_view` for each sentence.
 
-    The client must give each layer (1, H, rows, columns) to `torch.tensor`, because these functions
-    take tensors. The decoder has only one list of labels in bertviz. With self-attention of the
-    decoder, the list contains the decoder's input tokens; otherwise it contains the predicted
-    tokens.
+    These functions take tensors, so the client must convert each layer with `torch.tensor`. A layer
+    has the shape (1, heads, rows, columns). The decoder has only one list of labels in bertviz. If
+    self-attention of the decoder was requested, the list contains the decoder's input tokens.
+    Otherwise it contains the predicted tokens.
     """
     return {"items": [_bertviz_item(item) for item in items]}
 

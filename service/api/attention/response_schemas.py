@@ -62,7 +62,8 @@ class AlignmentBody(BaseModel):
         description="[first, end) of each target word, in the same unit."
     )
     pairs: list[tuple[int, int, float]] = Field(
-        description="Source word, target word, and attention of the target word to the source word."
+        description="Number of the source word, number of the target word, and attention of the "
+        "target word to the source word."
     )
     pharaoh: str = Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
 
@@ -117,12 +118,12 @@ class BertvizResponse(BaseModel):
 
 
 class StepsToken(BaseModel):
-    """The token that attends."""
+    """The token whose attention is computed."""
 
     index: int
-    token: str = Field(description="For the decoder: its input token.")
+    token: str = Field(description="The token; for `decoder` and `cross`, the input token.")
     predicted: str | None = Field(
-        description="For the decoder: its predicted token; otherwise null."
+        description="For `decoder` and `cross`, the predicted token; otherwise null."
     )
 
 
@@ -136,7 +137,7 @@ class StepsRow(BaseModel):
     bias: float | None = Field(
         None, description="Bias for the distance between the two tokens (only MPNet)."
     )
-    weight: float = Field(description="Softmax over the rows of (`scaled` + `bias`).")
+    weight: float = Field(description="Softmax of `scaled` + `bias` over all rows.")
     value_norm: float = Field(description="Norm of weight × v.")
     value: list[float] = Field(description="First 8 numbers of weight × v.")
 

@@ -1,4 +1,4 @@
-"""POST /attention and POST /attention/steps, our own dialect."""
+"""POST /attention and POST /attention/steps, Regard's own dialect."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

@@ -112,7 +112,7 @@ class AttentionQuestion(Parameters):
     model: str | None = Field(
         None,
         description="Name as in /v1/models, in place of `source` and `target`. If the request also "
-        "has languages, they must be those of the model.",
+        "has languages, they must be the languages of the model.",
     )
     task: Task = Field(
         "translate", description="`embed` reads each text without a translation, as in /embed."
@@ -189,13 +189,14 @@ class AttentionRequest(AttentionQuestion):
     )
     norm: Norm = Field(
         "weights",
-        description="`weights`, or `value_norms`: each weight times the norm of its value after "
-        "the output projection.",
+        description="`weights`, or `value_norms`: each weight times the norm of its value vector "
+        "after the output projection.",
     )
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
         None,
-        description="Number of largest values to return of each row. `indices` has their columns.",
+        description="Return only the `top_k` largest values of each row. `indices` has their "
+        "columns.",
     )
     decimals: Decimals | None = Field(
         None, description="Decimals to which values are rounded; by default they are not rounded."
@@ -231,7 +232,7 @@ class AttentionRequest(AttentionQuestion):
         return View(self.level, self.top_k, self.decimals)
 
     def inspection(self) -> InspectionRequest:
-        """Returns the request for the task."""
+        """Returns the request in the form that the inspectors take."""
         given = self.target_text
         return InspectionRequest(
             source=self.source,
@@ -353,7 +354,7 @@ class StepsRequest(AttentionQuestion):
     )
 
     def trace(self) -> TraceRequest:
-        """Returns the request for the task."""
+        """Returns the request in the form that the inspectors take."""
         return TraceRequest(
             source=self.source,
             target=self.target,

@@ -14,7 +14,7 @@ from service.tasks.attention.labels import Labels, token_labels
 from service.tasks.attention.results import TraceResult
 
 SHOWN_VALUES = 8
-"""Number of values that the table shows of each product of a weight and its vector v."""
+"""Number of leading values of weight × v that each row of the response contains."""
 
 
 def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def steps_body(found: TraceResult, include: Collection[Include]) -> dict[str, An
 
     Args:
         found: Result of the task, with all numbers.
-        include: Numbers that the client requests in addition to the table.
+        include: Parts that the client requests in addition to the rows.
     """
     source = token_labels(found.source)
     target = None if found.target is None else token_labels(found.target, found.start)
@@ -60,7 +60,7 @@ def keys_of(kind: AttentionKind, source: Labels, target: Labels | None) -> list[
 
 
 def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dict[str, Any]:
-    """Returns the token that attends; for the decoder, its input token and its predicted token."""
+    """Returns the token whose attention is computed; for the decoder, also the predicted token."""
     index = found.query.query
     if found.query.kind is AttentionKind.ENCODER or target is None:
         return {"index": index, "token": source.tokens[index], "predicted": None}
@@ -69,7 +69,7 @@ def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dic
 
 
 def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
-    """Returns one row for each token that receives attention; `shortest` makes its numbers."""
+    """Returns one row for each token that receives attention; `shortest` converts its numbers."""
     norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
     columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
     return [
@@ -98,5 +98,5 @@ def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[n
 
 
 def shortest(value: np.float32) -> float:
-    """Returns the shortest decimal number that is nearer to a float32 than to any other."""
+    """Returns the shortest decimal number that is nearer to `value` than to any other float32."""
     return float(str(value))

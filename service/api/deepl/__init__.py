@@ -1,1 +1,1 @@
-"""DeepL's dialect: the routes under `/v2/`."""
+"""DeepL's dialect: the routes under `/v2/` and `/v3/`."""

@@ -23,7 +23,7 @@ class DocumentRequest(Parameters):
         None, description="Name of the document, in place of the name of the uploaded file."
     )
     output_format: str | None = Field(
-        None, description="Extension of the translation. It must be that of the document."
+        None, description="Extension of the translation. It must equal the document's extension."
     )
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] = Field(
         "default",

@@ -119,7 +119,7 @@ async def result(request: Request, document_id: str) -> Response:
 
 
 def check_options(body: DocumentRequest) -> None:
-    """Refuses the options that would change the translation.
+    """Refuses options that the server cannot apply.
 
     Raises:
         InvalidRequestError: An option is not available.
@@ -148,7 +148,8 @@ def check_format(body: DocumentRequest, name: str) -> None:
     if wanted and "." + wanted.lower().removeprefix(".") != extension:
         raise InvalidRequestError(
             "Value for 'output_format' not supported.",
-            details=f"a document keeps its format; leave it out, or send {extension[1:]}",
+            details="a document keeps its format; leave output_format out, or send "
+            f"{extension[1:]}",
         )
 
 
@@ -177,7 +178,7 @@ def not_found() -> NotFoundError:
 
 
 async def run(services: Services, documents: DocumentTranslator, job: DocumentJob) -> None:
-    """Translates a document after the reply to its upload, and counts it like a request."""
+    """Translates a document after the reply to its upload. The metrics count this as a request."""
     context, requests = job.context, services.served_models.requests
     status = 200
     services.backend.begin(DOCUMENT)

@@ -22,7 +22,7 @@ from service.errors import (
 from service.tasks.context import RequestContext
 
 DEEPL_PREFIX = "/v2/"
-"""Prefix of the paths whose errors have this shape."""
+"""Prefix of the paths of version 2 of DeepL's API."""
 
 TRACE_HEADER = "X-Trace-ID"
 """Header in which DeepL's clients look for the id of a request."""
@@ -75,7 +75,7 @@ def deepl_shape(error: ServiceError, _context: RequestContext) -> tuple[int, dic
 def deepl_text(error: ServiceError) -> ErrorText:
     """Returns the message and the detail of an error.
 
-    DeepL has one text for every wrong value of a parameter, and one for every missing parameter.
+    DeepL has a single text for all wrong values of a parameter, and another for its absence.
     """
     own = error_texts.text_of(error)
     if isinstance(error, MissingKeyError | InvalidKeyError):

@@ -1,4 +1,4 @@
-"""DeepL's glossaries of version 2. Each has one dictionary, and none can be changed."""
+"""DeepL's glossaries of version 2. Each glossary has one dictionary and cannot be changed."""
 
 import asyncio
 from typing import Any
@@ -96,7 +96,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 @router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
 async def language_pairs(request: Request) -> Response:
-    """Lists the pairs of languages that the server translates and that a dictionary may have."""
+    """Lists the pairs of languages that a dictionary may have: all that the server translates."""
     services = await checked(request)
     return JSONResponse(
         {

@@ -1,4 +1,4 @@
-"""DeepL's glossaries of version 3. Each may have several dictionaries, which can be changed."""
+"""DeepL's glossaries of version 3. A glossary may have several dictionaries and can be changed."""
 
 import asyncio
 from typing import Any

@@ -43,7 +43,7 @@ async def languages(request: Request, accept_language: AcceptLanguage = None) ->
 async def frontend_settings(
     request: Request, accept_language: AcceptLanguage = None
 ) -> FrontendSettings:
-    """Returns the settings of a form. The value -1 means no limit, as in LibreTranslate."""
+    """Returns the settings that clients need for their forms. A limit of -1 means no limit."""
     services = services_of(request)
     target = default_target(services.catalog)
     needs_key = bool(services.settings.keys)

@@ -47,7 +47,7 @@ router = APIRouter(tags=["translation"])
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
-    """Translates a text or a list of texts: LibreTranslate's request with optional extras."""
+    """Translates a text or a list of texts, as in LibreTranslate, with some more parameters."""
     services, context = services_of(request), context_of(request)
     with context.stage("validate"):
         body = await read_parameters(request, TranslateRequest, services.settings.max_body_bytes)
@@ -125,7 +125,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
-    # The words of the source text are aligned, so the source must not have stand-ins.
+    # The words of the given text are aligned, so no stand-in may replace a protected part of it.
     protects = not body.return_alignment
     return TranslationRequest(
         texts,
@@ -142,7 +142,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
 def response_body(
     body: TranslateRequest, results: list[TranslatedText], alignments: list[list[Alignment]]
 ) -> dict[str, Any]:
-    """Returns the response: lists where `q` was a list, and only the requested keys."""
+    """Returns the response with the requested keys; their values are lists if `q` is a list."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
     if detections:
@@ -159,7 +159,7 @@ def response_body(
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:
-    """Returns one list for all texts: the mean confidence of each language, best first."""
+    """Returns up to three languages, with their mean confidence over all texts, best first."""
     totals: dict[str, float] = {}
     for detection in (d for found in detections for d in found):
         totals[detection.language] = totals.get(detection.language, 0.0) + detection.confidence

@@ -1,4 +1,4 @@
-"""Schemas of LibreTranslate's requests and responses, with extras of our own."""
+"""Schemas of LibreTranslate's requests and responses, with additional fields of Regard."""
 
 from typing import Annotated, Any, Literal
 
@@ -80,7 +80,7 @@ class SentenceScoreBody(BaseModel):
 
 
 class TranslateResponse(BaseModel):
-    """The translation. Members are lists where `q` was a list; unrequested keys are absent."""
+    """The translation. Members are lists if `q` was a list; unrequested members are absent."""
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(

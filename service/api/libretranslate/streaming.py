@@ -28,7 +28,7 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 SECONDS_LEFT_TO_READ = 5.0
-"""Time after the time limit of a request, in which its client can read the last event."""
+"""Time that a client has to read the last event after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
     "description": "The translation; with `Accept: text/event-stream` or `application/x-ndjson` "
@@ -48,10 +48,10 @@ def wanted_type(request: Request) -> str | None:
 
 
 def check(body: TranslateRequest) -> None:
-    """Checks that a stream has all that a request asks for.
+    """Refuses a request for fields that a stream does not have.
 
     Raises:
-        InvalidRequestError: It asks for a field that a stream does not have.
+        InvalidRequestError: The request asks for such a field.
     """
     asked = {
         "alternatives": body.alternatives,
@@ -70,7 +70,7 @@ def check(body: TranslateRequest) -> None:
 async def respond(
     request: Request, media_type: str, sentences: AsyncGenerator[TranslatedSentence, None]
 ) -> Response:
-    """Returns the stream of sentences, once the first of them is there.
+    """Waits for the first sentence, then returns the response that streams all sentences.
 
     Raises:
         ClientDisconnect: The client disconnected.
@@ -97,7 +97,7 @@ async def _events(
     sentences: AsyncGenerator[TranslatedSentence, None],
     context: RequestContext,
 ) -> AsyncGenerator[Event, None]:
-    """Yields the sentences as events, and at last the event `done` or `error`."""
+    """Yields the sentences as events, and then the event `done` or `error`."""
     count = 1
     async with aclosing(sentences):
         yield "sentence", _body(first)
@@ -112,7 +112,7 @@ async def _events(
 
 
 def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
-    """Records an error as the outcome of a request, and returns its body."""
+    """Records an error as the outcome of a request, and returns the body of the error."""
     if not isinstance(error, ServiceError):
         logger.error("request %s failed: %s", context.request_id, fault(error))
         error = InternalError("the server failed; the log has this request's id")
@@ -122,7 +122,10 @@ def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
 
 
 def _body(sentence: TranslatedSentence) -> dict[str, Any]:
-    """Returns the body of a sentence; the first one of a text has its language and models."""
+    """Returns the body of a sentence.
+
+    The first sentence of a text also has the detected language and the models of the text.
+    """
     body: dict[str, Any] = {
         "input": sentence.number,
         "sentence": sentence.index,
@@ -136,12 +139,12 @@ def _body(sentence: TranslatedSentence) -> dict[str, Any]:
 
 
 class EventResponse(Response):
-    """A response of events, whose work ends when the client disconnects or does not read.
+    """A stream of events. It ends early when the client disconnects or does not read.
 
     Args:
-        events: Each is taken once the one before has been sent.
+        events: Events. The response takes each event after it has sent the previous event.
         media_type: SSE or NDJSON.
-        deadline: Time by time.perf_counter at which a client that does not read is given up.
+        deadline: Value of time.perf_counter at which a stream ends whose client does not read.
     """
 
     def __init__(

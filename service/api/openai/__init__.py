@@ -1,1 +1,1 @@
-"""OpenAI's dialect: the routes under `/v1/`."""
+"""OpenAI's dialect: the routes under `/v1/`, and `/embeddings`."""

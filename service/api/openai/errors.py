@@ -24,7 +24,7 @@ from service.errors import (
 from service.tasks.context import RequestContext
 
 OPENAI_PREFIX = "/v1/"
-"""Prefix of the paths whose errors have this shape."""
+"""Prefix of the paths of OpenAI's dialect, except `/embeddings`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ def embeddings_chunks(
     """Returns the response of `/v1/embeddings`, in chunks for `json_response`.
 
     Args:
-        vectors: (n, D), one row for each input.
+        vectors: One row for each input.
         model: Name of the model.
         usage: Characters and tokens that were read.
         encoding: Encoding of a vector.

@@ -33,7 +33,7 @@ ModelId = Annotated[str, Path(max_length=128, description="Name of the model.")]
 @router.get("/v1/models/", include_in_schema=False)
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """Lists the models with device and precision. The admin key also shows why loads failed."""
+    """Lists the models with device and precision; with the admin key, also why loads failed."""
     return ModelList(data=await shown_models(request))
 
 
@@ -129,7 +129,7 @@ def translation_body(
 
 
 def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
-    """Returns the description of a remote model; its endpoint is not asked whether it is ready."""
+    """Returns the description of a remote model. The state is always `ready`: it is not checked."""
     files = served.files
     return ModelBody(
         source=files.source,
@@ -160,7 +160,7 @@ def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | No
 
 
 def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
-    """Returns the size of each kind of attention of a model."""
+    """Returns the numbers of layers and heads for each kind of attention of a model."""
     heads = config.num_heads
     return {
         kind.value: AttentionSizeBody(layers=layers, heads=heads)

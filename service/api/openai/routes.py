@@ -1,4 +1,4 @@
-"""POST /v1/embeddings and /embeddings, and the dialect of the routes under /v1/."""
+"""POST /v1/embeddings and POST /embeddings, and the dialect of OpenAI."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""Schemas of OpenAI's requests and responses, with additional fields of our own.
+"""Schemas of OpenAI's requests and responses, with additional fields of Regard.
 
 Source: https://platform.openai.com/docs/api-reference/embeddings.
 """
@@ -37,8 +37,8 @@ def refuse_ids(inputs: Sequence[Input]) -> None:
 class EmbeddingsRequest(EmbedParameters):
     """`POST /v1/embeddings`, in OpenAI's shape, with the parameters of TEI in addition.
 
-    As at OpenAI, an input that is too long is refused by default; `truncate` cuts it. OpenAI's
-    client libraries do not show the header that reports truncation, so it is not the default.
+    As at OpenAI, an input that is too long is refused by default. `truncate` is false by default
+    because OpenAI's client libraries do not show the header that reports truncation.
     """
 
     model_config = ConfigDict(
@@ -105,10 +105,10 @@ class AttentionSizeBody(BaseModel):
 
 
 class ServedBody(BaseModel):
-    """The fields of every served model, in OpenAI's shape with fields of our own."""
+    """The fields of every served model, in OpenAI's shape with additional fields of Regard."""
 
     id: str
-    state: ModelState = Field(description="`loading` until the server is ready, then `ready`.")
+    state: ModelState = Field(description="`loading` until the model is loaded, then `ready`.")
     object: Literal["model"] = "model"
     created: int = Field(description="Start of the server, in Unix seconds.")
     owned_by: str = "regard"
@@ -121,7 +121,7 @@ class ServedBody(BaseModel):
 
 
 class ModelBody(ServedBody):
-    """A translation model, in OpenAI's shape with fields of our own."""
+    """A translation model, in OpenAI's shape with additional fields of Regard."""
 
     task: Literal["translate"] = "translate"
     source: str | None = Field(description="Source language; null for a model of several pairs.")
@@ -137,12 +137,13 @@ class ModelBody(ServedBody):
 
 
 class EmbedderBody(ServedBody):
-    """An embedding model, in OpenAI's shape with fields of our own."""
+    """An embedding model, in OpenAI's shape with additional fields of Regard."""
 
     task: Literal["embed"] = "embed"
     dimensions: int = Field(description="Number of values of a vector.")
     max_tokens: int = Field(
-        description="Maximum tokens of a text, special tokens included; longer texts are truncated."
+        description="Maximum number of tokens of a text, special tokens included. Longer texts are "
+        "truncated or refused."
     )
     prompts: list[str] = Field(description="Names of the prompts that may precede a text.")
     attention: dict[str, AttentionSizeBody] | None = Field(

@@ -7,7 +7,7 @@ ANY = "*/*"
 
 
 def preferred(accept: str, offered: Collection[str]) -> str:
-    """Returns the media type that a client prefers; JSON if it names no other one that is offered.
+    """Returns the offered media type that a client prefers; JSON if its header names none of them.
 
     Args:
         accept: Accept header; unknown media types in it are ignored.

@@ -1,4 +1,4 @@
-"""Reads the body of a request within a limit of size and time, as JSON, form or multipart form."""
+"""Reads the body of a request within limits of size and time: JSON, a form or a multipart form."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -24,7 +24,7 @@ FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 
 CHUNK_BYTES = 256 * 1024
-"""A multipart form is parsed in chunks, so that other requests do not wait for a large file."""
+"""Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
 
 MAX_FIELDS = 4096
 """Maximum number of fields of a body."""
@@ -38,7 +38,7 @@ and left its connection open.
 
 
 async def read_fields(request: Request, max_bytes: int) -> dict[str, Any]:
-    """Returns the fields of a request: those of a JSON body, or those of a form and the query.
+    """Returns the fields of a request: from a JSON body, or from a form and the query.
 
     A field of the query overrides a field of the form. A field that occurs several times in the
     form, or several times in the query, becomes a list. The line ends of a form, CRLF, become LF.

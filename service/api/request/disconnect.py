@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of `work`, and cancels `work` as soon as the client disconnects.
+    """Returns the result of `work`, or cancels `work` as soon as the client disconnects.
 
     The body of the request must have been read. The next ASGI message can then only be the
     client's disconnection.

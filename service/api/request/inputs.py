@@ -1,7 +1,7 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
-Unknown fields are ignored, as TEI and OpenAI do. Limits that depend on a model, such as its number
-of tokens or the names of its prompts, are checked in `service.tasks.embedding.limits`.
+TEI and OpenAI ignore unknown fields, and so does Regard. `service.tasks.embedding.limits` checks
+inputs against a model: their numbers of tokens, and the name of the prompt.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
 https://platform.openai.com/docs/api-reference/embeddings.

@@ -1,4 +1,4 @@
-"""Describes the bodies of routes that read them without FastAPI, for /openapi.json."""
+"""Describes, for /openapi.json, the request bodies that routes read without FastAPI."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ REFERENCE = "#/components/schemas/{model}"
 
 
 def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
-    """Returns the OpenAPI fields of a route that reads its own body.
+    """Returns the OpenAPI fields of a route that reads the request body without FastAPI.
 
     The result has the definitions of the schema in `$defs`. `move_definitions` later moves them to
     the components of the document, to which the references point.

@@ -27,7 +27,10 @@ REFUSED = "refused"
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
-"""Types of validation errors of integers. JSON numbers beyond 64 bits arrive as floats."""
+"""Types of the validation errors of values that are no integers of 64 bits.
+
+pydantic gets a JSON number beyond 64 bits as a float.
+"""
 
 ABOUT = ("title", "description", "default")
 """Keys of a JSON schema that describe a parameter and do not restrict its values."""
@@ -171,7 +174,7 @@ def check_given(**texts: str) -> None:
 
 
 def _json_hint(request: Request, fields: dict[str, Any]) -> str:
-    """Returns a hint for a JSON body that was sent, and parsed, as a form; "" for any other."""
+    """Returns a hint for a JSON body that was sent and parsed as a form; "" for other bodies."""
     looks_like_json = any(name.lstrip().startswith("{") for name in fields)
     if media_type(request) != JSON and looks_like_json:
         return f"the body looks like JSON: send it with Content-Type: {JSON}"

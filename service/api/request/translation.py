@@ -126,7 +126,9 @@ async def translate(
 async def stream(
     services: Services, wanted: TranslationRequest, context: RequestContext
 ) -> AsyncGenerator[TranslatedSentence, None]:
-    """Yields translated sentences in order, and counts all characters from the first one on.
+    """Yields translated sentences in order.
+
+    The characters of all texts are counted, unless the request fails before its first sentence.
 
     Raises:
         QuotaExceededError: The key has too few characters left this month.

@@ -1,4 +1,4 @@
-"""Reads a multipart form with one file, within a limit of size and time."""
+"""Reads a multipart form with one file, within limits of size and time."""
 
 from typing import Annotated, Any
 

@@ -1,8 +1,8 @@
 """Responses about embeddings: cosines, and TEI's headers with times and tokens.
 
 TEI's responses about embeddings contain only arrays, and `json_chunks` writes them. All numbers are
-float32. JSON contains the shortest decimal that parses back to the same float32. So a vector is
-bit-identical in JSON and in base64.
+float32. JSON contains the shortest decimal that parses back to the same float32. Therefore a vector
+has the same bits in JSON and in base64.
 """
 
 import time
@@ -34,13 +34,13 @@ def embed_response(chunks: Iterator[bytes], usage: EmbedUsage, context: RequestC
 
 
 def cosines(vectors: Vectors) -> Vectors:
-    """Returns the response of `/similarity`: cosines (n - 1,) of the first vector with the others.
+    """Returns the response of `/similarity`: the cosines of the first vector with all others.
 
     Each cosine is computed by itself, so that it does not depend on the other sentences. The
     cosine with a vector of zeros is 0.
 
     Args:
-        vectors: Vectors (n, D); they need not have norm 1.
+        vectors: One row for each sentence. A row need not have norm 1.
     """
     products = np.einsum("nd,d->n", vectors[1:], vectors[0])
     squares = np.einsum("nd,nd->n", vectors, vectors)
@@ -58,8 +58,8 @@ def compute_headers(
     Args:
         usage: Characters and tokens that were read.
         stages: Seconds by stage, as in a RequestContext.
-        total_seconds: Time from the first byte of the request to now. TEI reports this time under
-            two names.
+        total_seconds: Time from the first byte of the request to now. Two headers have this value,
+            as in TEI.
 
     Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. TEI
         reports every device as `gpu+optimized`; Regard reports `cpu` or `gpu`.

@@ -68,7 +68,7 @@ class Info(BaseModel):
 
 @router.get("/info", response_model_exclude_unset=True, responses={**NO_MODEL, **UNAVAILABLE})
 async def info(request: Request) -> Info:
-    """Returns the first embedding model, or else the first cross-encoder, with the limits."""
+    """Returns the limits, and the first embedding model or else the first cross-encoder."""
     services = services_of(request)
     served, settings = find_reader(services.catalog, None), services.settings
     resident = (await services.backend.status()).models.get(served.name)

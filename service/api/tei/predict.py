@@ -26,7 +26,7 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 
 
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
-    """Refuses inputs that are neither a text, nor a pair, nor a batch of texts and pairs."""
+    """Refuses inputs other than a text, a pair of texts, or a list of lists of one or two texts."""
     name = info.field_name
     if isinstance(value, list) and value and isinstance(value[0], list):
         for place, each in enumerate(value):
@@ -41,7 +41,7 @@ def check_inputs(value: Any, info: ValidationInfo) -> Any:
 
 
 def is_texts(value: Any) -> bool:
-    """Returns whether a value is a list of texts that are not empty."""
+    """Returns whether a value is a list that contains only texts, none of them empty."""
     return isinstance(value, list) and all(isinstance(each, str) and each for each in value)
 
 
@@ -60,11 +60,14 @@ class PredictRequest(ScoreParameters):
             | Pair
             | Annotated[list[Single | Pair], Field(min_length=1)],
         ),
-    ] = Field(description="A text, a pair of texts, or a list whose elements are texts and pairs.")
+    ] = Field(
+        description="A text, a pair of texts, or a list of lists that each have one text or two "
+        "texts."
+    )
 
     @property
     def is_batch(self) -> bool:
-        """Returns whether the request has a list of inputs and not one input."""
+        """Returns whether the request has a list of inputs, which may have only one member."""
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:

@@ -64,7 +64,7 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader of elements that contain nothing but text."""
+    """Returns a reader of the elements with the given names, which contain only text."""
     return BlockReader(
         is_block=lambda element: True,
         is_kept=lambda element: len(element) == 0 and local_name(element) not in names,

@@ -64,7 +64,7 @@ class OfficePart(XmlDocument):
     def write(self, translations: Sequence[str], language: str) -> bytes:
         """Returns the file with the translations.
 
-        In Word, `xml:space="preserve"` marks the white space at the ends of a text as its part.
+        Without `xml:space="preserve"`, Word ignores the white space at the ends of a text.
         """
         for place in (p for block in self.blocks for span in block for p in span.places):
             if etree.QName(place.element).namespace.endswith("wordprocessingml/main"):
@@ -88,8 +88,8 @@ def _block(paragraph: Element) -> Block:
 def _strings(paragraph: Element) -> Iterator[tuple[Element | None, bytes]]:
     """Yields each text element of a paragraph with its formatting, and None for each break.
 
-    A paragraph may contain a text box, which has paragraphs of its own. These are left out here,
-    because `_read_part` reads them as separate blocks.
+    A paragraph may contain a text box, which has its own paragraphs. The paragraphs of the text box
+    are left out here, because `_read_part` reads them as separate blocks.
     """
     waiting = [(child, True) for child in reversed(paragraph)]
     while waiting:

@@ -1,4 +1,4 @@
-"""XLIFF 1 and 2 (.xlf, .xliff): each unit without a translation gets a target with one.
+"""XLIFF 1 and 2 (.xlf, .xliff): a unit without a translation gets a target with its translation.
 
 The inline elements of the source are copied into the target. A unit stays as it is if it already
 has a translation, or if it is marked `translate="no"`.
@@ -42,8 +42,8 @@ def read_xliff(data: bytes) -> XmlDocument:
 def _is_translatable(unit: Element) -> bool:
     """Reports whether a unit may be translated.
 
-    The attribute `translate` of the unit decides or, if the unit has none, that of its nearest
-    ancestor. Without the attribute a unit may be translated.
+    The attribute `translate` of the unit decides. If the unit does not have the attribute, the
+    nearest ancestor with the attribute decides. Without such an ancestor it may be translated.
     """
     nearest = unit
     while nearest is not None and nearest.get("translate") is None:

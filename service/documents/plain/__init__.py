@@ -1,1 +1,1 @@
-"""Formats whose characters are kept as they are around the texts: txt, md, html, srt, po, json."""
+"""Formats in which every character outside the texts is kept: txt, md, html, srt, vtt, po, json."""

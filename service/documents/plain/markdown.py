@@ -83,7 +83,7 @@ class _Reader:
         return self.is_after_blank and not self.is_list
 
     def _is_code(self, line: Line) -> bool:
-        """Reports whether a line belongs to fenced code, and notes where it starts and ends."""
+        """Reports whether a line belongs to fenced code, and records the open fence."""
         match = _FENCE.match(line.prefix + line.content)
         if self.fence:
             closing = line.content.lstrip("> ").rstrip()

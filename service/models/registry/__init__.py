@@ -10,7 +10,7 @@ does not load them.
     manifest     TOML files of references with checksums, device and dtype
     cache        the folder of pulled models, with their records
     locate       finds the models to serve on disk
-    describe     tells for which task a model on disk is
+    describe     tells what a model on disk does, and lists its files
     sources/     the registries: their clients and downloads
     pull         fetches the files of a reference into the cache
     commands     the command `regard models`

@@ -45,7 +45,7 @@ def describe(place: str) -> str:
 
 
 def _describe_texts(files: EmbeddingFiles) -> str:
-    """Returns whether a model of texts embeds or reranks, and its served name."""
+    """Returns `embeds as NAME` or `reranks as NAME`, with the served name of the model."""
     found = by_architecture(files)
     name = NAMES.get(files.name, files.name)
     if isinstance(found, CrossEncoderFiles):

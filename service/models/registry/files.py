@@ -110,7 +110,7 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
 
     def with_pins(self, pins: Mapping[str, str]) -> "RemoteModel":
-        """Returns the same model; a pin gives the checksum of a file that has none published.
+        """Returns the same model. A file without a published checksum gets its pin as checksum.
 
         Raises:
             NotPublishedError: A pin names a file that the model does not have.
@@ -132,7 +132,7 @@ class RemoteModel:
 
 
 def choose_files(names: Iterable[str]) -> list[str]:
-    """Returns the files of a repository that make up a model; none without weights."""
+    """Returns the files of a repository that make up a model; [] if it has no known weights."""
     folders: dict[str, list[str]] = {}
     for path in map(PurePosixPath, names):
         folder = str(path.parent)
@@ -167,7 +167,7 @@ def measure(name: str, path: Path) -> StoredFile:
 
 
 def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
-    """Describes how a file on disk differs from the published file; None if they are equal."""
+    """Returns how a file on disk differs from the published file; None if they are equal."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"
     if file.sha256 is not None and stored.sha256 != file.sha256:

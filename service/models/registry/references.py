@@ -1,4 +1,4 @@
-"""References: the texts that name a model by its source, its name there, and its version."""
+"""References: texts that name a model. They consist of a source, a name and a revision."""
 
 import re
 from dataclasses import dataclass
@@ -33,9 +33,10 @@ class Reference:
 
     Attributes:
         source: Source of the model.
-        name: A folder, a package, `owner/name`, or a language pair.
+        name: A folder, a package, `owner/name`, a language pair, or a model at an endpoint.
         revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
-            empty, the registry's default is used. Address and languages of an endpoint.
+            empty, the registry's default is used. For the source OPENAI, it is the address of the
+            endpoint with the language pairs.
     """
 
     source: Source

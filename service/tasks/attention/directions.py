@@ -1,4 +1,4 @@
-"""Chooses the translation model, and its language pair, whose attention a request asks for."""
+"""Chooses the translation model and the language pair for a request about attention."""
 
 from collections.abc import Sequence
 
@@ -28,8 +28,8 @@ async def choose_direction(
     Raises:
         NotFoundError: There is no model of that name.
         UnsupportedLanguageError: No model translates between these languages.
-        InvalidRequestError: The languages are the same, are missing, are not those of the named
-            model, or need two models.
+        InvalidRequestError: The languages are the same, are missing, differ from the languages of
+            the named model, or need two models.
     """
     if choice.model is not None:
         model = catalog.models.get(catalog.named(choice.model))

@@ -152,7 +152,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
     async def _choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext
     ) -> ModelT:
-        """Returns the loaded model of a request, and names the model in the context.
+        """Returns the loaded model of a request, and records its name in the context.
 
         Raises:
             ServiceError: There is no such model, or it is not loaded.

@@ -18,7 +18,7 @@ HEADS = {
     Reduction.MAX_HEADS: "max",
     Reduction.ROLLOUT: "rollout",
 }
-"""Value of `heads` in a response if all heads are reduced to one, by the reduction."""
+"""Value of `heads` in a response, for each reduction that makes one head of all heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class PairQueries:
 
 
 def align_pair(pair: Pair, cross: AttentionMaps, aligner: Aligner) -> Alignment:
-    """Aligns the words of a sentence pair from the cross-attention of its aligner."""
-    (weights,) = cross.values()  # (1, 1, T, S)
+    """Aligns the words of a sentence pair by the cross-attention that `aligner` asked for."""
+    (weights,) = cross.values()  # (1, 1, T, S): T target tokens, S source tokens
     return align(weights[0, 0], pair.source, pair.target, aligner.shift)
 
 
@@ -94,7 +94,7 @@ def pairs_of(translation: TranslatedText) -> list[Pair]:
 def align_text(
     translation: TranslatedText, pairs: list[Pair], captured: Iterator[CrossAttention]
 ) -> list[Alignment]:
-    """Returns the alignment of each sentence, with words in code points of both texts.
+    """Returns the alignment of each sentence. Its words are spans of code points in both texts.
 
     Args:
         translation: Text and its translation.

@@ -24,8 +24,10 @@ from service.tasks.attention.requests import InspectionRequest, TraceRequest
 T = TypeVar("T")
 
 COMPUTED_PER_RETURNED = 8
-"""A request may compute up to 8 times as many values as it may return. With `top_k` few values are
-returned, but whole rows are computed."""
+"""Limit on the values that a request computes, as a multiple of the limit on returned values.
+
+With `top_k` few values are returned, but whole rows are computed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def aligner_of(
 
     A model without such a head usually aligns best with the mean over the heads of its first layer.
     In that layer the attention of row t belongs to the decoder's input, token t - 1. It does not
-    belong to the predicted token t. So rows are shifted by one (Opus-MT issue 81).
+    belong to the predicted token t. Therefore the rows are shifted by one (Opus-MT issue 81).
 
     Args:
         config: Config of the model.

@@ -94,8 +94,8 @@ class TraceRequest(ModelChoice):
         kind: Kind of attention.
         layer: Number of the layer, from 0, or negative from the end.
         head: Number of the head, from 0, or negative from the end.
-        query: Token that attends, from 0, or negative from the end: a source token for the
-            encoder, otherwise a target token.
+        query: Number of the token whose attention is computed, from 0, or negative from the end. It
+            is a source token for the encoder, otherwise a target token.
     """
 
     text: str

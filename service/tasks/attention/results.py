@@ -122,8 +122,8 @@ def pair_attention(
     """Returns the attention of a sentence pair in the form that a client requests.
 
     Args:
-        source: S tokens.
-        target: T tokens.
+        source: Source sentence of S tokens.
+        target: Translation of T tokens.
         start: Spelling of the decoder's start token; "" for none.
         attentions: Attention between tokens; each (layers, heads, T or S, T or S).
         alignment: Word alignment of the pair.
@@ -149,7 +149,7 @@ def text_attention(
     """Returns the attention of a text to itself in the form that a client requests.
 
     Args:
-        text: T tokens.
+        text: Text of T tokens.
         attentions: Attention between tokens; each (layers, heads, T, T).
         view: Requested form.
     """
@@ -169,9 +169,9 @@ def _cut(attention: Attention, view: View) -> Attention:
 
 
 def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Returns the largest values of each row (..., S), largest first, and their columns.
+    """Returns the `count` largest values of each row, largest first, and their columns.
 
-    Equal values keep the order of their columns. Both arrays have the shape (..., min(count, S)).
+    Equal values keep the order of their columns. Rows with at most `count` values keep all values.
     """
     order = np.argsort(-data, axis=-1, kind="stable")[..., :count]
     return np.take_along_axis(data, order, axis=-1), order.astype(np.int32)

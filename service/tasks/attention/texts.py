@@ -181,7 +181,10 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
 
 def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
-    """Tokenises a text for a translation model's encoder; only counts a very long text's tokens."""
+    """Tokenises a text for a translation model's encoder.
+
+    Only the number of tokens is returned for a very long text with more tokens than the limit.
+    """
     if number := count_long(text, tokenizer, limit):
         return TextTokens(TokenizedText(text, [], [], [], []), number)
     tokenized = tokenizer.tokenize(text)

@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 
 LONG_CHARS = 16
-"""A text with more than this number of characters for each token of the limit is very long.
+"""A text with more than LONG_CHARS * limit characters is very long; the limit counts tokens.
 
 The tokens of a very long text are counted before anything else is computed for them.
 """
@@ -36,7 +36,7 @@ def tokenize_one(text: str, tokenizer: Tokenizer, limit: int, name: str) -> Toke
 
 
 def count_long(text: str, tokenizer: Tokenizer, limit: int) -> int:
-    """Returns the number of tokens, EOS included, of a very long text above the limit, else 0.
+    """Returns the number of tokens, EOS included, if a very long text exceeds the limit; else 0.
 
     Counting takes a tenth of the time of `tokenize`, which also finds each token's place.
     """
@@ -60,5 +60,5 @@ def too_long(number: int, limit: int, name: str) -> RequestTooLargeError:
     """Returns the error for a text with more tokens than a sequence may have."""
     return RequestTooLargeError(
         f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
-        "sentences (split does that in /attention), or raise REGARD_MAX_SOURCE_TOKENS."
+        "sentences (in /attention, split splits texts), or raise REGARD_MAX_SOURCE_TOKENS."
     )

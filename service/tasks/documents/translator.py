@@ -31,13 +31,10 @@ BATCHES_AT_ONCE = 4
 
 SAMPLE_TEXTS = 100
 SAMPLE_CHARS = 4000
-"""The language of a document is detected in a sample of its texts.
-
-The sample has at most SAMPLE_TEXTS texts and SAMPLE_CHARS characters.
-"""
+"""SAMPLE_TEXTS and SAMPLE_CHARS limit the sample in which a document's language is detected."""
 
 KEPT_DOCUMENTS = 16
-"""Limit on the total size of the kept documents, as a multiple of the largest document's size."""
+"""Limit on the total size of the kept documents, as a multiple of REGARD_MAX_FILE_BYTES."""
 
 RETRY_SECONDS = 5
 GREEDY = DecodingOptions()
@@ -55,7 +52,8 @@ class DocumentTranslator:
     Attributes:
         num_open: Number of documents that are being translated.
         reading: Lock that is held while a document is read.
-        background: Jobs for which no request waits. The event loop holds only weak references.
+        background: Tasks that run jobs for which no request waits. The set is needed because the
+            event loop holds only weak references to tasks.
     """
 
     def __init__(
@@ -83,7 +81,7 @@ class DocumentTranslator:
         self._check_room()
         self.num_open += 1
         try:
-            async with self.reading:  # One document at a time: the tree of a large one is big.
+            async with self.reading:  # One document at a time, because reading takes much memory.
                 document = await asyncio.to_thread(read_document, name, data)
             texts = document.texts()
             await self.quota.check(context.account, sum(map(len, texts)))
@@ -100,7 +98,7 @@ class DocumentTranslator:
         """Translates a document, and keeps the translation.
 
         Raises:
-            ServiceError: A text could not be translated in time.
+            ServiceError: A text could not be translated, or not in time.
         """
         state = job.state
         try:

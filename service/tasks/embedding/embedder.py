@@ -30,7 +30,7 @@ from service.tasks.embedding.query import EmbedQuery
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 
 Vectors = NDArray[np.float32]
-"""Embeddings, (n, D)."""
+"""Embeddings: n vectors of D numbers each, (n, D)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Embedder:
     async def embed_tokens(
         self, query: EmbedQuery, context: RequestContext
     ) -> tuple[list[Vectors], EmbedUsage]:
-        """Returns the vectors (T, D) of each input's tokens, and the usage.
+        """Returns the vectors of each input's T tokens, (T, D), and the usage.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.

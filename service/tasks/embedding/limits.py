@@ -49,7 +49,7 @@ def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None
 
     The limit REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With 384
     numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the
-    client has read the response. The arguments and errors are those of `check_num_tokens`.
+    client has read the response. `check_num_tokens` has the same arguments and errors.
     """
     _check_total(
         num_tokens,
@@ -160,7 +160,7 @@ def find_language(name: str | None, languages: Collection[str]) -> str:
     """Returns the language whose token the model reads before each text.
 
     Args:
-        name: `prompt_name` of the request; None if it has none.
+        name: `prompt_name` of the request; None if the request has no `prompt_name`.
         languages: Languages of the model.
 
     Raises:

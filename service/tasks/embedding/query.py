@@ -1,4 +1,4 @@
-"""A request for embeddings, free of HTTP.
+"""A request for embeddings, independent of HTTP.
 
 This module has only dataclasses and does not import numpy, because the schemas of the embedding
 routes import it.

@@ -23,7 +23,7 @@ class Place:
     Attributes:
         text: The text of the sentence.
         index: Index of the sentence in the text.
-        position: Index of its result among the results of all texts.
+        position: Index of the sentence's result among the results of all texts.
     """
 
     text: Prepared
@@ -71,7 +71,7 @@ async def complete(
     options: DecodingOptions,
     pipeline: PivotPipeline,
 ) -> list[Result]:
-    """Translates sentences again until every protected span is in its translation once.
+    """Translates sentences again until each translation has every protected span exactly once.
 
     Args:
         prepared: The texts. Their carriers may be replaced.

@@ -51,7 +51,8 @@ class PivotPipeline:
             model is cut into parts.
         is_bulk: Whether the sentences wait in the bulk lane.
         deadline: Time by time.perf_counter at which the request fails.
-        total_tokens: Number of tokens of the request, if `run` gets its sentences one by one.
+        total_tokens: Number of tokens of all sentences of the request, counted once for each model
+            of a route.
 
     Attributes:
         num_cut: Number of first translations that were too long for the second model, by the name

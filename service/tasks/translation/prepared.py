@@ -59,16 +59,20 @@ class Prepared:
         ]
 
     def parts(self) -> list["Prepared"]:
-        """Returns each sentence as a text; the translations of the parts, joined, are the whole.
+        """Returns each sentence as a text of its own.
 
-        A text without sentences is one part.
+        The joined translations of these parts are the translation of the whole text. A text without
+        sentences is one part.
         """
         if len(self.sources) < 2:
             return [self]
         return [self._part(index) for index in range(len(self.sources))]
 
     def _part(self, index: int) -> "Prepared":
-        """Returns a sentence with the separator after it; the first has the one before it too."""
+        """Returns a sentence with the separator after it.
+
+        The first sentence also has the separator before it.
+        """
         separators, carriers = self.segments.separators, self.carriage.carriers
         before = "" if index else separators[0]
         segments = Segments((before, separators[index + 1]), (self.segments.sentences[index],))
@@ -89,7 +93,7 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns one translation of a sentence: that of the rank, or else the last one.
+        """Returns a sentence's translation with a given rank, or the last if there are fewer.
 
         Args:
             index: Index of the sentence.
@@ -104,7 +108,7 @@ class Prepared:
     def joined(self, decoded: Sequence[str]) -> str | None:
         """Returns the translated text from the decoded sentences.
 
-        It is None if a protected span is missing, which can happen only in alternatives.
+        The result is None if a protected span is missing, which can happen only in alternatives.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]

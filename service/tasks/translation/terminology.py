@@ -1,9 +1,10 @@
 """Makes translations use the terms of a glossary.
 
-A sentence is first translated unchanged. If target terms are missing in the translation, they
-replace their source terms and the sentence is translated again, because models mostly copy such
-words. If terms are still missing, stand-ins replace them, and finally all terms of the sentence.
-Models copy stand-ins more reliably, but a stand-in hides the meaning of the term from the model.
+A sentence is first translated unchanged. If target terms are missing in the translation, they are
+put into the sentence in place of their source terms. Models mostly copy words of the target
+language, so the sentence is then translated again. If terms are still missing, stand-ins replace
+the missing terms, and finally all terms of the sentence. Models copy stand-ins more reliably than
+target terms, but a stand-in hides the meaning of the term from the model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,8 +66,8 @@ class _Termed:
     Attributes:
         place: Place of the sentence.
         sentence: The sentence before any term is replaced.
-        tags: Its inline tags before any term is replaced.
-        matches: Its source terms.
+        tags: Inline tags of the sentence before any term is replaced.
+        matches: Source terms in the sentence.
     """
 
     place: Place
@@ -75,7 +76,7 @@ class _Termed:
     matches: Sequence[Match]
 
     def rewrite(self, matches: Sequence[Match], words: Sequence[str]) -> None:
-        """Replaces terms of the sentence by words, and moves its tags with them."""
+        """Replaces terms of the sentence by words, and adapts the places of the tags."""
         parts: list[str] = []
         end = 0
         for match, word in zip(matches, words, strict=True):
@@ -124,7 +125,7 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
 
 
 def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns the target terms. At the start of the sentence, a term takes over a capital."""
+    """Returns the target terms. A term at the start of the sentence keeps a capital letter."""
     return [
         capitalized(match.target)
         if one.sentence[match.start].isupper() and not has_words(one.sentence[: match.start])

@@ -49,16 +49,16 @@ class TranslationRequest:
         source: Served language, or None to detect the language of each text.
         target: Served language.
         options: Options of the search.
-        split_sentences: Whether texts are split into sentences. If false, each text is one
-            sentence, or each block of a text with markup.
+        split_sentences: Whether texts are split into sentences. If false, a text is one sentence. A
+            text with markup then has one sentence for each block.
         is_aligned: Whether words will be aligned after the translation. Such a request is refused
             if no single model has the pair.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. The
-            translations then also get the case and the final punctuation of the texts.
-        is_html: Whether the texts are HTML. Their spans come back unchanged even without
-            `protects`.
-        xml: Meaning of the tags if the texts are XML, else None. Their spans come back unchanged
-            even without `protects`.
+        protects: Whether protected spans come back unchanged: placeholders, URLs, markup and rare
+            symbols. The translations then also get the case and the final punctuation of the texts.
+        is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
+            without `protects`.
+        xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
+            unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Only with `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few.
         terms: Terms of a glossary from the source to the target. Only with a `source`.
@@ -309,7 +309,7 @@ class Translator:
         """Returns a text with markers, and the inline tags that were taken out of it.
 
         On a route of two models, there is no attention between source and target words, and a
-        remote model gives no attention. The tags then stay in the text as markers.
+        remote model gives no attention. In these two cases the tags stay in the text as markers.
         """
         if request.has_markup:
             unknown = unknown_to(route, unescape(text))

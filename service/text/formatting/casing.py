@@ -1,7 +1,7 @@
-"""Gives a translation the case of its source: ALL CAPS, Title Case, or the first letter.
+"""Gives a translation the case of its source: ALL CAPS, Title Case, or the first letter's case.
 
-A model has seen few sentences in ALL CAPS and leaves their words as they are. It therefore gets
-such a sentence in sentence case, and the translation becomes ALL CAPS again. The markers of
+A model has seen few sentences in ALL CAPS and leaves their words untranslated. It therefore gets
+such a sentence in sentence case, and the translation is then put into ALL CAPS. The markers of
 protected spans are private-use characters, which have no case.
 """
 
@@ -17,13 +17,13 @@ SMALL_WORDS = frozenset(
 """Words that English Title Case leaves in lower case."""
 
 MIN_TITLE_CHARS = 4
-"""Shortest word of a translation that gets a capital letter in Title Case, except the first word.
+"""Length of the shortest word that gets a capital letter if a translation is put into Title Case.
 
-Shorter words are mostly articles and prepositions.
+Shorter words are mostly articles and prepositions. The first word may be shorter.
 """
 
 MAX_TITLE_CHARS = 100
-"""Largest length of a source in Title Case."""
+"""Length of the longest text that is taken for Title Case, in characters."""
 
 NOUN_CAPITALS = ("de", "lb")
 """Languages that write every noun with a capital letter."""
@@ -50,7 +50,7 @@ def sentence_case(text: str, is_known: Callable[[str], bool]) -> str:
 
     Args:
         text: A sentence in ALL CAPS.
-        is_known: Whether a word stays in capital letters, such as the acronym `USB`.
+        is_known: Returns whether a word stays in capital letters, such as the acronym `USB`.
     """
     if sum(map(str.isalpha, text)) < 3:
         return text
@@ -98,7 +98,7 @@ def is_title_case(text: str) -> bool:
 
 
 def _like(given: str, found: str, language: str) -> str:
-    """Returns the first word of a translation with the first letter of the source's first word."""
+    """Returns a translation's first word, `found`, with its first letter in the case of `given`."""
     if not found[0].isalpha() or not found[1:].islower() and len(found) > 1:
         return found
     if given[0].isupper() and found[0].islower():

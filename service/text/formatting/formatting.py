@@ -62,8 +62,9 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> None:
     """Puts sentences in ALL CAPS into sentence case, which the model knows.
 
-    A word stays in capitals if this takes fewer tokens than in lower case, such as `USB`. Only
-    sentences whose length does not change are replaced, so the places of their tags stay valid.
+    A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
+    case. Only sentences whose length does not change are replaced, so the places of their tags stay
+    valid.
 
     Args:
         chunked: Sentences. Their texts and token ids are changed.

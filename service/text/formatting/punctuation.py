@@ -30,7 +30,7 @@ SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
     "THAI": str.maketrans("", "", "."),
     "LAO": str.maketrans("", "", "."),
 }
-"""For scripts with marks of their own, the mark in place of each plain mark, if there is any."""
+"""For each script with other marks, the replacement of plain marks. None removes a mark."""
 
 _MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
 _SPACE = " \t\u00a0\u202f\u3000"

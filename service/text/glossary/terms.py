@@ -120,7 +120,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term in the case of the given words; None if they are not the term.
+    """Returns the target term in the case of the given words; None if the words do not match.
 
     A capital letter at the start of a sentence does not change the case of the target term.
     """
@@ -140,9 +140,9 @@ def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
 
 
 def _is_whole(sentence: str, start: int, end: int) -> bool:
-    """Returns whether a part of a sentence is whole words.
+    """Returns whether a part of a sentence consists of whole words.
 
-    It is not if a hyphen or an underscore joins it to the word before or after it.
+    It does not if a hyphen or an underscore joins it to the word before it or after it.
     """
     before = sentence[max(0, start - 2) : start][::-1]
     return not _joins(before) and not _joins(sentence[end : end + 2])

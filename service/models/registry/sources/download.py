@@ -156,7 +156,7 @@ def _locked(part: Path) -> Iterator[BinaryIO]:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise CacheError(
-                f"{part} is being written by another `regard`; wait for its end"
+                f"{part} is being written by another `regard`; wait until that one has ended"
             ) from error
         # The process that held the lock may have renamed the file since it was opened here.
         if not part.exists() or not os.path.samestat(os.fstat(output.fileno()), part.stat()):
@@ -232,7 +232,7 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
 
 
 def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
-    """Unpacks a fetched file, and returns the new path; returns `part` if it is not packed."""
+    """Unpacks a fetched file and returns the new path; returns `part` if the file is not packed."""
     with part.open("rb") as packed:
         if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return part

@@ -46,7 +46,7 @@ class Firefox:
             used.
         http: Client that sends the requests.
         open_bar: Opens the display of one file's progress.
-        is_offline: Whether no request may be sent.
+        is_offline: Whether requests are forbidden.
     """
 
     def __init__(

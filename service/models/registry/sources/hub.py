@@ -141,7 +141,7 @@ class Hub:
         """Asks for the commit and the files of a repository.
 
         Source: https://huggingface.co/docs/hub/api; `?blobs=true` adds sizes, sha256 sums of large
-        files and git's blob ids of small ones.
+        files and git's blob ids of small files.
         """
         api = hf.HfApi(self.endpoint, token=self._token, library_name="regard")
         try:
@@ -211,7 +211,7 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
 
 
 def _to_cached_file(name: str, root: Path) -> RemoteFile:
-    """Describes a file of Hugging Face's cache. The cache names contents by published checksum."""
+    """Describes a file of Hugging Face's cache, which names contents after published checksums."""
     path = root / name
     digest = path.resolve().name
     return RemoteFile(
