@@ -9,7 +9,7 @@ import math
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -43,7 +43,7 @@ class HttpWorkerServer(uvicorn.Server):
         """Ignores SIGTERM and SIGINT: only the main process decides when this process ends."""
 
 
-def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
+def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None:
     """Answers HTTP until the main process asks it to stop, or until the main process is gone."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
@@ -65,19 +65,23 @@ def serve(connection: socket.socket, listeners: list[socket.socket]) -> None:
     services = build_services(settings, catalog, backend, config.started, config.folder)
     backend.change_models = services.served_models.change
     server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)
-    server.run(listeners)
+    server.run([*listeners])
+
+
+def run(connection: socket.socket, *listeners: socket.socket) -> None:
+    """Runs an HTTP worker until its main process stops it or has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        serve(connection, listeners)
+    except EOFError:  # the main process ended before it sent the config
+        logger.info("the main process is gone; the HTTP worker ends")
 
 
 def main() -> None:
     """Runs an HTTP worker on the sockets whose file descriptors are the arguments."""
     require_linux()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    connection, *listeners = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
-    try:
-        serve(connection, listeners)
-    except EOFError:  # the main process ended before it sent the config
-        logger.info("the main process is gone; the HTTP worker ends")
+    run(*[socket.socket(fileno=int(number)) for number in sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ from service.api.tei.errors import TEI_KINDS
 from service.core import Core
 from service.errors import KINDS, ServiceError
 from service.http_workers.main_process import MainProcess, open_listeners
-from service.http_workers.supervisor import start_process
 from service.ipc.processes import Process
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.workers.supervisor import StartWorker
+from tests.api.http_workers import fork_http_worker
 from tests.workers import LIMIT_SECONDS, until
 
 T = TypeVar("T")
@@ -159,8 +159,7 @@ class ApartServer(AnyServer):
         super().__init__(self.main.core, Catalog.load(settings.models))
 
     async def _start(self, sockets: Sequence[socket.socket]) -> Process:
-        process = await start_process(sockets)
-        assert isinstance(process, asyncio.subprocess.Process)
+        process = await fork_http_worker(sockets)
         self.pids.append(process.pid)
         return process
 

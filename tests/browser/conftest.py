@@ -108,7 +108,7 @@ class Api:
         return next(model["attention"] for model in models if model["id"] == name)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def chromium() -> str:
     """Where the browser is."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
@@ -117,7 +117,7 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """Of the server, which a test may name; none is started where there is no browser."""
     choice = getattr(request, "param", os.environ.get("REGARD_BROWSER_SERVER", "real"))
@@ -125,7 +125,7 @@ def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser(chromium: str, address: str) -> Iterator[Browser]:
     """One for all tests; each has a profile of its own.
 
