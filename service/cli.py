@@ -14,7 +14,8 @@ from model.errors import ModelError
 from service.api.app import LOG_FORMAT, http_config
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
-from service.file_translation.command import app as translate
+from service.files.embed import app as embed
+from service.files.translate import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
@@ -36,6 +37,7 @@ app = typer.Typer(help="A translation and embedding server that you can look ins
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
 app.add_typer(translate)
+app.add_typer(embed)
 
 
 class Server(uvicorn.Server):

@@ -27,8 +27,8 @@ from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
 from service.bench.mixed import Clients, Interval, KindFigures, MixedReport, num_rounds, run_mixed
 from service.bench.quality import QualityReport, Scorer
 from service.bench.sentences import built_in_sentences, read_lines, read_parallel
-from service.bench.server import running_server
 from service.bench.translation import in_lists, split_pair, translate
+from service.private_server import ServerStartError, running_server
 
 SHOWN_LINES = 8
 
@@ -383,6 +383,6 @@ def _errors_shown() -> Iterator[None]:
     """Prints the message of an error, and ends the command with status 1."""
     try:
         yield
-    except (BenchError, OSError) as error:
+    except (BenchError, ServerStartError, OSError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(1) from error

@@ -1,7 +1,8 @@
-"""The real clients of OpenAI and of Hugging Face get the vectors that were computed."""
+"""Clients of OpenAI and of Hugging Face, and `regard embed`, get the vectors that were computed."""
 
 import base64
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import httpx2
@@ -13,9 +14,11 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from huggingface_hub.utils._http import default_client_factory
 from numpy.testing import assert_allclose, assert_array_equal
+from typer.testing import CliRunner
 
 from model.encoding.embedding import Vectors
 from service.api.responses import CHUNK_BYTES
+from service.cli import app
 from service.server import create_app
 from tests.api.servers import LiveServer, make_settings
 from tests.embedding_reference import Reference
@@ -25,6 +28,7 @@ MODEL = "tiny"
 MAX_TOKENS = 12
 CAT, TRAIN = "hello world a b c .", "a world un"
 LONG = "a b c " * 5
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -233,3 +237,48 @@ def test_hub_client_needs_only_the_base_address(
     assert_allclose(found, [other @ source], atol=1e-6)
     with pytest.raises(HfHubHTTPError, match=r"inputs\[0\] has 17 tokens"):
         client.feature_extraction(LONG, truncate=False)
+
+
+def test_command_writes_the_vectors_of_embed(host: str, tmp_path: Path) -> None:
+    texts = [CAT, TRAIN, "a", LONG]
+    source, output = tmp_path / "lines.txt", tmp_path / "vectors.npy"
+    source.write_text("\n".join(texts))
+    for flags, normalize in ([], True), (["--no-normalize"], False):
+        arguments = ["embed", str(source), "-o", str(output), "--url", host, *flags]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        assert "4 lines; 1 of them were too long" in result.output
+        body = {"inputs": texts, "normalize": normalize}
+        expected = httpx2.post(f"{host}/embed", json=body, trust_env=False).json()
+        assert_array_equal(np.load(output), np.array(expected, np.float32))
+
+
+def test_command_starts_a_server_of_its_own(
+    embedding_folder: str,
+    reference: Reference,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"DTYPE": "float32", "WORKERS": "1", "API_KEYS": "secret"}.items():
+        monkeypatch.setenv(f"REGARD_{name}", value)
+    output = tmp_path / "vectors.npy"
+    arguments = ["embed", "-", "-o", str(output), "--models", embedding_folder]
+    result = CliRunner().invoke(app, arguments, input=f"{CAT}\n\n{TRAIN}\n")
+    assert result.exit_code == 0, result.output
+    vectors = np.load(output)
+    assert_allclose(vectors[[0, 2]], reference.vectors(CAT, TRAIN), atol=1e-6)
+    assert not vectors[1].any()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["translate", "-", "--to", "pt"], ["embed", "-", "-o", "v.npy"]]
+)
+def test_model_that_cannot_be_loaded_ends_the_command(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    result = CliRunner().invoke(app, [*arguments, "--models", "/no/such"], input="a\n")
+    assert result.exit_code == 1
+    assert "regard: /no/such is not a folder" in result.output
+    assert not [*tmp_path.iterdir()]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from service.bench.server import running_server
+from service.private_server import running_server
 from tests.browser.fake import create_fake
 from tests.workers import until
 

@@ -1,13 +1,11 @@
 import asyncio
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from service.bench.client import Address, BenchError, Connection, RequestError, read_reply
-from service.bench.server import running_server
 from tests.unit.bench_server import OK, TRANSLATED, Answer, FakeTranslator, reply_bytes, served
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -115,56 +113,6 @@ def test_refused_connection_is_an_error_of_kind_connect() -> None:
     with pytest.raises(RequestError, match="127.0.0.1") as caught:
         asyncio.run(Connection.open(Address.parse(url)))
     assert caught.value.kind == "connect"
-
-
-READY_SERVER = """
-import http.server, pathlib, signal, sys
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        asked.append(self.path)
-        self.send_response(503 if len(asked) == 1 else 200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-def stop(*_):
-    pathlib.Path(sys.argv[2]).write_text(" ".join(asked))
-    sys.exit(0)
-asked = []
-signal.signal(signal.SIGTERM, stop)
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
-"""
-
-
-def test_own_server_is_awaited_until_ready_and_terminated(tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    with running_server(
-        None, lambda port: [sys.executable, "-c", READY_SERVER, str(port), str(asked)]
-    ) as url:
-        assert url.startswith("http://127.0.0.1:")
-        assert not asked.exists()
-    assert asked.read_text() == "/health/ready /health/ready"
-
-
-@pytest.mark.parametrize(
-    ("script", "limit_seconds", "message"),
-    [
-        ("import sys; sys.exit('no model en-xx')", 60.0, r"status 1(.|\n)*no model en-xx"),
-        ("import time; time.sleep(600)", 0.3, r"not ready in 0.3 s"),
-    ],
-    ids=["ends early", "never listens"],
-)
-def test_own_server_that_does_not_get_ready_is_given_up(
-    script: str, limit_seconds: float, message: str
-) -> None:
-    with (
-        pytest.raises(BenchError, match=message),
-        running_server(None, lambda port: [sys.executable, "-c", script], limit_seconds),
-    ):
-        pass
-
-
-def test_given_url_is_used_as_it_is() -> None:
-    with running_server("http://host:8000/") as url:
-        assert url == "http://host:8000/"
 
 
 def test_bench_does_not_import_torch() -> None:

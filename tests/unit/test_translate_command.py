@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from service.file_translation.client import MAX_CHARS, MAX_TEXTS, in_requests
-from service.file_translation.command import app
+from service.files.client import MAX_CHARS, MAX_TEXTS, in_requests
+from service.files.translate import app
 
 
 class Capitals(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def test_refusal_of_the_server_ends_the_command(url: str, tmp_path: Path) -> Non
 
 def test_requests_stay_within_their_limits() -> None:
     texts = ["a" * 100] * 500 + ["b" * (MAX_CHARS + 1), "c"]
-    requests = in_requests(texts)
+    requests = list(in_requests(texts))
     assert [text for request in requests for text in request] == texts
     assert all(len(request) <= MAX_TEXTS for request in requests)
     assert all(len(r) == 1 or sum(map(len, r)) <= MAX_CHARS for r in requests)

@@ -1,10 +1,8 @@
-"""Pairs each file to translate with the file for its translation, and writes complete files."""
+"""Pairs each file to translate with the file for its translation."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from service.documents.formats import FORMATS
 
@@ -50,24 +48,3 @@ def jobs_of(source: Path, target: Path) -> Iterator[Job]:
             continue
         if path.is_file():
             yield Job(path, target / below)
-
-
-def write_complete(path: Path, data: bytes) -> None:
-    """Writes a file under a temporary name, and renames it when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    """Returns the umask of the process. It can be read only by setting another one."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

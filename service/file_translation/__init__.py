@@ -1,1 +1,0 @@
-"""`regard translate`: translates files, folders and lines of text with a running server."""

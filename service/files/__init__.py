@@ -1,0 +1,1 @@
+"""`regard translate` and `regard embed`: files, folders and lines of text, by a server."""

@@ -1,0 +1,189 @@
+"""A client of a server: sends several requests at a time, and repeats failed requests."""
+
+import http.client
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+
+MAX_TEXTS = 64
+MAX_CHARS = 8000
+"""A request has at most MAX_TEXTS texts and MAX_CHARS characters. A longer text is sent alone."""
+
+TIMEOUT_SECONDS = 120.0
+ATTEMPTS = 8
+MAX_PAUSE_SECONDS = 30.0
+BUSY = (429, 502, 503)
+"""Statuses after which a request is sent again, because the server may answer it later."""
+
+SHOWN_CHARS = 300
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ServerError(Exception):
+    """The server refused a request or could not be reached. The message gives the reason."""
+
+
+class Reply(NamedTuple):
+    """A reply with status 200, and with the value of its JSON."""
+
+    headers: http.client.HTTPMessage
+    value: Any
+
+
+class Client:
+    """Sends requests to a server.
+
+    Args:
+        url: Address of the server. It may end with a prefix for all paths.
+        api_key: Key that is sent with every request; "" for none.
+        num_requests: Number of requests at a time.
+
+    Raises:
+        ServerError: The address is malformed.
+    """
+
+    def __init__(self, url: str, api_key: str = "", num_requests: int = 4) -> None:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ServerError(f"url {url!r}: {error}; give it as http://HOST:PORT") from None
+        if parts.scheme not in ("http", "https") or not host:
+            raise ServerError(f"url {url!r} is no address; give it as http://HOST:PORT")
+        self.url = url
+        self.host, self.port, self.prefix = host, port, parts.path.rstrip("/")
+        self.is_secure = parts.scheme == "https"
+        self.headers = {"Content-Type": "application/json"}
+        if api_key:
+            self.headers["Authorization"] = f"Bearer {api_key}"
+        self.local = threading.local()
+        self.connections: list[http.client.HTTPConnection] = []
+        self.max_waiting = 2 * num_requests
+        self.executor = ThreadPoolExecutor(num_requests)
+        self.is_stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Ends all requests and closes the connections."""
+        self.is_stopped.set()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        for connection in [*self.connections]:
+            if connection.sock is not None:
+                with suppress(OSError):  # the server has closed it
+                    connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads from it
+            connection.close()
+
+    def in_order(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
+        """Yields the result of `work` for each input, in order, with several threads.
+
+        An input is taken only when there is room for its result.
+
+        Args:
+            work: Sends requests.
+            inputs: Inputs of `work`.
+
+        Raises:
+            ServerError: The server refused a request, or could not be reached.
+        """
+        waiting: deque[Future[R]] = deque()
+        for each in inputs:
+            if len(waiting) == self.max_waiting:
+                yield waiting.popleft().result()
+            waiting.append(self.executor.submit(work, each))
+        while waiting:
+            yield waiting.popleft().result()
+
+    def send(self, path: str, fields: Mapping[str, Any]) -> Reply:
+        """Sends a request. Repeats it after a pause if the server is busy or cannot be reached.
+
+        Raises:
+            ServerError: The server refused the request, or could not be reached.
+        """
+        body = json.dumps(fields).encode()
+        pause = 0.5
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                status, headers, data = self._post(path, body)
+            except (OSError, http.client.HTTPException) as error:
+                self._close()
+                message = f"{self.url} cannot be reached: {error}; is the server running?"
+            else:
+                if status == 200:
+                    return Reply(headers, self._parse(data))
+                message = f"{self.url} answered {status}: {error_of(data)}"
+                if status not in BUSY:
+                    raise ServerError(message)
+                retry_after = headers.get("Retry-After", "")
+                pause = max(pause, float(retry_after if retry_after.isdecimal() else 0))
+            if attempt == ATTEMPTS or self.is_stopped.wait(min(pause, MAX_PAUSE_SECONDS)):
+                raise ServerError(message)
+            pause *= 2
+        raise AssertionError
+
+    def _post(self, path: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        connection = getattr(self.local, "connection", None)
+        if connection is None:
+            kind = http.client.HTTPSConnection if self.is_secure else http.client.HTTPConnection
+            connection = kind(self.host, self.port, timeout=TIMEOUT_SECONDS)
+            self.local.connection = connection
+            self.connections.append(connection)
+        connection.request("POST", self.prefix + path, body, self.headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read()
+
+    def _parse(self, data: bytes) -> Any:
+        try:
+            return orjson.loads(data)
+        except ValueError:
+            message = f"{self.url} did not answer with JSON; is it a Regard server?"
+            raise ServerError(message) from None
+
+    def _close(self) -> None:
+        connection = getattr(self.local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self.connections.remove(connection)
+            self.local.connection = None
+
+
+def in_requests(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Groups texts into requests within the limits, in order.
+
+    A blank text counts as no text, so every group except the last has a text that is not blank.
+    """
+    request: list[str] = []
+    num_texts = num_chars = 0
+    for text in texts:
+        if text.strip():
+            if num_texts and (num_texts == MAX_TEXTS or num_chars + len(text) > MAX_CHARS):
+                yield request
+                request, num_texts, num_chars = [], 0, 0
+            num_texts += 1
+            num_chars += len(text)
+        request.append(text)
+    if request:
+        yield request
+
+
+def error_of(data: bytes) -> str:
+    """Returns the error text of a reply with its details, or the start of the reply."""
+    try:
+        body = orjson.loads(data)
+        error = body["error"]
+        text = error["message"] if isinstance(error, dict) else error
+        details = f"; {body['details']}" if "details" in body else ""
+        return f"{text}{details}"[:SHOWN_CHARS]
+    except (ValueError, KeyError, TypeError):
+        return data[:SHOWN_CHARS].decode("utf-8", errors="replace")

@@ -1,0 +1,33 @@
+"""Files that get their name only when they are complete."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yields a file with a temporary name in the same folder, and renames it at the end.
+
+    After an error the temporary file is deleted, and an older file of that name is kept.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    """Returns the umask of the process. It can be read only by setting another one."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

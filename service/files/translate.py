@@ -1,0 +1,186 @@
+"""The command `regard translate`."""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from service.console import console, stop
+from service.documents.base import DocumentError
+from service.documents.formats import read_document
+from service.files.client import Client, ServerError, in_requests
+from service.files.complete_file import complete_file
+from service.files.jobs import Job, default_target, jobs_of
+from service.files.lines import STANDARD_INPUT, opened_lines, read_lines
+from service.files.session import (
+    ApiKey,
+    Models,
+    Requests,
+    Url,
+    connected,
+    errors_shown,
+    progress_bar,
+    say,
+)
+
+WINDOW_LINES = 2000
+"""Number of lines of the standard input that are translated, and then written, at a time."""
+
+
+app = typer.Typer()
+
+
+@app.command()
+def translate(  # noqa: PLR0913 - one parameter is one flag
+    source: Annotated[str, typer.Argument(help="a file, a folder, or - for lines from stdin")],
+    target_language: Annotated[str, typer.Option("--to", help="target language")],
+    source_language: Annotated[str, typer.Option("--from", help="source language")] = "auto",
+    target: Annotated[
+        Path | None, typer.Option("--output", "-o", help="file or folder for the translation")
+    ] = None,
+    url: Url = None,
+    models: Models = None,
+    api_key: ApiKey = "",
+    requests: Requests = 4,
+    is_forced: Annotated[
+        bool, typer.Option("--force", help="replace translations that exist")
+    ] = False,
+) -> None:
+    """Translate a file, all documents of a folder, or lines of text.
+
+    Without --url, the command starts a server of its own. A file is skipped if its translation
+    exists and is not older than the file. After an interruption, the same command therefore
+    continues. Exits with 1 if a file fails.
+    """
+    with errors_shown("interrupted; complete files are kept, and the same command continues"):
+        if source == STANDARD_INPUT:
+            with connected(url, models, api_key, requests) as client:
+                _translate_lines(TextTranslator(client, source_language, target_language), target)
+            return
+        jobs = _unfinished_jobs(Path(source), target, target_language, is_forced)
+        if jobs:
+            with connected(url, models, api_key, requests) as client:
+                _translate_files(TextTranslator(client, source_language, target_language), jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTranslator:
+    """Translates texts by `POST /translate`.
+
+    Attributes:
+        client: Client of the server.
+        source: Language code, or `auto`.
+        target: Language code.
+    """
+
+    client: Client
+    source: str
+    target: str
+
+    def translate(
+        self, texts: Sequence[str], advance: Callable[[int], object] = lambda number: None
+    ) -> list[str]:
+        """Returns the translations in the order of the texts; equal texts are sent once.
+
+        Args:
+            texts: Texts to translate.
+            advance: Called after each request with the number of texts that it has translated.
+
+        Raises:
+            ServerError: The server refused a request, or could not be reached.
+        """
+        counts: dict[str, int] = {}
+        for text in texts:
+            counts[text] = counts.get(text, 0) + 1
+        requests = list(in_requests(counts))
+        known: dict[str, str] = {}
+        for batch, translations in zip(
+            requests, self.client.in_order(self._send, requests), strict=True
+        ):
+            known.update(zip(batch, translations, strict=True))
+            advance(sum(counts[text] for text in batch))
+        return [known[text] for text in texts]
+
+    def _send(self, texts: Sequence[str]) -> list[str]:
+        fields = {"q": texts, "source": self.source, "target": self.target}
+        value = self.client.send("/translate", fields).value
+        translations = value.get("translatedText") if isinstance(value, dict) else None
+        if not isinstance(translations, list) or len(translations) != len(texts):
+            raise ServerError(
+                f"{self.client.url} did not answer with one translation for each text"
+            )
+        return [str(translation) for translation in translations]
+
+
+def _translate_lines(translator: TextTranslator, target: Path | None) -> None:
+    """Translates the standard input line by line; the output has the same number of lines."""
+    opened = nullcontext(sys.stdout.buffer) if target is None else target.open("wb")
+    with opened as output, opened_lines(STANDARD_INPUT) as file:
+        lines = read_lines(file)
+        while window := list(islice(lines, WINDOW_LINES)):
+            texts = [line.strip() for line in window]
+            translations = iter(translator.translate([text for text in texts if text]))
+            for line, text in zip(window, texts, strict=True):
+                end = "\n" if line.endswith("\n") else ""
+                written = " ".join(next(translations).splitlines()) if text else ""
+                output.write((written + end).encode())
+            output.flush()
+
+
+def _unfinished_jobs(
+    source: Path, target: Path | None, language: str, is_forced: bool
+) -> list[Job]:
+    """Returns the files to translate, without files whose translation exists.
+
+    Raises:
+        typer.Exit: There is no file of a known format.
+    """
+    if not source.exists():
+        raise stop(f"{source} does not exist")
+    jobs = list(jobs_of(source, target or default_target(source, language)))
+    if not jobs:
+        raise stop(f"{source} has no documents of a known format")
+    if is_forced:
+        return jobs
+    for job in jobs:
+        if job.is_done:
+            say(f"{job.target} exists already; --force replaces it")
+    return [job for job in jobs if not job.is_done]
+
+
+def _translate_files(translator: TextTranslator, jobs: Sequence[Job]) -> None:
+    """Translates files one after the other, and continues after a file that has failed.
+
+    Raises:
+        typer.Exit: A file could not be translated.
+        ServerError: The server refused a request, or cannot be reached.
+    """
+    num_faults = 0
+    with progress_bar() as progress:
+        for job in jobs:
+            try:
+                _translate_file(translator, job, progress)
+            except (DocumentError, OSError) as error:
+                num_faults += 1
+                say(f"{job.source}: {error}")
+    if num_faults:
+        raise stop(f"{num_faults} of {len(jobs)} files could not be translated")
+
+
+def _translate_file(translator: TextTranslator, job: Job, progress: Progress) -> None:
+    if job.source.resolve() == job.target.resolve():
+        raise DocumentError("the translation would replace the file; choose another --output")
+    document = read_document(job.source.name, job.source.read_bytes())
+    texts = document.texts()
+    task = progress.add_task(str(job.source), total=len(texts))
+    translations = translator.translate(texts, lambda number: progress.advance(task, number))
+    with complete_file(job.target) as file:
+        file.write(document.write(translations, translator.target))
+    if not console.is_terminal:
+        say(f"{job.source} -> {job.target}: {len(texts)} texts")
