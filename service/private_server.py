@@ -10,12 +10,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
+
+from service.ipc.processes import module_command
 
 HOST = "127.0.0.1"
 READY_LIMIT_SECONDS = 600.0
@@ -46,7 +47,7 @@ def serve_command(port: int, models: str | None = None) -> list[str]:
         port: Port to listen on.
         models: Models to serve, separated by commas; None for those of REGARD_MODELS.
     """
-    command = [sys.executable, "-m", "service", "serve", "--host", HOST, "--port", str(port)]
+    command = [*module_command("service"), "serve", "--host", HOST, "--port", str(port)]
     return command if models is None else [*command, "--models", models]
 
 

@@ -35,6 +35,16 @@ class Process(Protocol):
         """Ends the process at once."""
 
 
+def module_command(module: str) -> list[str]:
+    """Returns the command that runs a module in a new interpreter.
+
+    `-m` puts the current folder on the import path, where a folder named `service` would hide this
+    package. `-P` prevents this, unless this process imports from the current folder itself.
+    """
+    imports_from_here = not {"", os.getcwd()}.isdisjoint(sys.path)
+    return [sys.executable, *([] if imports_from_here else ["-P"]), "-m", module]
+
+
 async def start_module(
     module: str, descriptors: Sequence[int], environment: Mapping[str, str] | None = None
 ) -> Process:
@@ -49,9 +59,7 @@ async def start_module(
         environment: Variables that the child gets in addition to the server's own.
     """
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
+        *module_command(module),
         *map(str, descriptors),
         pass_fds=descriptors,
         env={**os.environ, **(environment or {})},
