@@ -19,13 +19,14 @@ from pathlib import Path
 import httpx
 import sacrebleu
 
+from benchmarks.translations import translate
+
 WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 DETERMINERS = frozenset("the a an this that these those its his her their our of".split())
 NO_NOUNS = frozenset(
     "most other same first many some such more more very only own also which what when where there "
     "both each all another two three four five being about".split()
 )
-TEXTS_AT_ONCE = 50
 
 
 def words_of(text: str) -> list[str]:
@@ -93,16 +94,6 @@ def wait_until_ready(client: httpx.Client) -> None:
             pass
         time.sleep(1)
     raise SystemExit("the server is not ready after 120 s")
-
-
-def translate(client: httpx.Client, texts: list[str], **fields: str) -> list[str]:
-    """Returns the translations of texts."""
-    translations: list[str] = []
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        batch = {"q": texts[start : start + TEXTS_AT_ONCE], **fields}
-        response = client.post("/translate", json=batch).raise_for_status()
-        translations += response.json()["translatedText"]
-    return translations
 
 
 def use(terms: dict[str, str], sources: list[str], outputs: list[str]) -> tuple[int, int]:

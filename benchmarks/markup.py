@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -25,7 +24,8 @@ import httpx
 import sacrebleu
 from lxml import html
 
-BATCH = 32
+from benchmarks.translations import translate
+
 WRAPPERS = ("<b>{}</b>", "<i>{}</i>", '<a href="https://example.com/?a=1&amp;b=2">{}</a>')
 NESTED = ('<span class="x"><em>{}</em></span>', "<strong>{}</strong>", "<u>{}</u>")
 CONTAINERS = (
@@ -100,29 +100,12 @@ def tags_of(text: str) -> Counter[tuple[str, str]]:
     return counts
 
 
-def words_of(text: str) -> str:
-    """Returns the text of a fragment, with single spaces."""
-    return " ".join("".join(parse(text).itertext(with_tail=True, tag=None)).split())
-
-
 def plain(text: str) -> str:
     """Returns the text of a fragment without comments, with single spaces."""
     root = parse(text)
     for comment in root.xpath("//comment()"):
         comment.drop_tag() if comment.tail else None
     return " ".join(root.text_content().split())
-
-
-def translate(url: str, texts: Sequence[str], pair: Sequence[str], form: str) -> list[str]:
-    """Returns the translations of texts."""
-    translated: list[str] = []
-    for start in range(0, len(texts), BATCH):
-        body = {"q": texts[start : start + BATCH], "format": form}
-        body |= {"source": pair[0], "target": pair[1]}
-        response = httpx.post(f"{url}/translate", json=body, timeout=120)
-        response.raise_for_status()
-        translated += response.json()["translatedText"]
-    return translated
 
 
 def main() -> None:
@@ -138,13 +121,15 @@ def main() -> None:
     args = parser.parse_args()
     sources = args.source.read_text("utf-8").splitlines()[: args.lines]
     references = args.target.read_text("utf-8").splitlines()[: args.lines]
-    pair = args.pair.split("-")
+    source, target = args.pair.split("-")
     fragments = [make_fragment(sentence, n) for n, sentence in enumerate(sources)]
-    start = time.perf_counter()
-    without = translate(args.url, sources, pair, "text")
-    middle = time.perf_counter()
-    found = translate(args.url, [fragment.source for fragment in fragments], pair, "html")
-    end = time.perf_counter()
+    pages = [fragment.source for fragment in fragments]
+    with httpx.Client(base_url=args.url) as client:
+        start = time.perf_counter()
+        without = translate(client, sources, source=source, target=target)
+        middle = time.perf_counter()
+        found = translate(client, pages, source=source, target=target, format="html")
+        end = time.perf_counter()
     same = [tags_of(f.source) == tags_of(t) for f, t in zip(fragments, found, strict=True)]
     print(f"same tags: {sum(same)} of {len(same)}")
     scores = [
