@@ -8,31 +8,21 @@ import { listed, percent, unitOffsets } from './text.js';
  * @typedef {{source: number[][], target: number[][], pairs: number[][]}} Alignment
  */
 
-/** An alignment without words. */
-export const UNALIGNED = Object.freeze({ source: [], target: [], pairs: [] });
+const unaligned = () => ({ source: [], target: [], pairs: [] });
 
 /**
- * Joins the alignments of sentences into the alignment of their text.
- * @param {string} text
- * @param {string} translated
+ * Adds the alignments of sentences to the alignment of the sentences before them.
+ * @param {Alignment} known It is extended.
+ * @param {number[][]} offsets Of both texts, from `unitOffsets`.
  * @param {Array} sentences Sentences of POST /translate, with spans of code points.
- * @returns {Alignment}
  */
-export function readAlignment(text, translated, sentences) {
-  const [from, to] = [unitOffsets(text), unitOffsets(translated)];
-  const [source, target, pairs] = [[], [], []];
-  for (const sentence of sentences) {
-    const [firstSource, firstTarget] = [source.length, target.length];
-    source.push(...sentence.source_words.map(([start, end]) => [from[start], from[end]]));
-    target.push(...sentence.target_words.map(([start, end]) => [to[start], to[end]]));
-    const shifted = sentence.pairs.map(([s, t, weight]) => [
-      s + firstSource,
-      t + firstTarget,
-      weight,
-    ]);
-    pairs.push(...shifted);
+function extend(known, [from, to], sentences) {
+  for (const { source_words: read, target_words: written, pairs } of sentences) {
+    const [firstSource, firstTarget] = [known.source.length, known.target.length];
+    known.source.push(...read.map(([start, end]) => [from[start], from[end]]));
+    known.target.push(...written.map(([start, end]) => [to[start], to[end]]));
+    known.pairs.push(...pairs.map(([s, t, weight]) => [s + firstSource, t + firstTarget, weight]));
   }
-  return { source, target, pairs };
 }
 
 /**
@@ -60,6 +50,48 @@ export function partners({ pairs }, side, index) {
     .sort((a, b) => b.weight - a.weight);
 }
 
+/** A text in an element, in which words become elements of their own, from first to last. */
+class WordText {
+  text = '';
+  words = [];
+  #done = 0;
+
+  /**
+   * @param {HTMLElement} root
+   * @param {function(): HTMLElement} make Makes the element of a word.
+   * @param {string} tail Text after the text.
+   */
+  constructor(root, make, tail) {
+    Object.assign(this, { root, make, tail });
+  }
+
+  /** Shows a text without words. */
+  show(text) {
+    Object.assign(this, { text, words: [] });
+    this.#done = 0;
+    this.rest = new Text(text + this.tail);
+    this.root.replaceChildren(this.rest);
+  }
+
+  /** Continues the text. */
+  append(text) {
+    this.text += text;
+    this.mark([]);
+  }
+
+  /** Makes elements of words that follow all words so far. */
+  mark(spans) {
+    for (const [start, end] of spans) {
+      const word = this.make();
+      word.textContent = this.text.slice(start, end);
+      this.rest.before(this.text.slice(this.#done, start), word);
+      this.words.push(word);
+      this.#done = end;
+    }
+    this.rest.data = this.text.slice(this.#done) + this.tail;
+  }
+}
+
 /**
  * Highlights aligned words in the text field and in the translation.
  *
@@ -68,9 +100,8 @@ export function partners({ pairs }, side, index) {
  * translation are buttons that share one tab stop.
  */
 export class WordLights {
-  #alignment = UNALIGNED;
-  #texts = { source: '', target: '' };
-  #words = { source: [], target: [] };
+  #alignment = unaligned();
+  #offsets = [[0], [0]];
   #pinned = null;
 
   /**
@@ -81,6 +112,8 @@ export class WordLights {
    */
   constructor(field, mirror, output, readout) {
     Object.assign(this, { field, mirror, output, readout });
+    this.source = new WordText(mirror, () => element('span'), '\n');
+    this.target = new WordText(output, wordButton, '');
     field.addEventListener('mousemove', (event) => this.#point('source', wordBelow(event, mirror)));
     field.addEventListener('mouseleave', () => this.#rest());
     document.addEventListener(
@@ -97,50 +130,56 @@ export class WordLights {
 
   /** Shows a text without highlights, while it is typed. The mirror also sets the field's height. */
   showText(text) {
-    this.#alignment = UNALIGNED;
-    this.#words = { source: [], target: [] };
+    this.#alignment = unaligned();
     this.#pinned = null;
-    this.mirror.replaceChildren(`${text}\n`);
+    this.source.show(text);
+    this.target.words = [];
     setText(this.readout, '');
   }
 
-  /**
-   * Shows a text with its translation.
-   * @param {string} text
-   * @param {string} translated
-   * @param {Alignment} alignment
-   */
-  show(text, translated, alignment) {
+  /** Begins to show a text whose translation comes in parts. */
+  begin(text) {
     this.showText(text);
-    this.#alignment = alignment;
-    this.#texts = { source: text, target: translated };
-    this.#words.source = alignment.source.map(() => element('span'));
-    this.#words.target = alignment.target.map(() => wordButton());
-    fill(this.mirror, text, alignment.source, this.#words.source, '\n');
-    fill(this.output, translated, alignment.target, this.#words.target, '');
-    this.#words.target[0]?.setAttribute('tabindex', '0');
+    this.target.show('');
+    this.#offsets = [unitOffsets(text), [0]];
+  }
+
+  /**
+   * Shows the next part of the translation.
+   * @param {string} translated
+   * @param {Array} sentences Sentences of POST /translate, with spans of code points.
+   */
+  add(translated, sentences) {
+    const { source, target } = this.#alignment;
+    const [numSource, numTarget] = [source.length, target.length];
+    unitOffsets(translated, this.#offsets[1]);
+    extend(this.#alignment, this.#offsets, sentences);
+    this.target.append(translated);
+    this.source.mark(source.slice(numSource));
+    this.target.mark(target.slice(numTarget));
+    if (numTarget === 0) this.target.words[0]?.setAttribute('tabindex', '0');
     this.#followCaret();
   }
 
   #text(side, index) {
     const [start, end] = this.#alignment[side][index];
-    return this.#texts[side].slice(start, end);
+    return this[side].text.slice(start, end);
   }
 
   #point(side, node) {
-    const index = this.#words[side].indexOf(node);
+    const index = this[side].words.indexOf(node);
     if (index >= 0) this.#light(side, index);
     else this.#rest();
   }
 
   #focus(node) {
-    const words = this.#words.target;
+    const words = this.target.words;
     for (const word of words) word.setAttribute('tabindex', word === node ? '0' : '-1');
     this.#point('target', node);
   }
 
   #move(event) {
-    const words = this.#words.target;
+    const words = this.target.words;
     const last = words.length - 1;
     const index = words.indexOf(event.target);
     const steps = { ArrowRight: index + 1, ArrowDown: index + 1, ArrowLeft: index - 1 };
@@ -153,7 +192,7 @@ export class WordLights {
   }
 
   #pin(node) {
-    const index = this.#words.target.indexOf(node);
+    const index = this.target.words.indexOf(node);
     const isNew = index >= 0 && index !== this.#pinned;
     this.#unpin();
     if (!isNew) return;
@@ -164,7 +203,7 @@ export class WordLights {
 
   #unpin() {
     if (this.#pinned !== null)
-      this.#words.target[this.#pinned].setAttribute('aria-pressed', 'false');
+      this.target.words[this.#pinned].setAttribute('aria-pressed', 'false');
     this.#pinned = null;
     this.#rest();
   }
@@ -173,7 +212,7 @@ export class WordLights {
   #rest() {
     if (this.#pinned !== null) this.#light('target', this.#pinned);
     else if (this.output.contains(document.activeElement)) {
-      const focused = this.#words.target.indexOf(document.activeElement);
+      const focused = this.target.words.indexOf(document.activeElement);
       if (focused >= 0) this.#light('target', focused);
     } else if (!this.#followCaret()) this.#clear();
   }
@@ -191,10 +230,10 @@ export class WordLights {
     const other = side === 'source' ? 'target' : 'source';
     const lit = partners(this.#alignment, side, index);
     this.#clear();
-    this.#words[side][index].classList.add('here');
+    this[side].words[index].classList.add('here');
     for (const { index: partner, weight } of lit) {
-      this.#words[other][partner].classList.add('lit');
-      this.#words[other][partner].style.setProperty('--weight', weight.toFixed(3));
+      this[other].words[partner].classList.add('lit');
+      this[other].words[partner].style.setProperty('--weight', weight.toFixed(3));
     }
     const names = lit.map(({ index: i, weight }) => `“${this.#text(other, i)}” ${percent(weight)}`);
     const verb = side === 'source' ? 'is looked at by' : 'looks at';
@@ -203,7 +242,7 @@ export class WordLights {
   }
 
   #clear() {
-    for (const word of [...this.#words.source, ...this.#words.target]) {
+    for (const word of [...this.source.words, ...this.target.words]) {
       word.classList.remove('here', 'lit');
     }
     setText(this.readout, '');
@@ -217,18 +256,6 @@ function wordButton() {
     tabindex: '-1',
     'aria-pressed': 'false',
   });
-}
-
-/** Fills an element with a text; makes an element for each word's span. */
-function fill(root, text, spans, words, tail) {
-  const parts = [];
-  let done = 0;
-  spans.forEach(([start, end], index) => {
-    words[index].textContent = text.slice(start, end);
-    parts.push(text.slice(done, start), words[index]);
-    done = end;
-  });
-  root.replaceChildren(...parts, text.slice(done) + tail);
 }
 
 /** Returns the word of the mirror below the pointer, through the field above it. */

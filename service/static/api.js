@@ -18,36 +18,77 @@ export const get = (path, signal) => send(path, { signal }, (response) => respon
 export const post = (path, body, signal) =>
   send(path, posted(body, signal), (response) => response.json());
 
+/** Posts a body and yields the JSON of each line of the answer, as soon as it has come. */
+export async function* postForLines(path, body, signal) {
+  const options = posted(body, signal, { Accept: 'application/x-ndjson' });
+  const lines = linesOf((await send(path, options, (response) => response)).body);
+  for (;;) {
+    const { value, done } = await guarded(() => lines.next());
+    if (done) return;
+    yield value;
+  }
+}
+
 /** Posts a body and returns the answer's bytes. */
 export const postForFile = (path, body) => send(path, posted(body), (response) => response.blob());
 
-function posted(body, signal) {
-  const headers = { 'Content-Type': 'application/json' };
+function posted(body, signal, accepted = {}) {
+  const headers = { 'Content-Type': 'application/json', ...accepted };
   return { method: 'POST', headers, body: JSON.stringify(body), signal };
 }
 
-async function send(path, options, read) {
-  try {
+function send(path, options, read) {
+  return guarded(async () => {
     const response = await fetch(addressOf(path), options);
     if (!response.ok) throw await refusal(response);
-    return await read(response);
+    return read(response);
+  });
+}
+
+/** Runs a part of a request; any other failure than an answer is a lost connection. */
+async function guarded(work) {
+  try {
+    return await work();
   } catch (error) {
     if (error instanceof ApiError || error.name === 'AbortError') throw error;
-    throw new ApiError('The connection to the server was lost.');
+    throw connectionLost();
+  }
+}
+
+/** Returns the failure of a request whose answer did not come, or not as a whole. */
+export const connectionLost = () => new ApiError('The connection to the server was lost.');
+
+async function* linesOf(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split('\n');
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
   }
 }
 
 async function refusal(response) {
   const body = await response.json().catch(() => ({})); // a proxy may answer with a page
+  const seconds = Number.parseInt(response.headers.get('Retry-After') ?? '', 10);
+  return errorOf(body, {
+    status: response.status,
+    retryAfter: Number.isFinite(seconds) ? seconds : null,
+    requestId: response.headers.get('X-Request-Id'),
+  });
+}
+
+/** Returns the error that a body describes, in either of the two shapes of the API. */
+export function errorOf(body, known = {}) {
   const openai = { message: body.error?.message, type: body.error?.code }; // under v1/
   const own = { message: withDetails(body), type: body.error_type };
   const { message, type } = typeof body.error === 'object' ? openai : own;
-  const seconds = Number.parseInt(response.headers.get('Retry-After') ?? '', 10);
   return new ApiError(typeof message === 'string' ? message : '', {
-    status: response.status,
+    ...known,
     type: type ?? 'unknown',
-    retryAfter: Number.isFinite(seconds) ? seconds : null,
-    requestId: body.request_id ?? response.headers.get('X-Request-Id'),
+    requestId: body.request_id ?? known.requestId,
   });
 }
 

@@ -1,8 +1,11 @@
 // Offsets of the API count code points; strings here count UTF-16 units.
 
-/** Returns the index in UTF-16 units of every code point of a text, and of its end. */
-export function unitOffsets(text) {
-  const offsets = [0];
+/**
+ * Returns the index in UTF-16 units of every code point of a text, and of its end.
+ * @param {string} text
+ * @param {number[]} offsets Those of the text before it, which are extended.
+ */
+export function unitOffsets(text, offsets = [0]) {
   for (const character of text) offsets.push(offsets.at(-1) + character.length);
   return offsets;
 }

@@ -1,9 +1,10 @@
 // The upper half of the page: a text and its translation.
 
-import { Latest, post } from './api.js';
-import { readAlignment, sentenceOf, UNALIGNED } from './alignment.js';
+import { Latest } from './api.js';
+import { sentenceOf } from './alignment.js';
 import { makeCopy } from './copy.js';
 import { byId, element, setText } from './dom.js';
+import { translatedSentences } from './sentences.js';
 
 const TYPING_MILLISECONDS = 300;
 const SPEAKING_MILLISECONDS = 900;
@@ -38,7 +39,7 @@ export class TranslationPanel {
    * @param {WordLights} parts.lights
    * @param {Notice} parts.notice
    * @param {CurlLine} parts.curl
-   * @param {function(Translation|Embedded|null): void} parts.translated Called with each new result.
+   * @param {function(Translation|Embedded|null): void} parts.translated Called with each whole result.
    */
   constructor(parts) {
     Object.assign(this, parts);
@@ -74,7 +75,7 @@ export class TranslationPanel {
   /** Shows the alignment of a translation that the reader chose in place of the model's own. */
   alignWanted(item, level) {
     if (this.#result === null || this.#shown !== item.target.text) return;
-    this.#light(readAlignment(this.#result.text, this.#shown, [sentenceOf(item, level)]));
+    this.#light([sentenceOf(item, level)]);
   }
 
   /** The translation on the page. */
@@ -117,7 +118,7 @@ export class TranslationPanel {
     const read = ['task', 'model', 'text', 'source', 'target'];
     const isOther = read.some((name) => view[name] !== before[name]);
     if (isOther) this.#schedule(view);
-    else if (view.wanted !== before.wanted) this.#showResult();
+    else if (view.wanted !== before.wanted) this.#showChoice();
     this.#render(view);
   }
 
@@ -153,22 +154,36 @@ export class TranslationPanel {
       return;
     }
     this.output.setAttribute('aria-busy', 'true');
+    this.output.classList.remove('growing');
     try {
       const body = { q: text, source, target, return_alignment: true };
-      const answered = await this.#latest.run((signal) => askFor(body, signal));
-      if (answered === undefined) return;
+      const isWhole = await this.#latest.run((signal) => this.#stream(body, signal));
+      if (!isWhole) return;
       this.#settle(false);
-      this.#take(answered.body, answered.reply);
+      if (this.store.view.wanted === null) this.#finish();
+      else this.#showChoice();
     } catch (error) {
       this.#settle(true);
       this.notice.show(error, () => this.#translate());
     }
   }
 
-  /** Ends the busy state; the translation of an older text stays dim. */
+  /** Shows each sentence of a translation as soon as it has come; true when all have come. */
+  async #stream(body, signal) {
+    for await (const sentence of translatedSentences(body, signal)) {
+      if (signal.aborted) return false;
+      if (sentence.sentence === 0) this.#begin(sentence);
+      this.#add(sentence);
+    }
+    return true;
+  }
+
+  /** Ends the busy state; the translation of an older text, or a part of one, stays dim. */
   #settle(isStale) {
     this.output.setAttribute('aria-busy', 'false');
+    this.output.classList.remove('growing');
     this.output.classList.toggle('stale', isStale);
+    this.output.style.minHeight = '';
   }
 
   /** Removes the translation, for a text to embed or for no text. */
@@ -185,31 +200,44 @@ export class TranslationPanel {
     this.translated(embedded);
   }
 
-  #take(body, reply) {
+  /** Replaces the shown translation by a new one, which has no sentence yet. */
+  #begin({ body, detectedLanguage }) {
     const { q: text, target } = body;
-    const source = reply.detectedLanguage?.language ?? body.source;
-    const sentences = reply.alignment ?? [];
-    this.#result = { text, source, target, own: reply.translatedText, sentences };
+    const source = detectedLanguage?.language ?? body.source;
+    this.#result = { text, source, target, own: '', sentences: [] };
     this.notice.hide();
     this.curl.show('translate', body);
-    this.#tellLanguage(reply.detectedLanguage);
+    this.#tellLanguage(detectedLanguage);
     this.#render(this.store.view);
-    this.#showResult();
+    this.output.style.minHeight = `${this.output.offsetHeight}px`; // The page must not jump.
+    this.output.classList.remove('stale');
+    this.output.classList.add('growing');
+    this.output.lang = target;
+    if (this.store.view.wanted === null) this.lights.begin(text);
   }
 
-  #showResult() {
+  #add({ translatedText, alignment = [] }) {
+    this.#result.own += translatedText;
+    this.#result.sentences.push(...alignment);
+    if (this.store.view.wanted === null) this.lights.add(translatedText, alignment);
+  }
+
+  /** Shows the translation that the reader chose, or again the model's own. */
+  #showChoice() {
     if (this.#result === null) return;
-    const { text, own, target, sentences } = this.#result;
-    const isOwn = this.store.view.wanted === null;
-    this.output.lang = target;
-    this.#light(isOwn ? readAlignment(text, own, sentences) : UNALIGNED);
+    this.#light(this.store.view.wanted === null ? this.#result.sentences : []);
+    this.#finish();
+  }
+
+  #finish() {
     byId('after').hidden = false;
     this.#speak();
     this.translated(this.#result);
   }
 
-  #light(alignment) {
-    this.lights.show(this.#result.text, this.#shown, alignment);
+  #light(sentences) {
+    this.lights.begin(this.#result.text);
+    this.lights.add(this.#shown, sentences);
   }
 
   /** Announces the translation to screen readers after a pause in typing. */
@@ -233,16 +261,5 @@ export class TranslationPanel {
     const onclick = () => this.#choose({ target });
     const button = element('button', { type: 'button', text, onclick });
     byId('same').replaceChildren(`This is ${name} already. `, button);
-  }
-}
-
-/** Joins a reply and its request; a text that goes through two models has no aligned words. */
-async function askFor(body, signal) {
-  try {
-    return { body, reply: await post('translate', body, signal) };
-  } catch (error) {
-    if (error.type !== 'invalid_request') throw error;
-    const plain = { ...body, return_alignment: undefined };
-    return { body: plain, reply: await post('translate', plain, signal) };
   }
 }

@@ -1,12 +1,42 @@
 """`return_alignment` of /translate with the built-in models."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.api.servers import Server
+from model.backends.native.library import LIBRARIES
+from service.server import create_app
+from service.workers.loading import load_translation_model
+from tests.api.conftest import REAL
+from tests.api.servers import Server, make_settings, translation
+from tests.workers import Threads, until
 
 pytestmark = pytest.mark.checkpoint
+
+
+@pytest.fixture(scope="module")
+def native_server() -> Iterator[Server]:
+    """The built-in models in int8. The decode steps of native code record their attention."""
+    if not LIBRARIES:
+        pytest.skip("nothing was compiled for this processor")
+    settings = make_settings(**REAL | {"dtype": "int8"})
+    with Server(create_app(settings, Threads(load_translation_model))) as server:
+        yield server.until_ready()
+
+
+@pytest.fixture(params=["real_server", "native_server"])
+def aligning(request: pytest.FixtureRequest) -> Server:
+    """A server that aligns by a second pass, and a server that aligns by recorded attention."""
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+def num_passes(server: Server) -> float:
+    """Number of sentences whose attention was computed by a second pass."""
+    labels = {"task": "attention", "model": "en-pt", "phase": "attention"}
+    return server.sample("regard_batch_rows_sum", **labels)
 
 
 def aligned(server: Server, q: str | list[str], **fields: Any) -> dict[str, Any]:
@@ -33,11 +63,11 @@ def assert_sound(sentence: dict[str, Any], source: str, target: str) -> None:
     assert sentence["pharaoh"] == " ".join(f"{s}-{t}" for s, t, _ in sentence["pairs"])
 
 
-def test_words_of_a_text_are_aligned(real_server: Server) -> None:
+def test_words_of_a_text_are_aligned(aligning: Server) -> None:
     source = "The cat drinks milk."
-    body = aligned(real_server, source)
+    body = aligned(aligning, source)
     target = body["translatedText"]
-    assert target == real_server.translate(source).json()["translatedText"]
+    assert target == aligning.translate(source).json()["translatedText"]
     (sentence,) = body["alignment"]
     assert_sound(sentence, source, target)
     assert words(source, sentence["source_words"]) == ["The", "cat", "drinks", "milk", "."]
@@ -49,9 +79,9 @@ def test_words_of_a_text_are_aligned(real_server: Server) -> None:
     assert goes_with["leite"] == "milk"
 
 
-def test_every_sentence_has_an_entry_with_spans_in_the_whole(real_server: Server) -> None:
+def test_every_sentence_has_an_entry_with_spans_in_the_whole(aligning: Server) -> None:
     source = "  🎉 It is cold.\n\n🎉\nThe cat sleeps.  Dr. Smith has 12 dogs!"
-    body = aligned(real_server, source)
+    body = aligned(aligning, source)
     target = body["translatedText"]
     assert len(body["alignment"]) >= 3
     for sentence in body["alignment"]:
@@ -64,37 +94,85 @@ def test_every_sentence_has_an_entry_with_spans_in_the_whole(real_server: Server
     assert words(source, dogs["source_words"])[pairs["12"]] == "12"
 
 
-def test_list_of_texts_has_a_list_of_lists(real_server: Server) -> None:
+def test_list_of_texts_has_a_list_of_lists(aligning: Server) -> None:
     texts = ["The cat sleeps. It is cold.", "🎉", "Good morning."]
-    body = aligned(real_server, texts)
+    body = aligned(aligning, texts)
     assert [len(sentences) for sentences in body["alignment"]] == [2, 0, 1]
     for text, target, sentences in zip(
         texts, body["translatedText"], body["alignment"], strict=True
     ):
         for sentence in sentences:
             assert_sound(sentence, text, target)
-        alone = aligned(real_server, text)
+        alone = aligned(aligning, text)
         assert [each["pharaoh"] for each in alone["alignment"]] == [
             each["pharaoh"] for each in sentences
         ]
 
 
 @pytest.mark.parametrize("fields", [{"source": "en", "target": "en"}, {"q": "🎉"}])
-def test_what_is_not_translated_is_not_aligned(real_server: Server, fields: dict[str, Any]) -> None:
-    assert aligned(real_server, **{"q": "The cat.", **fields})["alignment"] == []
+def test_what_is_not_translated_is_not_aligned(aligning: Server, fields: dict[str, Any]) -> None:
+    assert aligned(aligning, **{"q": "The cat.", **fields})["alignment"] == []
 
 
-def test_it_goes_with_other_extras(real_server: Server) -> None:
+def test_it_goes_with_other_extras(aligning: Server) -> None:
     """The alignment is that of the best translation, in whichever models `auto` finds."""
     texts = ["O gato dorme. O cão também.", "The cat."]
     fields = {"source": "auto", "target": "en", "alternatives": 2, "return_scores": True}
-    body = aligned(real_server, texts, **fields)
+    body = aligned(aligning, texts, **fields)
     assert [len(sentences) for sentences in body["alignment"]] == [2, 0]
     assert len(body["alternatives"]) == len(body["scores"]) == 2
     for sentence in body["alignment"][0]:
         assert_sound(sentence, texts[0], body["translatedText"][0])
 
 
-def test_it_is_left_out_unless_asked_for(real_server: Server) -> None:
-    assert "alignment" not in real_server.translate("The cat.").json()
-    assert "alignment" not in real_server.translate("The cat.", return_alignment=False).json()
+def test_it_is_left_out_unless_asked_for(aligning: Server) -> None:
+    assert "alignment" not in aligning.translate("The cat.").json()
+    assert "alignment" not in aligning.translate("The cat.", return_alignment=False).json()
+
+
+def test_greedy_search_needs_no_second_pass(native_server: Server) -> None:
+    """Other searches do; the translation is the same with and without alignment."""
+    texts = ["The cat sleeps. It is cold.", "The 12 dogs of Anna left in 1994."]
+    before = num_passes(native_server)
+    body = aligned(native_server, texts)
+    assert body["translatedText"] == native_server.translate(texts).json()["translatedText"]
+    assert len(aligned(native_server, texts, beam_size=2)["alignment"]) == 2
+    until(lambda: num_passes(native_server) == before + 3)
+
+
+def test_both_ways_align_the_same_words(real_server: Server, native_server: Server) -> None:
+    text = "The 12 dogs of Anna left in 1994, and the cat slept."
+    one, other = (aligned(server, text) for server in (real_server, native_server))
+    assert one["translatedText"] == other["translatedText"]
+    assert [each["pharaoh"] for each in one["alignment"]] == [
+        each["pharaoh"] for each in other["alignment"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("q", "fields"),
+    [
+        ("  🎉 It is cold.\n\n🎉\nThe cat sleeps.  Dr. Smith has 12 dogs!\n", {}),
+        (["The cat sleeps. It is cold.", "🎉", "", "Bom dia. O gato dorme."], {"source": "auto"}),
+        ("The cat sleeps. It is cold.", {"beam_size": 2}),
+        ("The cat sleeps. It is cold.", {"split_sentences": False}),
+    ],
+)
+def test_joined_alignments_of_a_stream_are_those_of_the_plain_reply(
+    aligning: Server, q: str | list[str], fields: dict[str, Any]
+) -> None:
+    plain = aligned(aligning, q, **fields)
+    body = translation(q, return_alignment=True, **fields)
+    headers = {"Accept": "application/x-ndjson"}
+    response = aligning.post("/translate", json=body, headers=headers)
+    assert response.status_code == 200, response.text
+    *events, done = map(json.loads, response.text.splitlines())
+    assert done["sentences"] == len(events)
+    for number, text in enumerate([q] if isinstance(q, str) else q):
+        own = [event for event in events if event["input"] == number]
+        found = [sentence for event in own for sentence in event["alignment"]]
+        expected = plain["alignment"] if q == text else plain["alignment"][number]
+        assert found == expected
+        target = "".join(event["translatedText"] for event in own)
+        for sentence in found:
+            assert_sound(sentence, text, target)

@@ -131,7 +131,7 @@ def test_thousand_streams_at_once(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("alternatives", 1), ("return_scores", True), ("return_alignment", True)],
+    [("alternatives", 1), ("return_scores", True)],
 )
 def test_extras_that_a_stream_does_not_have_are_refused(
     server: Server, name: str, value: object

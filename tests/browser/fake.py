@@ -23,6 +23,7 @@ from tests.browser.fake_model import HEADS, SHAPES, Head, Pair, by_word, sentenc
 NAMES = {"en": "English", "pt": "Portuguese"}
 MAX_CHARS = 2000
 EMBEDDER = "fake-embedder"
+NDJSON = "application/x-ndjson"
 
 
 class RefusedError(Exception):
@@ -108,8 +109,31 @@ def detected(text: str) -> dict[str, Any]:
     return {"language": language, "confidence": 90.0 if found[language] else 0.0}
 
 
-async def translate(request: Request) -> dict[str, Any]:
+async def translate(request: Request) -> Response:
     body = await request.json()
+    reply = translated(body)
+    if NDJSON in request.headers.get("accept", ""):
+        return Response(as_lines(reply), media_type=NDJSON)
+    return JSONResponse(reply)
+
+
+def as_lines(reply: dict[str, Any]) -> str:
+    """The stream of a reply: a line for each sentence, and the last line."""
+    alignment = reply.get("alignment", [])
+    starts = [0, *(each["target_words"][0][0] for each in alignment[1:])]
+    found = reply["translatedText"]
+    lines: list[dict[str, Any]] = []
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else len(found)
+        line = {"input": 0, "sentence": number, "translatedText": found[start:end]}
+        lines.append(line | {"alignment": alignment[number : number + 1]})
+    lines[0] |= {name: reply[name] for name in ("detectedLanguage",) if name in reply}
+    lines.append({"done": True, "sentences": len(lines)})
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def translated(body: dict[str, Any]) -> dict[str, Any]:
+    """The plain reply to a request."""
     text, target = body["q"], body["target"]
     if len(text) > MAX_CHARS:
         raise RefusedError(

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.load import ModelFiles
 from model.tokenization.tokenizer import TokenizedText, Tokenizer
-from service.tasks.alignment.alignment import Alignment, align, in_text
+from service.tasks.alignment.alignment import Alignment, align, in_text, moved
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_words_are_placed_in_texts_of_several_sentences(
     source: TokenizedText, target: TokenizedText
 ) -> None:
     tokens = align(WEIGHTS, source, target)
-    placed = in_text(tokens, source, target, (100, 50))
+    placed = moved(in_text(tokens, source, target), (100, 50))
     assert placed.source_words == [(100, 103), (104, 105), (105, 111), (111, 112), (113, 116)]
     assert placed.target_words == [(50, 54), (55, 56), (56, 62), (62, 63)]
     assert (placed.pairs, placed.pharaoh) == (tokens.pairs, tokens.pharaoh)

@@ -173,6 +173,19 @@ def test_recorded_attention_is_that_of_a_second_pass(
             check_attention(model, finished[done.id], done.hypotheses)
 
 
+@each_library
+def test_recording_changes_no_token(library: Library) -> None:
+    model, sources = int8_model(), tiny_sources(40)
+    recorded = [
+        Sequence(number, source, DecodingOptions(return_attention=True))
+        for number, source in enumerate(sources)
+    ]
+    found = translate(native_engine(model, library), recorded)
+    plain = greedy_ids(native_engine(model, library), sources)
+    assert [found[number][0].tokens for number in range(40)] == plain
+    assert all(found[number][0].attention is not None for number in range(40))
+
+
 def check_attention(
     model: EncoderDecoder, sequence: Sequence, hypotheses: list[Hypothesis]
 ) -> None:

@@ -1,16 +1,21 @@
 """Tags go back into translations by the recorded attention, or by that of a second pass."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from model.sequence import DecodingOptions, Hypothesis
+from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import Direction
-from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
+from service.settings import Settings
+from service.tasks.alignment.aligner import PairAligner
+from service.tasks.attention.query import Aligner, aligner_of
+from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.translation.prepared import Prepared
 from service.tasks.translation.tagging import insert_tags
@@ -19,20 +24,24 @@ from service.text.chunking import chunk_sentences
 from service.text.html_text import protect_html
 from service.text.segmentation import whole_lines
 from service.text.tags import distribute, lift
+from tests.tiny import tiny_config
 
 
-class DiagonalAligner:
-    """Aligns token t with source token t, and records the pairs of a second pass."""
+class DiagonalAligner(PairAligner):
+    """Aligns token t with source token t, and records the items of a second pass."""
 
     def __init__(self) -> None:
-        self.pairs: list[tuple[str, Pair]] = []
+        super().__init__(cast("Admitter", None), cast("Settings", None))
+        self.items: list[AttentionItem] = []
 
-    async def shift(self, model: str) -> int:
-        return 0
+    async def _aligner(self, name: str) -> Aligner:
+        return aligner_of(tiny_config(alignment_layer=1))
 
-    async def capture(self, pairs: list[tuple[str, Pair]], context: Any) -> list[CrossAttention]:
-        self.pairs += pairs
-        return [CrossAttention(diagonal(pair.target.ids, pair.source.ids), 0) for _, pair in pairs]
+    async def _capture(
+        self, items: Sequence[AttentionItem], context: RequestContext
+    ) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
+        self.items += items
+        return [diagonal(item.job.target, item.job.source) for item in items]
 
 
 def diagonal(rows: list[int], columns: list[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -66,7 +75,7 @@ def tagged(
             hypothesis.attention = diagonal(ids, ids)
         results.append(Result([hypothesis], 0.0, 0.0))
     context = RequestContext("id")
-    asyncio.run(insert_tags([prepared], results, cast("PairAligner", aligner), context))
+    asyncio.run(insert_tags([prepared], results, aligner, context))
     decoded = [prepared.decode(n, result.value, 0) for n, result in enumerate(results)]
     return prepared.joined(decoded), aligner
 
@@ -87,7 +96,7 @@ def test_copied_sentence_is_the_source(
     found, aligner = tagged(text, route, is_recorded=is_recorded)
     assert found == text
     needs_pass = not is_recorded and text != TEXTS[-1]
-    assert [name for name, _ in aligner.pairs] == (["en-pt"] if needs_pass else [])
+    assert [item.model for item in aligner.items] == (["en-pt"] if needs_pass else [])
 
 
 def test_only_sentences_with_tags_ask_for_attention(route: tuple[Direction, ...]) -> None:

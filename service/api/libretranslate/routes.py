@@ -31,8 +31,6 @@ from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
-from service.tasks.alignment.alignment import Alignment
-from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.detection import Detection
@@ -61,24 +59,12 @@ async def translate(request: Request) -> Response:
         streaming.check(body)
         sentences = translation.stream(services, wanted, context)
         return await streaming.respond(request, stream_type, sentences)
-    if body.return_alignment:
-        both = aligned(services, wanted, context)
-        results, alignments = await unless_disconnected(request, both)
-    else:
-        work = translation.translate(services, wanted, context)
-        results, alignments = await unless_disconnected(request, work), []
+    work = translation.translate(services, wanted, context)
+    results = await unless_disconnected(request, work)
     start = time.perf_counter()
-    response = JSONResponse(response_body(body, results, alignments))
+    response = JSONResponse(response_body(body, results))
     context.add("serialize", time.perf_counter() - start)
     return response
-
-
-async def aligned(
-    services: Services, wanted: TranslationRequest, context: RequestContext
-) -> tuple[list[TranslatedText], list[list[Alignment]]]:
-    """Returns the translations and the alignment of each sentence."""
-    results = await translation.translate(services, wanted, context)
-    return results, await services.inspector.align(results, context)
 
 
 @router.post(
@@ -139,9 +125,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     )
 
 
-def response_body(
-    body: TranslateRequest, results: list[TranslatedText], alignments: list[list[Alignment]]
-) -> dict[str, Any]:
+def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict[str, Any]:
     """Returns the response with the requested keys; their values are lists if `q` is a list."""
     items: dict[str, list[Any]] = {"translatedText": [result.text for result in results]}
     detections = [result.detected for result in results if result.detected]
@@ -154,7 +138,7 @@ def response_body(
     if body.return_scores:
         items["scores"] = [result.scores for result in results]
     if body.return_alignment:
-        items["alignment"] = alignments
+        items["alignment"] = [result.prepared.alignments for result in results]
     return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
 
 

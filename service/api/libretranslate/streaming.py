@@ -56,7 +56,6 @@ def check(body: TranslateRequest) -> None:
     asked = {
         "alternatives": body.alternatives,
         "return_scores": body.return_scores,
-        "return_alignment": body.return_alignment,
     }
     for name, value in asked.items():
         if value:
@@ -135,6 +134,8 @@ def _body(sentence: TranslatedSentence) -> dict[str, Any]:
         body["detectedLanguage"] = detection_body(sentence.detected)
     if sentence.index == 0 and len(sentence.route) > 1:
         body["models"] = [each.name for each in sentence.route]
+    if sentence.alignments is not None:
+        body["alignment"] = sentence.alignments
     return body
 
 

@@ -1,4 +1,8 @@
-"""Captures the cross-attention by which the words of sentence pairs are aligned."""
+"""Finds the cross-attention by which the words of sentence pairs are aligned.
+
+The decode steps of native code record this attention. Without a record, a second pass over the
+sentence and its translation captures it, in a limited share of the workers' time.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model.config import ModelConfig
 from model.inspection.query import AttentionJob
 from model.tokenization.tokenizer import TokenizedText
 from service.errors import UnavailableError
 from service.items.attention import AttentionItem
 from service.items.result import Result
 from service.settings import Settings
-from service.tasks.attention.query import aligner_of
+from service.tasks.attention.query import Aligner, aligner_of
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.workers.messages import Resident
@@ -25,6 +28,21 @@ class Pair:
 
     source: TokenizedText
     target: TokenizedText
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedPair:
+    """A sentence, and a translation of a model.
+
+    Attributes:
+        model: Name of the model.
+        pair: The sentence as the model reads it, and the translation.
+        recorded: Cross-attention of the decode steps (T, S); None if it was not recorded.
+    """
+
+    model: str
+    pair: Pair
+    recorded: NDArray[np.float32] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class CrossAttention:
 
 
 class PairAligner:
-    """Captures the attention that aligns sentence pairs.
+    """Finds the attention that aligns sentence pairs.
 
     Args:
         backend: Admission and device workers.
@@ -52,43 +70,48 @@ class PairAligner:
         self.backend = backend
         self.settings = settings
 
-    async def shift(self, model: str) -> int:
-        """Returns the shift of the rows that a model records while it decodes.
-
-        Raises:
-            UnavailableError: The model is not loaded yet.
-        """
-        return aligner_of(await self._config(model)).shift
-
-    async def capture(
-        self, pairs: Sequence[tuple[str, Pair]], context: RequestContext
+    async def attention(
+        self, pairs: Sequence[TranslatedPair], context: RequestContext
     ) -> list[CrossAttention]:
-        """Captures the attention of sentence pairs, each with the name of its model.
+        """Returns the attention of each pair: the recorded one, or else that of a second pass.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.
         """
-        names = {name for name, _ in pairs}
-        aligners = {name: aligner_of(await self._config(name)) for name in names}
-        items = [
+        aligners = {name: await self._aligner(name) for name in {pair.model for pair in pairs}}
+        missing = [
             AttentionItem(
-                name, AttentionJob(pair.source.ids, pair.target.ids, (aligners[name].query,))
+                each.model,
+                AttentionJob(
+                    each.pair.source.ids, each.pair.target.ids, (aligners[each.model].query,)
+                ),
             )
-            for name, pair in pairs
+            for each in pairs
+            if each.recorded is None
         ]
+        captured = iter(await self._capture(missing, context))
+        return [
+            CrossAttention(
+                next(captured) if each.recorded is None else each.recorded,
+                aligners[each.model].shift,
+            )
+            for each in pairs
+        ]
+
+    async def _capture(
+        self, items: Sequence[AttentionItem], context: RequestContext
+    ) -> list[NDArray[np.float32]]:
+        """Captures the attention (T, S) of each item by a second pass."""
         results: list[Result] = []
         for part in in_parts(items, self.settings.max_attention_values):
             results += await capture(part, self.backend, self.settings, context)
-        captured = []
-        for (name, _), result in zip(pairs, results, strict=True):
-            (weights,) = result.value[0].values()  # (1, 1, T, S)
-            captured.append(CrossAttention(weights[0, 0], aligners[name].shift))
-        return captured
+        maps = [values for result in results for values in result.value[0].values()]
+        return [values[0, 0] for values in maps]  # (1, 1, T, S)
 
-    async def _config(self, name: str) -> ModelConfig:
+    async def _aligner(self, name: str) -> Aligner:
         config = (await resident(self.backend, name)).config
         assert config is not None  # every translation model has a config
-        return config
+        return aligner_of(config)
 
 
 async def resident(backend: Admitter, name: str) -> Resident:

@@ -20,7 +20,7 @@ people have lower shares, because the model was not trained to produce them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,31 +96,37 @@ def between_words(
     )
 
 
-def in_text(
-    alignment: Alignment,
-    source: TokenizedText,
-    target: TokenizedText,
-    starts: tuple[int, int] = (0, 0),
-) -> Alignment:
+def in_text(alignment: Alignment, source: TokenizedText, target: TokenizedText) -> Alignment:
     """Returns the alignment with its words in code points instead of tokens.
 
     Args:
         alignment: Alignment of the two sentences, in tokens.
         source: A sentence.
         target: Its translation.
-        starts: Code points at which the source and the target begin in their texts.
     """
-    return Alignment(
-        _in_code_points(source, alignment.source_words, starts[0]),
-        _in_code_points(target, alignment.target_words, starts[1]),
-        alignment.pairs,
-        alignment.pharaoh,
+    return replace(
+        alignment,
+        source_words=[text_span(source, word) for word in alignment.source_words],
+        target_words=[text_span(target, word) for word in alignment.target_words],
     )
 
 
-def _in_code_points(side: TokenizedText, words: Sequence[Span], offset: int) -> list[Span]:
-    spans = [text_span(side, word) for word in words]
-    return [(start + offset, end + offset) for start, end in spans]
+def moved(alignment: Alignment, starts: tuple[int, int]) -> Alignment:
+    """Returns the alignment of two parts of texts with its words as spans of the whole texts.
+
+    Args:
+        alignment: Alignment of the two parts, in code points.
+        starts: Code points at which the source and the target begin in their texts.
+    """
+    return replace(
+        alignment,
+        source_words=_moved(alignment.source_words, starts[0]),
+        target_words=_moved(alignment.target_words, starts[1]),
+    )
+
+
+def _moved(words: Sequence[Span], offset: int) -> list[Span]:
+    return [(start + offset, end + offset) for start, end in words]
 
 
 def _best_pairs(weights: NDArray[np.float32]) -> list[tuple[int, int, float]]:

@@ -1,16 +1,15 @@
 """Sentence pairs, and the assembly of the attention and the alignment of pairs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model.inspection.query import AttentionMaps, AttentionQuery, Reduction
 from service.items.result import Result
-from service.tasks.alignment.aligner import CrossAttention, Pair
-from service.tasks.alignment.alignment import Alignment, align, in_text
+from service.tasks.alignment.aligner import Pair
+from service.tasks.alignment.alignment import Alignment, align
 from service.tasks.attention.query import Aligner
 from service.tasks.attention.requests import View
 from service.tasks.attention.results import Attention, PairAttention, pair_attention
-from service.tasks.translation.translator import TranslatedText
 
 HEADS = {
     Reduction.MEAN_HEADS: "mean",
@@ -77,40 +76,3 @@ def attentions(query: AttentionQuery, maps: AttentionMaps) -> list[Attention]:
         )
         for kind, values in maps.items()
     ]
-
-
-def pairs_of(translation: TranslatedText) -> list[Pair]:
-    """Returns the sentences of a text with their translations."""
-    prepared = translation.prepared
-    if not prepared.route:
-        return []
-    source, target = prepared.tokenizers
-    return [
-        Pair(source.tokenize(sentence), target.detokenize(ids))
-        for sentence, ids in zip(prepared.segments.sentences, translation.targets, strict=True)
-    ]
-
-
-def align_text(
-    translation: TranslatedText, pairs: list[Pair], captured: Iterator[CrossAttention]
-) -> list[Alignment]:
-    """Returns the alignment of each sentence. Its words are spans of code points in both texts.
-
-    Args:
-        translation: Text and its translation.
-        pairs: Sentence pairs of the text, from `pairs_of`.
-        captured: Attention of the pairs, followed by the attention of later texts, which is left
-            in the iterator.
-    """
-    segments = translation.prepared.segments
-    starts = zip(
-        segments.starts(segments.sentences),
-        segments.starts([pair.target.text for pair in pairs]),
-        strict=False,
-    )
-    alignments = []
-    for pair, start in zip(pairs, starts, strict=False):
-        cross = next(captured)
-        found = align(cross.weights, pair.source, pair.target, cross.shift)
-        alignments.append(in_text(found, pair.source, pair.target, start))
-    return alignments

@@ -15,18 +15,16 @@ from service.items.translation import TranslationItem
 from service.models.catalog import Catalog
 from service.models.served import Direction
 from service.settings import Settings
-from service.tasks.alignment.aligner import Pair, PairAligner, resident
-from service.tasks.alignment.alignment import Alignment
+from service.tasks.alignment.aligner import Pair, resident
 from service.tasks.attention.directions import choose_direction
 from service.tasks.attention.inspector import Inspector
-from service.tasks.attention.pairs import PairQueries, align_text, pairs_of
+from service.tasks.attention.pairs import PairQueries
 from service.tasks.attention.query import aligner_of, attention_query, start_token
 from service.tasks.attention.requests import InspectionRequest, ModelChoice
 from service.tasks.attention.tokenization import item_name, nothing_to_read, tokenize_one
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.threads import run_sized
-from service.tasks.translation.translator import TranslatedText
 from service.text.chunking import chunk_sentences
 from service.text.detection import LanguageDetector
 from service.text.segmentation import split_sentences
@@ -72,31 +70,6 @@ class TranslationInspector(Inspector[LoadedDirection, Pair]):
     ) -> None:
         super().__init__(catalog, backend, settings)
         self.detector = detector
-        self.aligner = PairAligner(backend, settings)
-
-    async def align(
-        self, translations: Sequence[TranslatedText], context: RequestContext
-    ) -> list[list[Alignment]]:
-        """Aligns the words of every sentence; each word is a span of code points of its text.
-
-        Raises:
-            ServiceError: The request is refused, too late, or failed.
-        """
-        num_chars = sum(len(translation.text) for translation in translations)
-        pairs = await run_sized(num_chars, lambda: list(map(pairs_of, translations)))
-        named = [
-            (translation.prepared.route[0].name, pair)
-            for translation, found in zip(translations, pairs, strict=True)
-            for pair in found
-        ]
-        captured = iter(await self.aligner.capture(named, context))
-        return await run_sized(
-            num_chars,
-            lambda: [
-                align_text(translation, found, captured)
-                for translation, found in zip(translations, pairs, strict=True)
-            ],
-        )
 
     async def _choose_model(
         self, choice: ModelChoice, texts: Sequence[str], context: RequestContext

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from model.sequence import DecodingOptions, Hypothesis
 from model.tokenization.tokenizer import Tokenizer
 from service.models.served import Direction
+from service.tasks.alignment.aligner import Pair, TranslatedPair
+from service.tasks.alignment.alignment import Alignment
 from service.tasks.translation.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
@@ -29,6 +31,8 @@ class Prepared:
         tags: Inline tags of each sentence that has tags, by the sentence's index.
         tagged: Translations with tags, by the sentence's index and the translation's rank.
         formatting: The formatting of the sentences.
+        alignments: Alignment of the words of each sentence, in code points of the text and of its
+            translation; empty unless the request asks for it.
     """
 
     route: tuple[Direction, ...]
@@ -41,6 +45,7 @@ class Prepared:
     tags: dict[int, list[Tag]] = field(default_factory=dict)
     tagged: dict[tuple[int, int], str] = field(default_factory=dict)
     formatting: Formatting = Formatting()
+    alignments: list[Alignment] = field(default_factory=list)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -49,6 +54,11 @@ class Prepared:
         The route must not be empty.
         """
         return self.route[0].vocabularies.source, self.route[-1].vocabularies.target
+
+    @property
+    def num_chars(self) -> int:
+        """Number of characters of the sentences and their separators."""
+        return sum(map(len, (*self.segments.separators, *self.segments.sentences)))
 
     def sentences(self, options: DecodingOptions) -> list[Sentence]:
         """Returns the sentences to translate."""
@@ -84,8 +94,20 @@ class Prepared:
             carriage=Carriage(self.carriage.protected, own),
             tags={0: self.tags[index]} if index in self.tags else {},
             tagged={},
+            alignments=[],
             formatting=self.formatting.part(index),
         )
+
+    def pair(self, index: int, hypothesis: Hypothesis) -> TranslatedPair:
+        """Returns a sentence as the model reads it, with one of its translations.
+
+        The route must be a single model.
+        """
+        (direction,), (source, target) = self.route, self.tokenizers
+        carrier = self.carriage.carriers.get(index)
+        sentence = source.tokenize(carrier.text if carrier else self.segments.sentences[index])
+        pair = Pair(sentence, target.detokenize(hypothesis.tokens))
+        return TranslatedPair(direction.name, pair, hypothesis.attention)
 
     def tagged_sentence(self, index: int) -> str:
         """Returns a source sentence with its tags."""

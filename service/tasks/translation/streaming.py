@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from service.errors import DeadlineExceededError, too_late
 from service.models.served import Direction
+from service.tasks.alignment.alignment import Alignment
 from service.text.detection import Detection
 
 T = TypeVar("T")
@@ -38,6 +39,9 @@ class TranslatedSentence:
             translation of the text.
         route: Models that translated it, in order.
         detected: Detected source language of the text; None if the request names it.
+        alignments: Alignments of the sentence, in code points of the whole texts. The alignments
+            of the sentences of a text, joined, are those of the text. None if the request does
+            not ask for them.
     """
 
     number: int
@@ -45,6 +49,7 @@ class TranslatedSentence:
     text: str
     route: tuple[Direction, ...]
     detected: Detection | None
+    alignments: list[Alignment] | None
 
 
 async def in_order(

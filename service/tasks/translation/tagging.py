@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Span, TokenizedText
 from service.items.result import Result
-from service.tasks.alignment.aligner import CrossAttention, Pair, PairAligner
+from service.tasks.alignment.aligner import CrossAttention, PairAligner, TranslatedPair
 from service.tasks.alignment.alignment import between_words
 from service.tasks.alignment.words import text_span
 from service.tasks.context import RequestContext
@@ -29,24 +29,17 @@ class TaggedPair:
         text: The text of the sentence.
         index: Index of the sentence in the text.
         rank: Rank of the translation; 0 is the best.
-        pair: The sentence as the model reads it, without tags, and the translation.
-        recorded: Cross-attention of the decode steps (T, S); None if it was not recorded.
+        translated: The sentence as the model reads it, without tags, and the translation.
     """
 
     text: Prepared
     index: int
     rank: int
-    pair: Pair
-    recorded: NDArray[np.float32] | None
-
-    @property
-    def model(self) -> str:
-        """Name of the model that translated the sentence."""
-        return self.text.route[0].name
+    translated: TranslatedPair
 
     def insert_tags(self, cross: CrossAttention) -> str:
         """Returns the translation with its tags."""
-        source, target = self.pair.source, self.pair.target
+        source, target = self.translated.pair.source, self.translated.pair.target
         source_words, target_words, weights = between_words(
             cross.weights, source, target, cross.shift
         )
@@ -100,7 +93,7 @@ async def insert_tags(
     Args:
         prepared: The texts.
         results: Results of the sentences of all texts, in order.
-        aligner: Captures the attention between words.
+        aligner: Finds the attention between words.
         context: Context of the request.
 
     Raises:
@@ -110,29 +103,13 @@ async def insert_tags(
         return
     size = sum(len(text.segments.sentences[index]) for text in prepared for index in text.tags)
     pairs = await run_sized(size, lambda: list(_pairs(prepared, results)))
-    captured = await _captured(pairs, aligner, context)
+    found = await aligner.attention([tagged.translated for tagged in pairs], context)
 
     def insert_all() -> None:
-        for tagged, cross in zip(pairs, captured, strict=True):
+        for tagged, cross in zip(pairs, found, strict=True):
             tagged.text.tagged[tagged.index, tagged.rank] = tagged.insert_tags(cross)
 
     await run_sized(size, insert_all)
-
-
-async def _captured(
-    pairs: Sequence[TaggedPair], aligner: PairAligner, context: RequestContext
-) -> list[CrossAttention]:
-    """Returns the attention of each pair: recorded by the decode steps, or from a second pass."""
-    names = {tagged.model for tagged in pairs}
-    shifts = {name: await aligner.shift(name) for name in names}
-    missing = [(tagged.model, tagged.pair) for tagged in pairs if tagged.recorded is None]
-    captured = iter(await aligner.capture(missing, context) if missing else [])
-    return [
-        next(captured)
-        if tagged.recorded is None
-        else CrossAttention(tagged.recorded, shifts[tagged.model])
-        for tagged in pairs
-    ]
 
 
 def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> Iterator[TaggedPair]:
@@ -140,10 +117,6 @@ def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> Iterator[
     start = 0
     for text in prepared:
         for index in text.tags.keys() - text.carriage.parts.keys():
-            source, target = text.tokenizers
-            carrier = text.carriage.carriers.get(index)
-            tokenized = source.tokenize(carrier.text if carrier else text.segments.sentences[index])
             for rank, hypothesis in enumerate(results[start + index].value):
-                pair = Pair(tokenized, target.detokenize(hypothesis.tokens))
-                yield TaggedPair(text, index, rank, pair, hypothesis.attention)
+                yield TaggedPair(text, index, rank, text.pair(index, hypothesis))
         start += len(text.sources)

@@ -3,12 +3,11 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
 
 from model.sequence import DecodingOptions, Hypothesis
-from model.tokenization.tokenizer import Tokenizer
 from service.errors import InvalidRequestError
 from service.items.result import Result
 from service.metrics.definitions import NO_MODEL
@@ -16,12 +15,15 @@ from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
 from service.tasks.alignment.aligner import PairAligner
+from service.tasks.alignment.alignment import moved
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
+from service.tasks.translation.aligning import align_words
 from service.tasks.translation.fidelity import complete
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
+from service.tasks.translation.scores import SentenceScore, sentence_score
 from service.tasks.translation.streaming import TranslatedSentence, in_order
 from service.tasks.translation.tagging import insert_tags
 from service.tasks.translation.terminology import use_terms
@@ -51,8 +53,9 @@ class TranslationRequest:
         options: Options of the search.
         split_sentences: Whether texts are split into sentences. If false, a text is one sentence. A
             text with markup then has one sentence for each block.
-        is_aligned: Whether words will be aligned after the translation. Such a request is refused
-            if no single model has the pair.
+        is_aligned: Whether the words of each sentence and its translation are aligned. Such a
+            request is refused if no single model has the pair. Only without `protects`, markup
+            and `terms`.
         protects: Whether protected spans come back unchanged: placeholders, URLs, markup and rare
             symbols. The translations then also get the case and the final punctuation of the texts.
         is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
@@ -89,22 +92,6 @@ class TranslationRequest:
         return html_text.plain_text(text) if self.is_html else text
 
 
-@dataclass(frozen=True, slots=True)
-class TokenScore:
-    """One target token and the natural logarithm of its probability."""
-
-    token: str
-    log_prob: float
-
-
-@dataclass(frozen=True, slots=True)
-class SentenceScore:
-    """The normalised log-probability of a sentence, and the scores of its tokens."""
-
-    score: float
-    tokens: list[TokenScore]
-
-
 @dataclass(slots=True)
 class TranslatedText:
     """The translation of one text.
@@ -114,8 +101,7 @@ class TranslatedText:
         alternatives: Other translations, best first, all different.
         detected: Detected source language; None if the request names it.
         scores: Score of each sentence; empty unless the request asks for them.
-        prepared: Source text and its route.
-        targets: Target token ids of each sentence of `text`.
+        prepared: Source text, its route, and its alignments.
     """
 
     text: str
@@ -123,7 +109,6 @@ class TranslatedText:
     detected: Detection | None
     scores: list[SentenceScore]
     prepared: Prepared
-    targets: list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +116,7 @@ class _Work:
     """A request that is being translated."""
 
     request: TranslationRequest
+    options: DecodingOptions
     context: RequestContext
     prepared: list[Prepared]
     pipeline: PivotPipeline
@@ -195,15 +181,22 @@ class Translator:
         ]
         results: list[Result] = []
 
-        async def translate(number: int, index: int, part: Prepared) -> TranslatedSentence:
+        async def translate(part: Prepared) -> str:
             found = await self._translate(work, [part])
             results.extend(found)
             (translated,) = await self._join([part], found, context)
-            return TranslatedSentence(number, index, translated.text, part.route, part.detected)
+            return translated.text
 
-        async with aclosing(in_order([partial(translate, *part) for part in parts])) as found:
-            async for sentence in found:
-                yield sentence
+        starts = (0, 0)
+        async with aclosing(in_order([partial(translate, part) for _, _, part in parts])) as found:
+            for number, index, part in parts:
+                text = await anext(found)
+                starts = starts if index else (0, 0)
+                alignments = None
+                if request.is_aligned:
+                    alignments = [moved(each, starts) for each in part.alignments]
+                yield TranslatedSentence(number, index, text, part.route, part.detected, alignments)
+                starts = (starts[0] + part.num_chars, starts[1] + len(text))
         work.end(results)
 
     async def _begin(self, request: TranslationRequest, context: RequestContext) -> "_Work":
@@ -219,23 +212,28 @@ class Translator:
         total = sum(len(ids) * len(text.route) for text in prepared for ids in text.sources)
         limit = self.settings.max_source_tokens
         pipeline = PivotPipeline(lease, limit, is_bulk, deadline, total)
-        return _Work(request, context, prepared, pipeline)
+        options = request.options
+        if request.is_aligned:
+            options = replace(options, return_attention=True)
+        return _Work(request, options, context, prepared, pipeline)
 
     async def _translate(self, work: "_Work", prepared: list[Prepared]) -> list[Result]:
         """Translates texts or parts of texts; returns the result of each sentence."""
-        options, pipeline, context = work.request.options, work.pipeline, work.context
+        options, pipeline, context = work.options, work.pipeline, work.context
         results = await pipeline.run([one for text in prepared for one in text.sentences(options)])
         if work.request.terms is not None:
             await use_terms(prepared, results, work.request.terms, options, pipeline)
         results = await complete(prepared, results, options, pipeline)
         await insert_tags(prepared, results, self.aligner, context)
+        if work.request.is_aligned:
+            await align_words(prepared, results, self.aligner, context)
         return results
 
     async def _join(
         self, prepared: list[Prepared], results: list[Result], context: RequestContext
     ) -> list[TranslatedText]:
         """Returns the translations of texts or parts of texts."""
-        num_chars = sum(len(one) for text in prepared for one in text.segments.sentences)
+        num_chars = sum(text.num_chars for text in prepared)
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
@@ -334,7 +332,7 @@ class Translator:
 
     def _assemble(self, text: Prepared, sentences: list[list[Hypothesis]]) -> TranslatedText:
         if not text.route:
-            return TranslatedText(text.segments.separators[0], [], text.detected, [], text, [])
+            return TranslatedText(text.segments.separators[0], [], text.detected, [], text)
         _, tokenizer = text.tokenizers
         depth = max((len(hypotheses) for hypotheses in sentences), default=1)
         versions = []
@@ -344,10 +342,7 @@ class Translator:
             )
         best, *others = dict.fromkeys(version for version in versions if version is not None)
         scores = [sentence_score(hypotheses[0], tokenizer) for hypotheses in sentences]
-        targets = [hypotheses[0].tokens for hypotheses in sentences]
-        return TranslatedText(
-            best, others, text.detected, list(filter(None, scores)), text, targets
-        )
+        return TranslatedText(best, others, text.detected, list(filter(None, scores)), text)
 
 
 def count_sentences(prepared: Sequence[Prepared]) -> int:
@@ -376,12 +371,3 @@ def describe(prepared: list[Prepared], context: RequestContext) -> None:
         if text.num_cut:
             name = text.route[0].name
             context.num_cut[name] = context.num_cut.get(name, 0) + text.num_cut
-
-
-def sentence_score(hypothesis: Hypothesis, tokenizer: Tokenizer) -> SentenceScore | None:
-    """Returns the scores of a sentence and its tokens; None if no score was computed."""
-    if hypothesis.score is None:
-        return None
-    pieces = tokenizer.pieces(hypothesis.tokens)
-    tokens = [TokenScore(p, lp) for p, lp in zip(pieces, hypothesis.log_probs, strict=True)]
-    return SentenceScore(hypothesis.score, tokens)

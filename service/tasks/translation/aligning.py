@@ -1,0 +1,69 @@
+"""Aligns the words of texts with the words of their translations."""
+
+from collections.abc import Iterator, Sequence
+
+from service.items.result import Result
+from service.tasks.alignment.aligner import CrossAttention, PairAligner, TranslatedPair
+from service.tasks.alignment.alignment import Alignment, align, in_text, moved
+from service.tasks.context import RequestContext
+from service.tasks.threads import run_sized
+from service.tasks.translation.prepared import Prepared
+
+
+async def align_words(
+    prepared: Sequence[Prepared],
+    results: Sequence[Result],
+    aligner: PairAligner,
+    context: RequestContext,
+) -> None:
+    """Aligns each sentence with its best translation, and stores the alignments in `prepared`.
+
+    Args:
+        prepared: The texts, without protected spans and without tags.
+        results: Results of the sentences of all texts, in order.
+        aligner: Finds the attention between words.
+        context: Context of the request.
+
+    Raises:
+        ServiceError: The request is refused, too late, or failed.
+    """
+    size = sum(text.num_chars for text in prepared)
+    pairs = await run_sized(size, _pairs, prepared, results)
+    found = await aligner.attention([pair for of_text in pairs for pair in of_text], context)
+
+    def align_all() -> None:
+        remaining = iter(found)
+        for text, of_text in zip(prepared, pairs, strict=True):
+            text.alignments = _align(text, of_text, remaining)
+
+    await run_sized(size, align_all)
+
+
+def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[list[TranslatedPair]]:
+    """Returns the sentences of each text with their best translations."""
+    remaining = iter(results)
+    return [
+        [text.pair(index, next(remaining).value[0]) for index in range(len(text.sources))]
+        for text in prepared
+    ]
+
+
+def _align(
+    text: Prepared, pairs: Sequence[TranslatedPair], found: Iterator[CrossAttention]
+) -> list[Alignment]:
+    """Returns the alignment of each sentence, with words in code points of both texts.
+
+    Args:
+        text: A text.
+        pairs: The sentences of the text with their translations.
+        found: Attention of the pairs, followed by that of later texts, which stays in the iterator.
+    """
+    segments = text.segments
+    source_starts = segments.starts(segments.sentences)
+    target_starts = segments.starts([each.pair.target.text for each in pairs])
+    alignments = []
+    for each, starts in zip(pairs, zip(source_starts, target_starts, strict=True), strict=True):
+        cross, pair = next(found), each.pair
+        tokens = align(cross.weights, pair.source, pair.target, cross.shift)
+        alignments.append(moved(in_text(tokens, pair.source, pair.target), starts))
+    return alignments
