@@ -116,7 +116,12 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--target", default="pt", help="language of the references")
     parser.add_argument("--terms", type=int, default=200)
-    parser.add_argument("--least", type=int, default=3, help="fewest texts that have a term")
+    parser.add_argument(
+        "--least",
+        type=int,
+        default=3,
+        help="a noun of the glossary occurs in this number of texts or more",
+    )
     parser.add_argument("--key", default="", help="API key, if the server has keys")
     options = parser.parse_args()
     sources = options.source.read_text("utf-8").splitlines()

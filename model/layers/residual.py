@@ -26,8 +26,9 @@ class Residual(nn.Module):
             x: The residual stream.
             inner: The result of `before` for x.
 
-        Source: marian-dev, src/models/transformer.h, LayerAttention: `preProcess` is applied
-        only to the query.
+        Marian normalises the query only; other families also normalise keys and values.
+
+        Source: marian-dev, src/models/transformer.h, LayerAttention, `preProcess`.
         """
         return inner if self.norms_keys else x
 

@@ -88,7 +88,7 @@ class Client:
     def in_order(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
         """Yields the result of `work` for each input, in order, with several threads.
 
-        An input is taken only when there is room for its result.
+        At most `max_waiting` results are computed before they are needed.
 
         Args:
             work: Sends requests.

@@ -106,7 +106,7 @@ class HttpWorkerLink:
         task.add_done_callback(lambda _: self.tasks.pop(number))
 
     def lose(self) -> None:
-        """Cancels the work of an HTTP worker that has ended. Its connections are closed."""
+        """Cancels the work of an HTTP worker that has ended; no client can receive the replies."""
         for task in self.tasks.values():
             task.cancel()
         for lease in self.leases.values():
@@ -170,7 +170,7 @@ class HttpWorkerLink:
 
     def _refuse(self, number: int, error: Exception) -> None:
         if not isinstance(error, ServiceError):
-            logger.error("the question of an HTTP worker failed: %s", fault(error))
+            logger.error("a message of an HTTP worker failed: %s", fault(error))
             error = InternalError("the server failed; the log of its main process says more")
         self.outbox.send(Refusal(number, error))
 

@@ -49,8 +49,8 @@ def freeze_heap() -> None:
 def available_cores() -> int:
     """Returns the number of whole cores that the affinity and the cgroup quota allow.
 
-    `os.cpu_count()` counts the cores of the machine. With that count, a container with a quota of
-    two cores would get one worker for each core, and the kernel would throttle all workers.
+    `os.cpu_count()` counts the cores of the machine. A container with two of 64 cores would thus
+    get 64 workers, and the kernel would throttle all of them.
     """
     cores = len(os.sched_getaffinity(0))
     try:
@@ -86,8 +86,9 @@ def http_workers(wanted: int, device: str) -> int:
     On a CPU the device workers need the cores, and one HTTP process is fast enough to feed them.
 
     Args:
-        wanted: The setting REGARD_HTTP_WORKERS. If it is 0, there is one process on a CPU, and one
-            process for every two cores on a GPU, at most MAX_HTTP_WORKERS.
+        wanted: The setting REGARD_HTTP_WORKERS. 0 means one process if models compute on the CPU.
+            If they compute on a GPU, it means one process for every two CPU cores, at most
+            MAX_HTTP_WORKERS.
         device: auto, cpu, cuda or cuda:N.
     """
     if wanted:

@@ -1,4 +1,6 @@
-"""Defines every Prometheus metric: its help text, its labels and its buckets.
+"""Defines the Prometheus metrics of the server: help texts, labels and buckets.
+
+The metrics of single processes, `regard_process_*`, are in `processes`.
 
 The metrics are in their own registry, not in the default one of the client library.
 
@@ -148,7 +150,7 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time of a request in a stage. In queue and device, the time of its slowest sentence.",
+            "Time of a request in a stage; in `queue` and `device`, of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
@@ -170,7 +172,10 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled", "Sentences and texts of requests whose client has gone.", *kind, "where"
+            "cancelled",
+            "Sentences and texts that were given up because their request had ended.",
+            *kind,
+            "where",
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
@@ -236,7 +241,8 @@ class Metrics:
             "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
         self.draining = self._gauge(
-            "draining", "Is 1 while requests are finished after SIGTERM, and 0 before."
+            "draining",
+            "Is 1 after SIGTERM, while the server finishes its open requests, and 0 before.",
         )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"

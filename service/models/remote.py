@@ -28,7 +28,7 @@ class RemoteFiles:
 
     Attributes:
         model: Name of the model at its endpoint.
-        url: Address of the endpoint, up to `/v1`.
+        url: Address of the endpoint, such as `http://host/v1`, without `/chat/completions`.
         source: Source language.
         target: Target language.
     """
@@ -81,7 +81,8 @@ class ServedRemote:
 
     Attributes:
         files: Model, endpoint and languages.
-        vocabularies: Tokenizers whose tokens are characters, because the model itself reads texts.
+        vocabularies: Tokenizers whose tokens are characters. They only count the length of a text,
+            because the endpoint receives text and not tokens.
     """
 
     task: ClassVar[str] = TRANSLATE

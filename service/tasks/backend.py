@@ -51,17 +51,21 @@ class Lease(Protocol):
         """Submits items of the request.
 
         The first submission replaces the estimate of `Backend.admit` by the real number of tokens,
-        and may therefore be refused. Later submissions of an admitted request are never refused.
+        and may therefore be refused for lack of room. Later submissions need no more room.
 
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            total_tokens: Number of tokens of this submission and all later ones; may be 0 if there
-                are no later submissions.
+            total_tokens: Number of tokens of this submission and all later ones. 0 means that no
+                submission follows, and the tokens of `items` count.
 
         Returns:
-            The results as they finish. Iterating raises a ServiceError if the items are refused,
-            are too late, or have failed.
+            The results as they finish. Iterating raises a ServiceError if an item is too late or
+            has failed.
+
+        Raises:
+            ServiceError: The items are refused. If another process decides about the admission,
+                the iteration raises this error.
         """
 
     def release(self) -> None:
@@ -119,7 +123,7 @@ class Backend(Recorder, Admitter, Protocol):
         """
 
     async def unload_model(self, name: str) -> str:
-        """Unloads a model once its requests have ended.
+        """Unloads a model when its open requests have ended, or at their deadlines.
 
         Returns:
             `unloaded`, or `unloading` if this takes longer than the time limit of a request.

@@ -2,8 +2,9 @@
 
 An XML text is a document, or a fragment such as `Press <b>Continue</b>.`
 
-Words are beside a tag if they are in the element around the tag. A tag with no words beside it ends
-a sentence. All other tags are inside a sentence. `XmlRules` may change this for single elements.
+An element is inside a sentence if its parent element has words of its own, as `<b>` in
+`<p>a <b>word</b></p>`. It is also inside a sentence if its parent is. The tags of all other
+elements end a sentence, as `<p>` does. `XmlRules` may change this for single elements.
 """
 
 import re
@@ -18,7 +19,7 @@ from service.text.markup import Kind, MarkupText, Token, protect_markup
 _DOCUMENT = re.compile(r"<\?xml\s|<!DOCTYPE\s")
 
 _BEFORE, _AFTER = b"<regard-fragment>\n", b"</regard-fragment>"
-"""Tags that turn a fragment into a document. The line break keeps the fragment's columns."""
+"""Tags that turn a fragment into a document. The line break keeps the columns in errors right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class XmlRules:
         ignored: Elements that stay as they are.
         splitting: Elements whose tags end a sentence.
         non_splitting: Elements whose tags do not end a sentence.
-        detects_outline: Whether the tags of all other elements end a sentence if there are no words
-            beside them. If false, these tags never end a sentence.
+        detects_outline: Whether the tags of elements in neither `splitting` nor `non_splitting`
+            end a sentence if there are no words beside the element. If false, they never do.
     """
 
     ignored: frozenset[str] = frozenset()
@@ -39,7 +40,13 @@ class XmlRules:
     detects_outline: bool = True
 
     def is_inside(self, name: str, is_beside_words: bool) -> bool:
-        """Returns whether an element is inside a sentence."""
+        """Returns whether an element is inside a sentence.
+
+        Args:
+            name: Name of the element.
+            is_beside_words: Whether its parent has words of its own, or is inside a sentence
+                beside words.
+        """
         if name in self.splitting or name in self.non_splitting:
             return name not in self.splitting
         return is_beside_words or not self.detects_outline
@@ -51,7 +58,7 @@ class _Element:
 
     Attributes:
         name: Name of the element, with its prefix.
-        has_words: Whether the element has words outside of the elements inside it.
+        has_words: Whether the element has words of its own, and not only in its child elements.
         last: Index of the part that is the end tag of the element.
     """
 
@@ -79,7 +86,7 @@ class _Part:
 
 
 class _Reader:
-    """Collects the parts of the document's element while expat reads the document."""
+    """Collects the parts of the root element while expat reads the document."""
 
     def __init__(self) -> None:
         self.parts: list[_Part] = []
@@ -92,7 +99,7 @@ class _Reader:
         parser.ProcessingInstructionHandler = lambda *_: self._add(Kind.EMPTY)
         parser.StartCdataSectionHandler = lambda: self._add(None)
         parser.EndCdataSectionHandler = lambda: self._add(None)
-        # With this handler no entity is replaced by its text.
+        # With this handler, entities that a DTD declares are not replaced by their texts.
         parser.DefaultHandler = lambda _: self._add(Kind.OPAQUE)
 
     def read(self, source: bytes) -> None:
@@ -150,7 +157,7 @@ def read_xml(text: str, rules: XmlRules) -> list[Token]:
 
 
 def _tokens(source: bytes, parts: list[_Part], rules: XmlRules) -> Iterator[Token]:
-    """Yields the tokens of the document's element."""
+    """Yields the tokens of the root element."""
     beside_words = [False]
     insides: list[bool] = []
     index = 0

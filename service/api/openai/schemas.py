@@ -115,7 +115,10 @@ class ServedBody(BaseModel):
     alias_of: str | None = Field(
         None, description="Name of the model for which `id` is an alias; else null."
     )
-    revision: str = Field(description="First digits of the sha256 sum of the weights.")
+    revision: str = Field(
+        description="First digits of the sha256 sum of the weights. For a remote model: of its "
+        "name and address."
+    )
     device: str | None = Field(description="Null while the model loads.")
     dtype: str | None = Field(description="Null while the model loads.")
 

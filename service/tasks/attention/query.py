@@ -167,13 +167,14 @@ def check_size(
     """Refuses a request for too many attention values, before any value is computed.
 
     Args:
-        query: Query about every sentence.
+        query: The query, which is the same for all sentences.
         lengths: Numbers of source and target tokens of each sentence.
         top_k: Number of values that are returned of each row; None for all.
-        limit: Largest number of values in a response.
+        limit: Largest number of values in a response. COMPUTED_PER_RETURNED times as many may be
+            computed.
 
     Raises:
-        RequestTooLargeError: The values that are returned or computed would exceed the limit.
+        RequestTooLargeError: More values would be returned or computed than these limits allow.
     """
     shapes = [query.shape(kind, *each) for kind in query.kinds for each in lengths]
     returned = sum(prod((*shape[:3], min(shape[3], top_k or shape[3]))) for shape in shapes)
@@ -195,5 +196,5 @@ def check_values(count: int, limit: int) -> None:
 
 
 def start_token(config: ModelConfig, tokenizer: Tokenizer) -> str:
-    """Returns the spelling of the decoder's start token; "" for the zero vector."""
+    """Returns the spelling of the start token; "" if the decoder starts with a zero vector."""
     return "" if config.start_id is None else tokenizer.pieces([config.start_id])[0]

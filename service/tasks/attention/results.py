@@ -52,7 +52,8 @@ class PairAttention:
         source: Labels of the source tokens or words.
         target: Labels of the target tokens or words.
         attentions: Attention of each requested kind.
-        alignment: Word alignment. Its words are spans of tokens, even if the view shows words.
+        alignment: Word alignment. It gives each word as a span of token indices, also if the labels
+            are words.
     """
 
     source: Labels
@@ -99,7 +100,7 @@ class TraceResult:
         query: Query with numbers from 0.
         source: Tokens of the text.
         target: Tokens of its translation; None for a text that is embedded.
-        start: Spelling of the decoder's start token; "" for none.
+        start: Spelling of the decoder's start token; "" if the model has no start token.
         trace: Numbers of every step.
     """
 
@@ -124,7 +125,7 @@ def pair_attention(
     Args:
         source: Source sentence of S tokens.
         target: Translation of T tokens.
-        start: Spelling of the decoder's start token; "" for none.
+        start: Spelling of the decoder's start token; "" if the model has no start token.
         attentions: Attention between tokens; each (layers, heads, T or S, T or S).
         alignment: Word alignment of the pair.
         view: Requested form.
@@ -178,7 +179,7 @@ def largest(data: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32],
 
 
 def rounded(data: NDArray[np.float32], decimals: int | None) -> NDArray[np.float32]:
-    """Rounds values so that their shortest spelling has at most `decimals` decimals."""
+    """Rounds values so that JSON writes them with at most `decimals` decimals."""
     if decimals is None:
         return data
     return np.round(data.astype(np.float64), decimals).astype(np.float32)

@@ -1,7 +1,7 @@
 """A request for embeddings, independent of HTTP.
 
-This module has only dataclasses and does not import numpy, because the schemas of the embedding
-routes import it.
+The schemas of the embedding routes import this module. Schemas must be imported fast, so this
+module does not import numpy.
 """
 
 from collections.abc import Sequence

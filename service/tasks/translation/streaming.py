@@ -15,16 +15,18 @@ from service.text.detection import Detection
 T = TypeVar("T")
 
 AHEAD_PER_TAKEN = 4
-"""Number of sentences that may begin for each one taken. The first sentence begins alone.
+"""Growth of the number of sentences that are begun and not yet taken by the reader.
 
-Sentences that begin together delay each other, and the first sentences of other streams.
+At first one sentence may begin. Each time the reader takes a sentence, the number may grow by
+AHEAD_PER_TAKEN. The start is slow because sentences that begin together delay each other, and the
+first sentences of other streams.
 """
 
 MAX_AHEAD = 256
 """Largest number of sentences that are begun and not yet taken by the reader.
 
-The two workers of a small machine decode 128 sentences at once. A reader that stops reading causes
-the work of this number of sentences at most.
+If the reader stops, at most MAX_AHEAD sentences are translated in vain. The number is above 128,
+because the two workers of a small machine decode 128 sentences at once.
 """
 
 
@@ -57,11 +59,12 @@ async def in_order(
 ) -> AsyncGenerator[T, None]:
     """Runs coroutine functions side by side, and yields their results in order.
 
-    Each result that is taken allows more of them to begin. When the reader stops, no more begin;
-    when it closes the iterator, the unfinished ones are cancelled.
+    Each result that the reader takes allows more coroutines to begin. While the reader takes no
+    result, no coroutine begins. When the reader closes the iterator, unfinished coroutines are
+    cancelled.
 
     Raises:
-        ServiceError: That of the first one that failed.
+        ServiceError: A coroutine failed, and all results before its own have been yielded.
     """
     begun: deque[asyncio.Task[T]] = deque()
     waiting = iter(works)
