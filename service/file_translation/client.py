@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,13 +60,17 @@ class TranslationClient:
         self.is_stopped = threading.Event()
 
     def translate(
-        self, texts: Sequence[str], advance: Callable[[int], object] = lambda number: None
+        self,
+        texts: Sequence[str],
+        advance: Callable[[int], object] = lambda number: None,
+        is_html: bool = False,
     ) -> list[str]:
         """Returns the translations in the order of the texts; equal texts are sent once.
 
         Args:
             texts: Texts to translate.
             advance: Called after each request with the number of texts that it has translated.
+            is_html: Whether the texts are HTML.
 
         Raises:
             ServerError: The server refused a request, or could not be reached.
@@ -75,9 +80,8 @@ class TranslationClient:
             counts[text] = counts.get(text, 0) + 1
         known: dict[str, str] = {}
         requests = in_requests(list(counts))
-        for batch, translations in zip(
-            requests, self.executor.map(self._send_texts, requests), strict=True
-        ):
+        send = partial(self._send_texts, is_html=is_html)
+        for batch, translations in zip(requests, self.executor.map(send, requests), strict=True):
             known.update(zip(batch, translations, strict=True))
             advance(sum(counts[text] for text in batch))
         return [known[text] for text in texts]
@@ -89,8 +93,10 @@ class TranslationClient:
         for connection in [*self.connections]:
             connection.close()
 
-    def _send_texts(self, texts: Sequence[str]) -> list[str]:
+    def _send_texts(self, texts: Sequence[str], is_html: bool) -> list[str]:
         fields = {"q": texts, "source": self.source, "target": self.target}
+        if is_html:
+            fields["format"] = "html"
         if self.api_key:
             fields["api_key"] = self.api_key
         reply = self._send("/translate", json.dumps(fields).encode())

@@ -1,14 +1,14 @@
 """The command `regard translate`."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from service.console import console, stop
 from service.documents.base import DocumentError
@@ -128,16 +128,12 @@ def _translate_file(client: TranslationClient, job: Job, progress: Progress) -> 
     document = read_document(job.source.name, job.source.read_bytes())
     texts = document.texts()
     task = progress.add_task(str(job.source), total=len(texts))
-    translations = _with_progress(client, texts, progress, task)
+    translations = client.translate(
+        texts, lambda number: progress.advance(task, number), document.is_html
+    )
     write_complete(job.target, document.write(translations, client.target))
     if not console.is_terminal:
         _say(f"{job.source} -> {job.target}: {len(texts)} texts")
-
-
-def _with_progress(
-    client: TranslationClient, texts: Sequence[str], progress: Progress, task: TaskID
-) -> list[str]:
-    return client.translate(texts, lambda number: progress.advance(task, number))
 
 
 def _progress() -> Progress:
