@@ -7,7 +7,7 @@ an inline element. A translated block gets new runs, and its elements move to th
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby, islice
 
 from lxml import etree
 
@@ -38,6 +38,15 @@ _EMPTY = frozenset(
     "sym".split()
 )
 _LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
+_KEPT_FIELDS = frozenset(
+    "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
+    "STYLEREF".split()
+)
+"""Fields whose result Word computes. The result of other fields is translated."""
+
+MAX_FIELD_PARTS = 100
+"""Largest number of neighbouring elements that are searched for the end of a field."""
+
 _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
 _PRESERVE = "{http://www.w3.org/XML/1998/namespace}space"
@@ -48,7 +57,8 @@ class Item:
     """A part of a paragraph.
 
     Attributes:
-        elements: Text elements with the same formatting; or one link, or one element without text.
+        elements: Text elements with the same formatting; or one link, or one element without text;
+            or the runs of a field.
         form: Form of the item in a text, unless it is plain text.
         formatting: Formatting of the text elements; None for other items.
         items: Items inside a link.
@@ -90,9 +100,15 @@ def blocks_of(paragraph: Element) -> Iterator[Block]:
 
 def _items(container: Element) -> Iterator[Item | None]:
     """Yields the items of an element, and None where a block ends."""
+    field_end = None
     for child in container:
         name = local_name(child)
-        if name == "r":
+        if field_end is not None:
+            field_end = None if child is field_end else field_end
+        elif field_parts := _kept_field(child):
+            yield Item(field_parts, Form.KEPT)
+            field_end = field_parts[-1] if len(field_parts) > 1 else None
+        elif name == "r":
             yield from _run_items(child)
         elif name in _MARKS:
             yield Item([child], Form.EMPTY)
@@ -105,6 +121,29 @@ def _items(container: Element) -> Iterator[Item | None]:
             if name not in _LEFT_OUT:
                 yield from _items(child)
             yield None
+
+
+def _kept_field(start: Element) -> list[Element]:
+    """Returns the neighbouring elements of a field that stays as it is; empty without one."""
+    if local_name(start) == "fldSimple":
+        instructions = [value for key, value in start.items() if key.endswith("}instr")]
+        return [start] if _is_kept_field("".join(instructions)) else []
+    elements: list[Element] = []
+    instruction, depth = "", 0
+    for element in islice(chain([start], start.itersiblings()), MAX_FIELD_PARTS):
+        elements.append(element)
+        for child in element if local_name(element) == "r" else ():
+            kinds = [value for key, value in child.items() if key.endswith("}fldCharType")]
+            depth += kinds.count("begin") - kinds.count("end")
+            instruction += (child.text or "") if local_name(child) == "instrText" else ""
+        if depth <= 0:
+            is_field = len(elements) > 1 and _is_kept_field(instruction)
+            return elements if is_field else []
+    return []
+
+
+def _is_kept_field(instruction: str) -> bool:
+    return (instruction.split() or [""])[0].upper() in _KEPT_FIELDS
 
 
 def _link_items(link: Element) -> Iterator[Item | None]:
@@ -193,7 +232,8 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
         if item.formatting is not None and (item.formatting == base or not item.text.strip()):
             nodes.append(item.text)
         else:
-            unit = Unit(item.form, item)
+            is_mark = local_name(item.elements[0]) in _MARKS
+            unit = Unit(item.form, item, is_ordered=is_mark)
             if item.form is Form.WORDS:
                 unit.children = _nodes(item.items) if item.formatting is None else [item.text]
             nodes.append(unit)
@@ -223,15 +263,16 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
     for part in parts:
         parent.remove(part)
     for node in nodes:
-        parent.insert(index, _new_run(run, node) if isinstance(node, str) else _written(node))
-        index += 1
+        new = [_new_run(run, node)] if isinstance(node, str) else _written(node)
+        parent[index:index] = new
+        index += len(new)
 
 
-def _written(unit: Unit) -> Element:
-    """Returns the element of a translated unit, with the unit's words."""
+def _written(unit: Unit) -> list[Element]:
+    """Returns the elements of a translated unit, with the unit's words."""
     item: Item = unit.source
     first, *others = item.elements
-    run = first.getparent()  # None for an element that was a child of the paragraph
+    run = first.getparent()  # None for elements that were children of the paragraph
     if item.formatting is not None:
         for element in others:
             if element.getparent() is run:
@@ -239,7 +280,7 @@ def _written(unit: Unit) -> Element:
         _write(first, words_of(unit.children))
     elif item.form is Form.WORDS:
         _rebuild(item.items, unit.children)
-    return first if run is None else run
+    return item.elements if run is None else [run]
 
 
 def _new_run(run: Element, text: str) -> Element:

@@ -80,9 +80,9 @@ class TaggedText:
         self.nodes = joined(core)
         self.html = to_html(self.nodes)
 
-    def translated(self, translation: str) -> list[Node]:
-        """Returns a translation as a tree, with the white space at both ends."""
-        return joined([self.before, *from_html(translation, self.nodes), self.after])
+    def tree_of(self, translation: str) -> list[Node]:
+        """Returns a translation as a tree, without white space at its ends."""
+        return from_html(translation, self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Block:
     def set(self, translation: str) -> None:
         """Writes a translation, which is HTML. If it equals the text, nothing is changed."""
         if translation != self.text.html:
-            self.place(self.text.translated(translation))
+            text = self.text
+            self.place(joined([text.before, *text.tree_of(translation), text.after]))
 
 
 def _cut(text: str, at: int) -> tuple[str, str]:

@@ -4,6 +4,7 @@ The inline elements of the source are copied into the target. A unit stays as it
 has a translation, or if it is marked `translate="no"`.
 """
 
+import re
 from copy import deepcopy
 
 from service.documents.base import DocumentError
@@ -16,6 +17,8 @@ NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
 
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
 """Elements of NATIVE that mark the start or the end of a formatting."""
+
+_PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
 """States in which a target is translated even if it already has a text."""
@@ -43,9 +46,17 @@ def read_xliff(data: bytes) -> XmlDocument:
 def _role(element: Element) -> Role:
     """Returns the role of an element inside a source or a target."""
     name = local_name(element)
+    if name in NATIVE and _is_placeholder(element):
+        return Role.KEPT
     if name in NATIVE:
         return Role.MARK if name in PAIRED else Role.EMPTY
     return Role.APART if name == "sub" else Role.WORDS
+
+
+def _is_placeholder(element: Element) -> bool:
+    """Reports whether an element stands for words, such as `{name}`, and not for a tag."""
+    shown = [element.text, *(element.get(name) for name in ("equiv-text", "equiv", "disp"))]
+    return any(_PLACEHOLDER.match(code) for code in shown if code)
 
 
 def _is_translatable(unit: Element) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import groupby
 
+from service.documents.base import split_margins
 from service.documents.markup.tagged import (
     MAX_UNITS,
     Form,
@@ -79,12 +80,12 @@ def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
         for token in tokens:
-            yield _passage([token], {}) if token.kind is Kind.TEXT else token.source
+            yield from _parts([token], {}) if token.kind is Kind.TEXT else [token.source]
         return
     first, last = _trimmed(tokens, ends)
     yield _source(tokens[:first])
     shifted = {start - first: end - first for start, end in ends.items()}
-    yield _passage(tokens[first:last], shifted)
+    yield from _parts(tokens[first:last], shifted)
     yield _source(tokens[last:])
 
 
@@ -122,18 +123,19 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
     return min([first, *starts]), max([last, *stops])
 
 
-def _passage(tokens: Sequence[Token], ends: dict[int, int]) -> str | Passage:
-    """Returns the passage of tokens; or their characters, if they have no words."""
-    source = _source(tokens)
+def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
+    """Yields a passage and the white space around it; or only characters, without words."""
+    before, source, after = split_margins(_source(tokens))
     nodes = _nodes(tokens, ends, 0, len(tokens))
     if not is_translated(nodes):
-        return source
+        yield before + source + after
+        return
     text = TaggedText(nodes)
 
     def place(translation: str) -> str:
-        return source if translation == text.html else _written(text.translated(translation))
+        return source if translation == text.html else _written(text.tree_of(translation))
 
-    return Passage(text.html, place)
+    yield from (before, Passage(text.html, place), after)
 
 
 def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int) -> list[Node]:
