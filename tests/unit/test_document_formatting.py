@@ -379,3 +379,17 @@ def test_placeholders_of_xliff_take_the_place_of_words() -> None:
     assert read_document("a.xlf", data).texts() == [
         'Hi <code id="1"></code>, see <code id="2"></code><img id="3"> now'
     ]
+
+
+@pytest.mark.parametrize("place", ["trans-unit", "source"])
+def test_lines_of_xliff_are_kept_where_they_count(place: str) -> None:
+    text = 'one\n  <g id="1">two</g>\nthree'
+    data = f'<xliff version="1.2"><trans-unit><source>{text}</source></trans-unit></xliff>'
+    assert read_document("a.xlf", data.encode()).texts() == [
+        'one\n  <span id="1">two</span>\nthree'
+    ]
+    data = data.replace(f"<{place}", f'<{place} xml:space="preserve"')
+    document = read_document("a.xlf", data.encode())
+    assert document.texts() == ['one<br>  <span id="1">two</span><br>three']
+    written = document.write(['1<BR/>  <span id="1">2</span><br>3'], "").decode()
+    assert '>1\n  <g id="1">2</g>\n3</target>' in written

@@ -50,6 +50,9 @@ class Role(Enum):
     """An element that ends a block and stays as it is."""
 
 
+SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+"""The attribute that says whether white space is part of a text."""
+
 FORMS = {Role.KEPT: Form.KEPT, Role.WORDS: Form.WORDS}
 SEPARATE = (Role.APART, Role.APART_KEPT)
 SURROUNDING = (Role.WORDS, Role.PLAIN)
@@ -154,7 +157,8 @@ class BlockReader:
             for place in places:
                 yield from _plain_block([place])
         elif is_translated(nodes):
-            yield Block(TaggedText(nodes), lambda found: _rebuild(first, children, found))
+            text = TaggedText(nodes, _keeps_lines(first.element))
+            yield Block(text, lambda found: _rebuild(first, children, found))
 
     def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
         """Leaves out elements without words at both ends."""
@@ -215,7 +219,13 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
 
     text = "".join(place.get() for place in places)
     if is_translated([text]):
-        yield Block(TaggedText([text]), write)
+        yield Block(TaggedText([text], _keeps_lines(places[0].element)), write)
+
+
+def _keeps_lines(element: Element) -> bool:
+    """Reports whether line breaks are part of the text of an element."""
+    found = (each.get(SPACE) for each in (element, *element.iterancestors()))
+    return next(filter(None, found), "default") == "preserve"
 
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:

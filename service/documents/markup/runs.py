@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 
 from lxml import etree
 
-from service.documents.markup.inline import Element
+from service.documents.markup.inline import SPACE, Element
 from service.documents.markup.tagged import (
     MAX_UNITS,
     Block,
@@ -49,7 +49,6 @@ MAX_FIELD_PARTS = 100
 
 _TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
 _TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
-_PRESERVE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 @dataclass(slots=True)
@@ -320,7 +319,7 @@ def _write(element: Element, text: str) -> None:
     """Changes a text element. In Word, an attribute marks white space at its ends as its part."""
     element.text = text
     if "/wordprocessingml/" in element.tag:
-        element.set(_PRESERVE, "preserve")
+        element.set(SPACE, "preserve")
 
 
 def _formatting(run: Element) -> bytes:

@@ -20,6 +20,8 @@ from service.text.html.elements import parse_fragment
 MAX_UNITS = 500
 """Largest number of inline tags of a text; the time to place them grows faster than linearly."""
 
+LINE_BREAK = "<br>"
+_LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _WORD = re.compile(r"\S+")
 _NOT_SHOWN = ("script", "style")
 
@@ -62,6 +64,7 @@ class TaggedText:
 
     Args:
         nodes: The text as a tree.
+        keeps_lines: Whether line breaks are kept; otherwise they are white space.
 
     Attributes:
         before: White space at the start of the text, which is not translated.
@@ -70,7 +73,8 @@ class TaggedText:
         html: The text as HTML.
     """
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], keeps_lines: bool = False) -> None:
+        self.keeps_lines = keeps_lines
         core = joined(nodes)
         self.before = self.after = ""
         if core and isinstance(core[0], str):
@@ -79,9 +83,13 @@ class TaggedText:
             core[-1], self.after = _cut(core[-1], len(core[-1].rstrip()))
         self.nodes = joined(core)
         self.html = to_html(self.nodes)
+        if keeps_lines:
+            self.html = self.html.replace("\n", LINE_BREAK)
 
     def tree_of(self, translation: str) -> list[Node]:
         """Returns a translation as a tree, without white space at its ends."""
+        if self.keeps_lines:
+            translation = _LINE_BREAKS.sub("\n", translation)
         return from_html(translation, self.nodes)
 
 

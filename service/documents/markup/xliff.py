@@ -8,7 +8,7 @@ import re
 from copy import deepcopy
 
 from service.documents.base import DocumentError
-from service.documents.markup.inline import BlockReader, Element, Role
+from service.documents.markup.inline import SPACE, BlockReader, Element, Role
 from service.documents.markup.tagged import Block
 from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
@@ -80,6 +80,8 @@ def _new_target(unit: Element) -> Element | None:
     if target is None:
         target = source.makeelement(source.tag.replace("source", "target"), nsmap=source.nsmap)
         target.tail = source.tail
+        if SPACE in source.attrib:
+            target.set(SPACE, source.get(SPACE))
         unit.insert(unit.index(source) + 1, target)
     state = target.get("state") or unit.get("state")
     if "".join(target.itertext()).strip() and state not in OPEN_STATES:
