@@ -50,6 +50,9 @@ class Role(Enum):
     """An element that ends a block and stays as it is."""
 
 
+MAX_DEPTH = 10
+"""Largest number of elements around a whole text that are left out of it."""
+
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 """The attribute that says whether white space is part of a text."""
 
@@ -142,20 +145,26 @@ class BlockReader:
             elif self._role(child) in SURROUNDING:
                 yield from self._asides(child)
 
-    def _block(self, first: Place, children: list[Element]) -> Iterator[Block]:
+    def _block(self, first: Place, children: list[Element], depth: int = 0) -> Iterator[Block]:
+        """Yields the block of neighbouring elements, if they have words.
+
+        Args:
+            first: String before the elements.
+            children: The elements.
+            depth: Number of elements around the whole text that need no tag.
+        """
         first, children = self._trimmed(first, children)
-        places = [first, *self._places(children)]
         nodes: list[Node] = [first.get(), *self._nodes(children)]
         shown = [each for each in nodes if not isinstance(each, str) or each.strip()]
         units = list(units_of(shown))
-        if len(shown) == 1 and units and units[0].form is Form.WORDS:
-            outer = units[0].source
-            yield from self._block(Place(outer), list(outer))
-        elif not units and not any(each.element.tag is etree.Entity for each in places):
-            yield from _plain_block(places)
-        elif len(units) > MAX_UNITS:
-            for place in places:
+        if len(units) > MAX_UNITS:
+            for place in (first, *self._places(children)):
                 yield from _plain_block([place])
+        elif len(shown) == 1 and units and units[0].form is Form.WORDS and depth < MAX_DEPTH:
+            outer = units[0].source
+            yield from self._block(Place(outer), list(outer), depth + 1)
+        elif not units and not any(each.tag is etree.Entity for each in children):
+            yield from _plain_block([first, *self._places(children)])
         elif is_translated(nodes):
             text = TaggedText(nodes, _keeps_lines(first.element))
             yield Block(text, lambda found: _rebuild(first, children, found))

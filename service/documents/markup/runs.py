@@ -294,7 +294,10 @@ def _new_run(run: Element, text: str) -> Element:
 def _like(run: Element) -> Element:
     """Returns a run without content that has the formatting of another run."""
     new = run.makeelement(run.tag, dict(run.attrib), nsmap=run.nsmap)
-    new.extend(deepcopy(child) for child in run if local_name(child) == "rPr")
+    for properties in [child for child in run if local_name(child) == "rPr"]:
+        new.append(deepcopy(properties))
+        for change in [child for child in new[0] if local_name(child) == "rPrChange"]:
+            new[0].remove(change)  # The id of a tracked change may occur only once.
     return new
 
 

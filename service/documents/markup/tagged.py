@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
-from itertools import count
+from itertools import count, groupby
 from typing import Any, Union
 
 from lxml import etree
@@ -119,11 +119,12 @@ def _cut(text: str, at: int) -> tuple[str, str]:
 def joined(nodes: Sequence[Node]) -> list[Node]:
     """Returns nodes without empty strings; neighbouring strings become one."""
     found: list[Node] = []
-    for node in nodes:
-        if isinstance(node, str) and found and isinstance(found[-1], str):
-            found[-1] += node
-        elif node != "":
-            found.append(node)
+    for is_text, group in groupby(nodes, key=lambda node: isinstance(node, str)):
+        if is_text:
+            text = "".join(map(str, group))
+            found += [text] if text else []
+        else:
+            found += group
     return found
 
 
