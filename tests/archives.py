@@ -1,6 +1,7 @@
 """Small documents in archives: Word, PowerPoint, OpenDocument and e-books."""
 
 import io
+import re
 from collections.abc import Mapping
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
@@ -25,6 +26,11 @@ def members(data: bytes) -> dict[str, bytes]:
     """The files of an archive by name, in order."""
     with ZipFile(io.BytesIO(data)) as file:
         return {info.filename: file.read(info) for info in file.infolist()}
+
+
+def upper(text: str) -> str:
+    """An HTML text with its words in capital letters, and the same tags."""
+    return re.sub(r"(<[^>]*>|&\w+;)|[^<&]+", lambda found: found[1] or found[0].upper(), text)
 
 
 def run(text: str, properties: str = "") -> str:

@@ -27,6 +27,10 @@ class DocumentTooLargeError(DocumentError):
 class Document(Protocol):
     """A document that has been read."""
 
+    @property
+    def is_html(self) -> bool:
+        """Whether the texts and their translations are HTML, with tags for inline elements."""
+
     def texts(self) -> list[str]:
         """Returns the texts to translate, in the order of the document."""
 
@@ -34,7 +38,8 @@ class Document(Protocol):
         """Returns the document with one translation in the place of each text.
 
         Args:
-            translations: One translation for each text that `texts` returns, in the same order.
+            translations: One translation for each text that `texts` returns, in the same order. In
+                HTML, they may be malformed, or have other tags than the texts.
             language: Code of the target language. Some formats state the language of the text; with
                 "" the document keeps the code that it states.
         """

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -84,13 +85,17 @@ class TextTranslator:
     target: str
 
     def translate(
-        self, texts: Sequence[str], advance: Callable[[int], object] = lambda number: None
+        self,
+        texts: Sequence[str],
+        advance: Callable[[int], object] = lambda number: None,
+        is_html: bool = False,
     ) -> list[str]:
         """Returns the translations in the order of the texts; equal texts are sent once.
 
         Args:
             texts: Texts to translate.
             advance: Called after each request with the number of texts that it has translated.
+            is_html: Whether the texts are HTML.
 
         Raises:
             ServerError: The server refused a request, or could not be reached.
@@ -100,15 +105,16 @@ class TextTranslator:
             counts[text] = counts.get(text, 0) + 1
         requests = list(in_requests(counts))
         known: dict[str, str] = {}
-        for batch, translations in zip(
-            requests, self.client.in_order(self._send, requests), strict=True
-        ):
+        send = partial(self._send, is_html=is_html)
+        for batch, translations in zip(requests, self.client.in_order(send, requests), strict=True):
             known.update(zip(batch, translations, strict=True))
             advance(sum(counts[text] for text in batch))
         return [known[text] for text in texts]
 
-    def _send(self, texts: Sequence[str]) -> list[str]:
+    def _send(self, texts: Sequence[str], is_html: bool) -> list[str]:
         fields = {"q": texts, "source": self.source, "target": self.target}
+        if is_html:
+            fields["format"] = "html"
         value = self.client.send("/translate", fields).value
         translations = value.get("translatedText") if isinstance(value, dict) else None
         if not isinstance(translations, list) or len(translations) != len(texts):
@@ -179,7 +185,9 @@ def _translate_file(translator: TextTranslator, job: Job, progress: Progress) ->
     document = read_document(job.source.name, job.source.read_bytes())
     texts = document.texts()
     task = progress.add_task(str(job.source), total=len(texts))
-    translations = translator.translate(texts, lambda number: progress.advance(task, number))
+    translations = translator.translate(
+        texts, lambda number: progress.advance(task, number), document.is_html
+    )
     with complete_file(job.target) as file:
         file.write(document.write(translations, translator.target))
     if not console.is_terminal:

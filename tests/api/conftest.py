@@ -166,7 +166,7 @@ REAL = {"device": "cpu", "dtype": "float32", "max_rows": 8, "max_batch_tokens": 
 @pytest.fixture(scope="session")
 def real_server(load_real: LoadTranslationModel) -> Iterator[Server]:
     """The built-in models, in one worker in a thread; small, so that they load soon."""
-    with Server(create_app(make_settings(**REAL), Threads(load_real))) as server:
+    with Server(create_app(make_settings(**REAL, files=True), Threads(load_real))) as server:
         yield server.until_ready()
 
 

@@ -11,7 +11,7 @@ from lxml import etree
 from service.documents.base import Document, DocumentError, DocumentTooLargeError
 from service.documents.formats import read_document
 from service.documents.markup import archive as limits
-from tests.archives import archive, docx, epub, members, odt, pptx, run
+from tests.archives import archive, docx, epub, members, odt, pptx, run, upper
 
 BOLD = "<w:b/>"
 XLIFF_1 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
@@ -69,15 +69,31 @@ EPUB = epub(
 )
 
 FILES = {
-    "a.docx": (DOCX, ["The cat", "sat", "here.", "A cell", "one", "two", "a link", "A note"]),
-    "a.pptx": (PPTX, ["The cat", "sat", *["Slide"] * 9]),
-    "a.odt": (ODT, ["A title", "The cat sat", "here", "today.", "A note", "Then it ran."]),
+    "a.docx": (
+        DOCX,
+        [
+            'The cat <span id="1">sat</span> here.',
+            "A cell",
+            "one",
+            'two<span id="1">a link</span>',
+            "A note",
+        ],
+    ),
+    "a.pptx": (PPTX, ['The cat<span id="1">sat</span>', *["Slide"] * 9]),
+    "a.odt": (
+        ODT,
+        [
+            "A title",
+            'The cat sat <span id="1">here</span> today.<img id="2"> Then it ran.',
+            "A note",
+        ],
+    ),
     "a.epub": (
         EPUB,
-        ["A book", "Second", "The", "cat", "sat.", "There\xa0too.", "First"],
+        ["A book", "Second", 'The <span id="1">cat</span> sat.', "There\xa0too.", "First"],
     ),
-    "a.xlf": (XLIFF_1.encode(), ["The", "black", "cat", "A dog"]),
-    "b.xliff": (XLIFF_2.encode(), ["The", "black", "cat"]),
+    "a.xlf": (XLIFF_1.encode(), ['The <span id="1">black</span> cat', "A dog"]),
+    "b.xliff": (XLIFF_2.encode(), ['The <span id="1">black</span> cat']),
 }
 
 by_name = pytest.mark.parametrize("name", FILES)
@@ -116,19 +132,19 @@ def test_unchanged_texts_give_the_same_document(name: str) -> None:
 
 @archives
 def test_translations_are_read_again(name: str) -> None:
-    written = rewrite(name, str.upper)
-    texts = [text.upper() for text in FILES[name][1]]
+    written = rewrite(name, upper)
+    texts = [upper(text) for text in FILES[name][1]]
     assert read_document(name, written).texts() == texts
 
 
 def test_first_file_of_an_archive_stays_uncompressed() -> None:
-    with ZipFile(io.BytesIO(rewrite("a.epub", str.upper))) as file:
+    with ZipFile(io.BytesIO(rewrite("a.epub", upper))) as file:
         first = file.infolist()[0]
         assert (first.filename, first.compress_type) == ("mimetype", 0)
 
 
 def test_word_runs_keep_their_formatting() -> None:
-    document = members(rewrite("a.docx", str.upper))["word/document.xml"].decode()
+    document = members(rewrite("a.docx", upper))["word/document.xml"].decode()
     assert document.index("THE CAT ") < document.index("<w:b/>") < document.index("SAT")
     assert '<w:t xml:space="preserve"> HERE.</w:t>' in document
     assert "PAGE" in document
@@ -149,7 +165,7 @@ def test_books_and_pages_name_their_language() -> None:
 
 @pytest.mark.parametrize("name", ["a.xlf", "b.xliff"])
 def test_xliff_gets_targets_with_the_tags_of_the_source(name: str) -> None:
-    written = rewrite(name, str.upper, "pt")
+    written = rewrite(name, upper, "pt")
     root = etree.fromstring(written)
     targets = list(root.iter("{*}target"))
     sources = list(root.iter("{*}source"))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from service.text.html_text import plain_text, protect_html
+from service.text.html.html_text import plain_text, protect_html
 from service.text.markup import BREAK
 from service.text.protection import MARKER
 from service.text.segmentation import split_sentences

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import html
 
-from service.text.html_text import protect_html
+from service.text.html.html_text import protect_html
 from service.text.segmentation import one_sentence
 from service.text.tag_placement import WordAttention, place_tags
 from service.text.tags import distribute, insert, lift

@@ -21,7 +21,7 @@ from service.tasks.translation.prepared import Prepared
 from service.tasks.translation.tagging import insert_tags
 from service.text.carriage import load, trim
 from service.text.chunking import chunk_sentences
-from service.text.html_text import protect_html
+from service.text.html.html_text import protect_html
 from service.text.segmentation import whole_lines
 from service.text.tags import distribute, lift
 from tests.tiny import tiny_config

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from service.files.client import MAX_CHARS, MAX_TEXTS, in_requests
 from service.files.translate import app
+from tests.archives import upper
 
 
 class Capitals(BaseHTTPRequestHandler):
@@ -20,7 +21,8 @@ class Capitals(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         reply: dict[str, object]
-        status, reply = 200, {"translatedText": [text.upper() for text in body["q"]]}
+        change = upper if body.get("format") == "html" else str.upper
+        status, reply = 200, {"translatedText": [change(text) for text in body["q"]]}
         if self.refused:
             status = self.refused.pop()
             reply = {"error": "refused", "details": "too bad"}
@@ -68,6 +70,15 @@ def test_folder_is_translated_and_continued(url: str, tmp_path: Path) -> None:
     (folder / "bad.json").write_text("{")
     assert run(url, str(folder)).exit_code == 1
     assert not (tmp_path / "in.pt" / "bad.json").exists()
+
+
+def test_formatted_words_are_sent_as_html(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>The <b class=x>red</b> house &amp; a garden.")
+    (tmp_path / "a.txt").write_text("1 < 2 &amp; <b>bold</b>")
+    assert run(url, str(tmp_path), "--output", str(tmp_path / "pt")).exit_code == 0
+    page = (tmp_path / "pt" / "a.html").read_text()
+    assert page == "<p>THE <b class=x>RED</b> HOUSE &amp; A GARDEN."
+    assert (tmp_path / "pt" / "a.txt").read_text() == "1 < 2 &AMP; <B>BOLD</B>"
 
 
 def test_lines_keep_their_number(url: str) -> None:

@@ -97,12 +97,14 @@ def write_archive(members: Mapping[str, Member], changed: Mapping[str, bytes]) -
 
 
 class ArchiveDocument:
-    """An archive with XML files to translate.
+    """An archive with XML files to translate. Its texts are HTML.
 
     Args:
         members: All files of the archive.
         parts: Files to translate, by name, in the order of their texts.
     """
+
+    is_html = True
 
     def __init__(self, members: Mapping[str, Member], parts: Mapping[str, XmlDocument]) -> None:
         self.members = members

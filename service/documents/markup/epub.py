@@ -5,9 +5,9 @@ from urllib.parse import unquote
 
 from service.documents.base import DocumentError
 from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
-from service.documents.markup.inline import Element
-from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
-from service.documents.plain.html import read_xhtml
+from service.documents.markup.inline import BlockReader, Element, Role
+from service.documents.markup.xml import XmlDocument, local_name, parse_xml
+from service.documents.plain.html import xhtml_role
 
 CONTAINER = "META-INF/container.xml"
 CHAPTER = "application/xhtml+xml"
@@ -56,7 +56,7 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
     root = parse_xml(data, name)
     kind = local_name(root)
     if kind == "html":
-        return XmlDocument(root, read_xhtml(root), _set_page_language)
+        return XmlDocument(root, BlockReader(xhtml_role).read(root), _set_page_language)
     if kind == "package":
         reader = _reader_of("title", "description")
         return XmlDocument(root, reader.read(root), _set_book_language)
@@ -66,8 +66,9 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 def _reader_of(*names: str) -> BlockReader:
     """Returns a reader of the elements with the given names, which contain only text."""
     return BlockReader(
-        is_block=lambda element: True,
-        is_kept=lambda element: len(element) == 0 and local_name(element) not in names,
+        lambda element: (
+            Role.APART if len(element) or local_name(element) in names else Role.APART_KEPT
+        )
     )
 
 

@@ -1,16 +1,65 @@
-"""The texts of an XML file: blocks, such as paragraphs, which consist of spans.
+"""The texts of an XML file in which any element may contain text, as in XHTML.
 
-All strings of a span have the same formatting.
+A block ends where an element such as a paragraph or a line break starts or ends. The elements
+inside a block are inline elements, which may change their order in the translation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+from html import unescape
 from typing import Any, Literal
 
-from service.documents.base import has_words, split_margins
+from lxml import etree
+
+from service.documents.markup.tagged import (
+    MAX_UNITS,
+    Block,
+    Form,
+    Node,
+    TaggedText,
+    Unit,
+    is_translated,
+    joined,
+    units_of,
+    words_of,
+)
 
 Element = Any
 """An element of lxml, which has no type hints."""
+
+
+class Role(Enum):
+    """The role of an element in the text around it."""
+
+    WORDS = auto()
+    """An inline element with words."""
+    PLAIN = auto()
+    """An inline element that does not change the formatting of its words. It may be dropped."""
+    EMPTY = auto()
+    """An inline element that stays as it is and is no word, such as an image."""
+    MARK = auto()
+    """An inline element that is EMPTY and keeps its order, such as the start of a bookmark."""
+    KEPT = auto()
+    """An inline element that stays as it is and takes the place of a word."""
+    ASIDE = auto()
+    """An inline element that is no word, and that has texts of its own, such as a footnote."""
+    APART = auto()
+    """An element that ends a block, and that has texts of its own, such as a paragraph."""
+    APART_KEPT = auto()
+    """An element that ends a block and stays as it is."""
+
+
+MAX_DEPTH = 10
+"""Largest number of elements around a whole text that are left out of it."""
+
+SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+"""The attribute that says whether white space is part of a text."""
+
+FORMS = {Role.KEPT: Form.KEPT, Role.WORDS: Form.WORDS}
+SEPARATE = (Role.APART, Role.APART_KEPT)
+SURROUNDING = (Role.WORDS, Role.PLAIN)
+"""Roles of inline elements whose words belong to the text around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +78,198 @@ class Place:
         setattr(self.element, self.part, text)
 
 
-class Span:
-    """Neighbouring strings with the same formatting. The first string gets the translation.
+class BlockReader:
+    """Finds the blocks of a tree.
 
     Args:
-        places: Strings of the span, in order.
+        role_of: Returns the role of an element.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
-        self.places = places
-        self.before, self.text, self.after = split_margins("".join(p.get() for p in places))
+    def __init__(self, role_of: Callable[[Element], Role]) -> None:
+        self.role_of = role_of
+        self.divided: set[Element] = set()
 
-    def set(self, translation: str) -> None:
-        """Writes the translation. If it equals the text, all strings stay as they are."""
-        if translation == self.text:
-            return
-        first, *others = self.places
-        first.set(self.before + translation + self.after)
+    def _role(self, element: Element) -> Role:
+        if element.tag is etree.Entity:
+            return Role.PLAIN
+        return self.role_of(element) if isinstance(element.tag, str) else Role.EMPTY
+
+    def read(self, root: Element) -> list[Block]:
+        """Returns the blocks with words, in order."""
+        self.divided = self._divided(root)
+        return list(self._inside(root))
+
+    def _divided(self, root: Element) -> set[Element]:
+        """Returns the inline elements that have the start or the end of a block inside."""
+        divided: set[Element] = set()
+        for element in root.iter():
+            if element is not root and self._role(element) in SEPARATE:
+                around = element.getparent()
+                while around not in divided and self._role(around) in SURROUNDING:
+                    divided.add(around)
+                    if around is root:
+                        break
+                    around = around.getparent()
+        return divided
+
+    def _inside(self, element: Element) -> Iterator[Block]:
+        """Yields the blocks inside an element."""
+        first = Place(element)
+        children: list[Element] = []
+        for child in element:
+            role = self._role(child)
+            if role not in SEPARATE and child not in self.divided:
+                children.append(child)
+                continue
+            yield from self._blocks(first, children)
+            if role is not Role.APART_KEPT:
+                yield from self._inside(child)
+            first, children = Place(child, "tail"), []
+        yield from self._blocks(first, children)
+
+    def _blocks(self, first: Place, children: list[Element]) -> Iterator[Block]:
+        """Yields the block of neighbouring elements, and then the blocks of their asides.
+
+        Args:
+            first: String before the elements.
+            children: Elements next to each other, with their tails.
+        """
+        yield from self._block(first, children)
+        for aside in self._asides(children):
+            yield from self._inside(aside)
+
+    def _asides(self, children: Sequence[Element]) -> Iterator[Element]:
+        for child in children:
+            if self._role(child) is Role.ASIDE:
+                yield child
+            elif self._role(child) in SURROUNDING:
+                yield from self._asides(child)
+
+    def _block(self, first: Place, children: list[Element], depth: int = 0) -> Iterator[Block]:
+        """Yields the block of neighbouring elements, if they have words.
+
+        Args:
+            first: String before the elements.
+            children: The elements.
+            depth: Number of elements around the whole text that need no tag.
+        """
+        first, children = self._trimmed(first, children)
+        nodes: list[Node] = [first.get(), *self._nodes(children)]
+        shown = [each for each in nodes if not isinstance(each, str) or each.strip()]
+        units = list(units_of(shown))
+        if len(units) > MAX_UNITS:
+            for place in (first, *self._places(children)):
+                yield from _plain_block([place])
+        elif len(shown) == 1 and units and units[0].form is Form.WORDS and depth < MAX_DEPTH:
+            outer = units[0].source
+            yield from self._block(Place(outer), list(outer), depth + 1)
+        elif not units and not any(each.tag is etree.Entity for each in children):
+            yield from _plain_block([first, *self._places(children)])
+        elif is_translated(nodes):
+            text = TaggedText(nodes, _keeps_lines(first.element))
+            yield Block(text, lambda found: _rebuild(first, children, found))
+
+    def _trimmed(self, first: Place, children: list[Element]) -> tuple[Place, list[Element]]:
+        """Leaves out elements without words at both ends."""
+
+        def is_left_out(child: Element) -> bool:
+            nodes = self._unit(child)
+            return all(not isinstance(each, str) and each.form is Form.EMPTY for each in nodes)
+
+        start, end = 0, len(children)
+        while start < end and not first.get().strip() and is_left_out(children[start]):
+            first = Place(children[start], "tail")
+            start += 1
+        while start < end and not (children[end - 1].tail or "").strip():
+            if not is_left_out(children[end - 1]):
+                break
+            end -= 1
+        return first, children[start:end]
+
+    def _places(self, children: Sequence[Element]) -> Iterator[Place]:
+        """Yields the strings of elements and of their tails, in order."""
+        for child in children:
+            if self._role(child) in SURROUNDING and child.tag is not etree.Entity:
+                yield Place(child)
+                yield from self._places(child)
+            yield Place(child, "tail")
+
+    def _nodes(self, children: Sequence[Element]) -> Iterator[Node]:
+        for child in children:
+            yield from self._unit(child)
+            yield child.tail or ""
+
+    def _unit(self, element: Element) -> list[Node]:
+        """Returns the nodes of an element."""
+        if element.tag is etree.Entity:
+            return [unescape(element.text)]
+        role = self._role(element)
+        if role not in SURROUNDING:
+            return [Unit(FORMS.get(role, Form.EMPTY), element, is_ordered=role is Role.MARK)]
+        nodes = joined([element.text or "", *self._nodes(element)])
+        if role is Role.PLAIN:
+            return nodes
+        if not any(isinstance(each, str) or each.form is not Form.EMPTY for each in nodes):
+            return [Unit(Form.EMPTY, element)]
+        return [Unit(Form.WORDS, element, nodes)]
+
+
+def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
+    """Yields the block of strings with the same formatting. The first string gets the translation.
+
+    The tree keeps its elements. Nothing is yielded if the strings have no words.
+    """
+
+    def write(nodes: list[Node]) -> None:
+        first, *others = places
+        first.set(words_of(nodes))
         for place in others:
             place.set("")
 
+    text = "".join(place.get() for place in places)
+    if is_translated([text]):
+        yield Block(TaggedText([text], _keeps_lines(places[0].element)), write)
 
-Block = Sequence[Span]
-"""The spans of a paragraph, a heading or a cell, in order."""
+
+def _keeps_lines(element: Element) -> bool:
+    """Reports whether line breaks are part of the text of an element."""
+    found = (each.get(SPACE) for each in (element, *element.iterancestors()))
+    return next(filter(None, found), "default") == "preserve"
 
 
-def texts_of(block: Block) -> list[str]:
-    """Returns the texts of a block: one text for each span with words.
+def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:
+    """Writes a translated tree in the place of neighbouring elements."""
+    owner, index = first.element, 0
+    if first.part == "tail":
+        owner = first.element.getparent()
+        index = owner.index(first.element) + 1
+    for child in children:
+        owner.remove(child)
+    _fill(owner, index, first, nodes)
 
-    Formatting is therefore kept exactly, but a sentence with a formatted word is translated in
-    parts. Only `texts_of` and `fill` depend on this rule.
+
+def _fill(owner: Element, index: int, last: Place, nodes: Sequence[Node]) -> None:
+    """Inserts a tree into an element.
+
+    Args:
+        owner: The element.
+        index: Index of the first inserted child.
+        last: String before that child. Its content is replaced.
+        nodes: The tree.
     """
-    return [span.text for span in block if has_words(span.text)]
-
-
-def fill(block: Block, translations: Iterator[str]) -> None:
-    """Writes translations into a block, in the order of `texts_of`."""
-    for span in block:
-        if has_words(span.text):
-            span.set(next(translations))
+    last.set("")
+    for node in nodes:
+        if isinstance(node, str):
+            last.set(last.get() + node)
+            continue
+        element = node.source
+        if element.getparent() is not None:
+            element.getparent().remove(element)
+        if node.form is Form.WORDS:
+            for child in list(element):
+                element.remove(child)
+            _fill(element, 0, Place(element), node.children)
+        element.tail = None
+        owner.insert(index, element)
+        index += 1
+        last = Place(element, "tail")

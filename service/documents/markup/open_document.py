@@ -1,19 +1,33 @@
 """OpenDocument text (.odt): paragraphs and headings of the body, headers and footers."""
 
+from collections.abc import Container, Iterator
+
 from service.documents.base import DocumentError
 from service.documents.markup.archive import ArchiveDocument, read_archive, read_parts
-from service.documents.markup.inline import Element
-from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.markup.inline import BlockReader, Element, Role
+from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 TYPE = b"application/vnd.oasis.opendocument.text"
-BLOCKS = frozenset(("p", "h"))
-KEPT = frozenset(
-    "note-citation tracked-changes bibliography-mark page-number page-count date time author-name "
-    "sequence automatic-styles styles font-face-decls scripts settings index-entry-page-number "
-    "creator object-ole".split()
+APART_KEPT = frozenset(
+    "tracked-changes automatic-styles styles font-face-decls scripts settings object-ole "
+    "binary-data".split()
 )
+KEPT = frozenset(
+    "bibliography-mark page-number page-count date time author-name sequence creator "
+    "creator-initials index-entry-page-number sequence-ref note-ref".split()
+)
+ROLES: dict[str, Role] = {
+    **dict.fromkeys(("span", "a", "meta"), Role.WORDS),
+    **dict.fromkeys(("note", "annotation"), Role.ASIDE),
+    **dict.fromkeys(KEPT, Role.KEPT),
+    **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
+}
+"""Roles of elements by name. All other elements with content have blocks of their own."""
+
+BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"
 _USED_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}style-name"
+_ANCHOR = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}anchor-type"
 _TRIVIAL = frozenset(("rsid", "paragraph-rsid", "language", "country"))
 
 
@@ -33,27 +47,36 @@ def read_odt(data: bytes) -> ArchiveDocument:
 def _read_part(data: bytes, name: str) -> XmlDocument:
     root = parse_xml(data, name)
     trivial = {style.get(_STYLE_NAME) for style in root.iter() if _is_trivial(style)}
-    reader = BlockReader(
-        is_block=lambda element: (
-            local_name(element) in BLOCKS or local_name(element) in ("note", "annotation")
-        ),
-        is_kept=lambda element: local_name(element) in KEPT,
-        is_plain=lambda element: (
-            local_name(element) in ("bookmark", "bookmark-start", "bookmark-end", "soft-page-break")
-            or (local_name(element) == "span" and element.get(_USED_STYLE) in trivial)
-        ),
-    )
-    blocks = [
-        block
-        for block in reader.read(root)
-        if any(_is_text(place.element) for span in block for place in span.places)
-    ]
-    return XmlDocument(root, blocks)
+    reader = BlockReader(lambda element: _role(element, trivial))
+    return XmlDocument(root, [block for body in _bodies(root) for block in reader.read(body)])
 
 
-def _is_text(element: Element) -> bool:
-    """Reports whether an element is a paragraph or a heading, or is inside one of them."""
-    return any(local_name(each) in BLOCKS for each in (element, *element.iterancestors()))
+def _bodies(root: Element) -> Iterator[Element]:
+    """Yields the paragraphs and headings that are in no other paragraph."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if local_name(element) in ("p", "h"):
+            yield element
+        elif local_name(element) not in APART_KEPT:
+            waiting += reversed(element)
+
+
+def _role(element: Element, trivial: Container[str | None]) -> Role:
+    """Returns the role of an element inside a paragraph.
+
+    Args:
+        element: The element.
+        trivial: Names of the styles that do not change the look of a text.
+    """
+    name = local_name(element)
+    if name == "span" and element.get(_USED_STYLE) in trivial:
+        return Role.PLAIN
+    if name in ROLES:
+        return ROLES[name]
+    if name == "frame" and element.get(_ANCHOR) == "as-char":
+        return Role.ASIDE
+    return Role.APART if len(element) or element.text or name in BREAKS else Role.MARK
 
 
 def _is_trivial(style: Element) -> bool:

@@ -4,14 +4,21 @@ The inline elements of the source are copied into the target. A unit stays as it
 has a translation, or if it is marked `translate="no"`.
 """
 
+import re
 from copy import deepcopy
 
 from service.documents.base import DocumentError
-from service.documents.markup.inline import Block, Element
-from service.documents.markup.xml import BlockReader, XmlDocument, local_name, parse_xml
+from service.documents.markup.inline import SPACE, BlockReader, Element, Role
+from service.documents.markup.tagged import Block
+from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
 """Inline elements that hold code and no text."""
+
+PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
+"""Elements of NATIVE that mark the start or the end of a formatting."""
+
+_PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 
 OPEN_STATES = frozenset(("new", "initial", "needs-translation"))
 """States in which a target is translated even if it already has a text."""
@@ -28,15 +35,28 @@ def read_xliff(data: bytes) -> XmlDocument:
     if local_name(root) != "xliff" or version[:2] not in ("1.", "2."):
         raise DocumentError("the file is not XLIFF 1 or 2: its root must be <xliff version=…>")
     unit = "trans-unit" if version.startswith("1.") else "segment"
-    reader = BlockReader(
-        is_block=lambda element: local_name(element) == "sub",
-        is_kept=lambda element: local_name(element) in NATIVE,
-    )
+    reader = BlockReader(_role)
     blocks: list[Block] = []
     for element in [each for each in root.iter() if local_name(each) == unit]:
         if _is_translatable(element) and (target := _new_target(element)) is not None:
             blocks += reader.read(target)
     return XmlDocument(root, blocks, _set_language)
+
+
+def _role(element: Element) -> Role:
+    """Returns the role of an element inside a source or a target."""
+    name = local_name(element)
+    if name in NATIVE and _is_placeholder(element):
+        return Role.KEPT
+    if name in NATIVE:
+        return Role.MARK if name in PAIRED else Role.EMPTY
+    return Role.APART if name == "sub" else Role.WORDS
+
+
+def _is_placeholder(element: Element) -> bool:
+    """Reports whether an element stands for words, such as `{name}`, and not for a tag."""
+    shown = [element.text, *(element.get(name) for name in ("equiv-text", "equiv", "disp"))]
+    return any(_PLACEHOLDER.match(code) for code in shown if code)
 
 
 def _is_translatable(unit: Element) -> bool:
@@ -60,6 +80,8 @@ def _new_target(unit: Element) -> Element | None:
     if target is None:
         target = source.makeelement(source.tag.replace("source", "target"), nsmap=source.nsmap)
         target.tail = source.tail
+        if SPACE in source.attrib:
+            target.set(SPACE, source.get(SPACE))
         unit.insert(unit.index(source) + 1, target)
     state = target.get("state") or unit.get("state")
     if "".join(target.itertext()).strip() and state not in OPEN_STATES:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from lxml import etree
 
 from service.documents.base import DocumentError, DocumentTooLargeError
-from service.documents.markup.inline import Block, Element, Place, Span, fill, texts_of
+from service.documents.markup.inline import Element
+from service.documents.markup.tagged import Block
 
 MAX_XML_BYTES = 32 * 1024 * 1024
 """Largest XML file that is parsed. Its tree takes several times as much memory as the file."""
@@ -58,7 +59,7 @@ def local_name(element: Element) -> str:
 
 
 class XmlDocument:
-    """An XML file with blocks to translate.
+    """An XML file with blocks to translate. Its texts are HTML.
 
     Args:
         root: Root of the file.
@@ -66,6 +67,8 @@ class XmlDocument:
         set_language: Writes the code of the target language into the tree; None if the format does
             not state a language.
     """
+
+    is_html = True
 
     def __init__(
         self,
@@ -79,59 +82,12 @@ class XmlDocument:
 
     def texts(self) -> list[str]:
         """Returns the texts to translate, in order."""
-        return [text for block in self.blocks for text in texts_of(block)]
+        return [block.text.html for block in self.blocks]
 
     def write(self, translations: Sequence[str], language: str) -> bytes:
         """Returns the file with the translations."""
-        remaining = iter(translations)
-        for block in self.blocks:
-            fill(block, remaining)
+        for block, translation in zip(self.blocks, translations, strict=True):
+            block.set(translation)
         if language and self.set_language is not None:
             self.set_language(self.root, language)
         return serialize_xml(self.root)
-
-
-class BlockReader:
-    """Finds the blocks of a tree in which any element may contain text, as in XHTML.
-
-    Args:
-        is_block: Whether a block begins at the start of an element and ends at the element's end.
-        is_kept: Whether an element and all elements inside it stay as they are.
-        is_plain: Whether an element groups text without changing its formatting.
-    """
-
-    def __init__(
-        self,
-        is_block: Callable[[Element], bool],
-        is_kept: Callable[[Element], bool],
-        is_plain: Callable[[Element], bool] = lambda element: False,
-    ) -> None:
-        self.is_block = is_block
-        self.is_kept = is_kept
-        self.is_plain = is_plain
-
-    def read(self, root: Element) -> list[Block]:
-        """Returns the blocks with text, in order."""
-        blocks: list[list[list[Place]]] = [[[]]]
-        waiting = [(root, True)]
-        while waiting:
-            element, is_start = waiting.pop()
-            self._separate(element, blocks)
-            if is_start:
-                waiting.append((element, False))
-            if is_start and local_name(element) and not self.is_kept(element):
-                blocks[-1][-1].append(Place(element))
-                waiting += [(child, True) for child in reversed(element)]
-            if not is_start and element is not root:
-                blocks[-1][-1].append(Place(element, "tail"))
-        spans = ([Span(places) for places in block if places] for block in blocks)
-        return [block for block in spans if texts_of(block)]
-
-    def _separate(self, element: Element, blocks: list[list[list[Place]]]) -> None:
-        """Begins a new block or a new span at the start or the end of an element."""
-        if element.tag is etree.Comment:
-            return
-        if local_name(element) and self.is_block(element):
-            blocks.append([[]])
-        elif not local_name(element) or self.is_kept(element) or not self.is_plain(element):
-            blocks[-1].append([])

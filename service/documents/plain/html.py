@@ -4,27 +4,24 @@ The tokenizer of the standard library reads HTML, because it accepts every page.
 `html5lib` would be written with other quotes, other entities and added elements.
 """
 
-import html
 import re
 from collections import Counter
-from collections.abc import Sequence
 from html.parser import HTMLParser
 from itertools import groupby
 
-from service.documents.base import decode, has_words, split_margins
-from service.documents.markup.inline import Block, Element
-from service.documents.markup.xml import BlockReader, local_name
+from service.documents.base import decode
+from service.documents.markup.inline import Element, Role
+from service.documents.markup.xml import local_name
+from service.documents.plain.html_passages import Kind, Token, passages
 from service.documents.plain.passages import Passage, PassageDocument
+from service.text.html.elements import INLINE, VOID
 
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-KEPT = frozenset("script style code pre kbd samp var math svg textarea iframe template".split())
-"""Elements whose content is not translated."""
+KEPT_INSIDE = frozenset("code kbd samp var math svg".split())
+"""Elements inside a sentence whose content is not translated."""
 
-BLOCKS = frozenset(
-    "address article aside blockquote body caption dd details dialog div dl dt fieldset figcaption "
-    "figure footer form h1 h2 h3 h4 h5 h6 head header hr html legend li main nav ol optgroup "
-    "option p section summary table tbody td tfoot th thead title tr ul".split()
-)
+KEPT_APART = frozenset("script style pre textarea iframe template".split())
+"""Elements that end a sentence, and whose content is not translated."""
+
 _CLOSED_BY_THE_NEXT = frozenset("p li td th tr dt dd option".split())
 _ROOT_LANGUAGE = re.compile(r"(<html\b[^<>]*?\slang=)([\"']?)[\w-]*\2(?=[\s>/])", re.IGNORECASE)
 _LINE_START = re.compile(r"\n|$")
@@ -37,24 +34,32 @@ def read_html(data: bytes) -> PassageDocument:
         DocumentError: The file is not UTF-8.
     """
     tokenizer = _Tokenizer(decode(data))
-    return PassageDocument(tokenizer.parts(), _set_language)
+    return PassageDocument(tokenizer.parts(), _set_language, is_html=True)
 
 
-def read_xhtml(root: Element) -> list[Block]:
-    """Returns the blocks of a well-formed page."""
-    return BlockReader(
-        is_block=lambda element: local_name(element) in BLOCKS,
-        is_kept=lambda element: _is_kept(local_name(element), dict(element.attrib)),
-    ).read(root)
+def xhtml_role(element: Element) -> Role:
+    """Returns the role of an element of a well-formed page."""
+    name = local_name(element)
+    if _is_kept(name, dict(element.attrib)):
+        return Role.KEPT if _is_inside(name) else Role.APART_KEPT
+    if name not in INLINE:
+        return Role.APART
+    return Role.EMPTY if name in VOID else Role.WORDS
 
 
 def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
     classes = (attributes.get("class") or "").split()
-    return tag in KEPT or attributes.get("translate") == "no" or "notranslate" in classes
+    is_marked = attributes.get("translate") == "no" or "notranslate" in classes
+    return is_marked or tag in KEPT_INSIDE or tag in KEPT_APART
+
+
+def _is_inside(tag: str) -> bool:
+    """Reports whether an element is inside a sentence."""
+    return tag in INLINE or tag in KEPT_INSIDE
 
 
 class _Tokenizer(HTMLParser):
-    """Cuts a page into kept pieces and texts.
+    """Cuts a page into tokens.
 
     Args:
         page: Content of the file.
@@ -66,7 +71,7 @@ class _Tokenizer(HTMLParser):
         self.line_starts = [0, *(match.end() for match in _LINE_START.finditer(page))]
         self.open: list[tuple[str, bool]] = []  # tag, and whether its content is kept
         self.num_open: Counter[str] = Counter()
-        self.pieces: list[tuple[int, bool]] = []
+        self.starts: list[tuple[int, Kind]] = []
 
     def parts(self) -> list[str | Passage]:
         """Returns the kept strings and the passages of the page."""
@@ -74,20 +79,29 @@ class _Tokenizer(HTMLParser):
         self.feed(self.page[:end])
         self.close()
         if end < len(self.page):
-            self.pieces.append((end, "<" not in self.page[end:] and not self._is_inside_kept))
-        starts = [(0, False)]
-        for is_text, pieces in groupby(self.pieces, key=lambda piece: piece[1]):
-            starts.append((next(pieces)[0], is_text))
+            is_text = "<" not in self.page[end:] and not self._is_inside_kept
+            self.starts.append((end, Kind.TEXT if is_text else Kind.APART))
+        starts = self._joined([(0, Kind.APART), *self.starts])
         ends = [start for start, _ in starts[1:]] + [len(self.page)]
-        parts: list[str | Passage] = []
-        for (start, is_text), end in zip(starts, ends, strict=True):
-            parts += _parts(self.page[start:end], is_text)
-        return parts
+        return passages(
+            Token(kind, self.page[start:end])
+            for (start, kind), end in zip(starts, ends, strict=True)
+        )
 
-    def _begin(self, is_text: bool) -> None:
+    def _joined(self, starts: list[tuple[int, Kind]]) -> list[tuple[int, Kind]]:
+        """Joins the pieces of a text, and a kept element with its content."""
+        joined: list[tuple[int, Kind]] = []
+        for kind, pieces in groupby(starts, key=lambda piece: piece[1]):
+            if kind is Kind.TEXT:
+                joined.append(next(pieces))
+            elif kind is not Kind.CONTENT:
+                joined += pieces
+        return joined
+
+    def _begin(self, kind: Kind) -> None:
         line, column = self.getpos()
-        start = self.line_starts[line - 1] + column
-        self.pieces.append((start, is_text and not self._is_inside_kept))
+        kind = Kind.CONTENT if self._is_inside_kept else kind
+        self.starts.append((self.line_starts[line - 1] + column, kind))
 
     @property
     def _is_inside_kept(self) -> bool:
@@ -99,66 +113,60 @@ class _Tokenizer(HTMLParser):
         return tag
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begins a kept piece, and adds the element to the open elements."""
-        self._begin(is_text=False)
+        """Begins a token, and adds the element to the open elements."""
+        is_inside = _is_inside(tag)
         if tag in VOID:
+            self._begin(Kind.EMPTY if is_inside else Kind.APART)
             return
+        is_kept = _is_kept(tag, dict(attrs))
+        kind = Kind.KEPT if is_kept else Kind.OPEN
+        self._begin(kind if is_inside else Kind.APART)
         if tag in _CLOSED_BY_THE_NEXT and self.open and self.open[-1][0] == tag:
             self._pop()
-        self.open.append((tag, self._is_inside_kept or _is_kept(tag, dict(attrs))))
+        self.open.append((tag, self._is_inside_kept or is_kept))
         self.num_open[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keeps an element without content."""
-        self._begin(is_text=False)
+        """Begins a token for an element without content."""
+        self._begin(Kind.EMPTY if _is_inside(tag) else Kind.APART)
 
     def handle_endtag(self, tag: str) -> None:
-        """Begins a kept piece, and closes the element and all open elements inside it."""
-        self._begin(is_text=False)
+        """Begins a token, and closes the element and all open elements inside it."""
+        if self.open and self.open[-1][0] == tag:
+            self._begin(Kind.CLOSE if _is_inside(tag) else Kind.APART)
+            self._pop()
+            return
         while self.num_open[tag] and self._pop() != tag:
             pass
+        self._begin(Kind.APART)
 
     def handle_data(self, data: str) -> None:
         """Begins a text."""
-        self._begin(is_text=True)
+        self._begin(Kind.TEXT)
 
     def handle_entityref(self, name: str) -> None:
         """Begins a text."""
-        self._begin(is_text=True)
+        self._begin(Kind.TEXT)
 
     def handle_charref(self, name: str) -> None:
         """Begins a text."""
-        self._begin(is_text=True)
+        self._begin(Kind.TEXT)
 
     def handle_comment(self, data: str) -> None:
-        """Keeps a comment."""
-        self._begin(is_text=False)
+        """Begins a token for a comment."""
+        self._begin(Kind.EMPTY)
 
     def handle_decl(self, decl: str) -> None:
-        """Keeps a declaration."""
-        self._begin(is_text=False)
+        """Begins a token for a declaration."""
+        self._begin(Kind.APART)
 
     def handle_pi(self, data: str) -> None:
-        """Keeps a processing instruction."""
-        self._begin(is_text=False)
+        """Begins a token for a processing instruction."""
+        self._begin(Kind.EMPTY)
 
     def unknown_decl(self, data: str) -> None:
-        """Keeps an unknown declaration."""
-        self._begin(is_text=False)
-
-
-def _parts(source: str, is_text: bool) -> Sequence[str | Passage]:
-    """Returns the parts of a piece: a passage and the white space around it, or a kept string."""
-    value = html.unescape(source)
-    if not is_text or not has_words(value):
-        return [source]
-    before, core, after = split_margins(source)
-    text = " ".join(html.unescape(core).split())
-
-    def place(translation: str) -> str:
-        return core if translation == text else html.escape(translation, quote=False)
-
-    return [before, Passage(text, place), after]
+        """Begins a token for an unknown declaration."""
+        self._begin(Kind.EMPTY)
 
 
 def _set_language(written: str, language: str) -> str:

@@ -28,15 +28,18 @@ class PassageDocument:
         parts: Kept strings and passages, in the order of the document.
         set_language: Returns a written document with the code of the target language. None if the
             format does not state a language.
+        is_html: Whether the texts and their translations are HTML.
     """
 
     def __init__(
         self,
         parts: Sequence[str | Passage],
         set_language: Callable[[str, str], str] | None = None,
+        is_html: bool = False,
     ) -> None:
         self.parts = parts
         self.set_language = set_language
+        self.is_html = is_html
 
     def texts(self) -> list[str]:
         """Returns the texts to translate, in order."""

@@ -8,6 +8,7 @@ from service.documents.base import Document
 from service.documents.store import DocumentState
 from service.tasks.context import RequestContext
 from service.text.glossary.terms import Terms
+from service.text.html.html_text import plain_text
 
 MAX_NAME_CHARS = 100
 
@@ -53,3 +54,8 @@ def translated_name(name: str, language: str) -> str:
     plain = "".join(char for char in name.replace("\\", "/") if char.isprintable())
     path = PurePosixPath(PurePosixPath(plain).name)
     return f"{path.stem[:MAX_NAME_CHARS]}.{language}{path.suffix}"
+
+
+def words_of(document: Document, texts: Sequence[str]) -> list[str]:
+    """Returns the words of texts of a document, without tags and entities."""
+    return [plain_text(text) for text in texts] if document.is_html else [*texts]

@@ -11,13 +11,14 @@ from collections import deque
 from contextlib import suppress
 
 from model.sequence import DecodingOptions
+from service.documents.base import Document
 from service.documents.formats import format_of, read_document
 from service.documents.store import DocumentState, DocumentStore
 from service.errors import DeadlineExceededError, OverloadedError, ServiceError, fault
 from service.settings import Settings
 from service.state.quota import Quota
 from service.tasks.context import RequestContext
-from service.tasks.documents.job import DocumentJob, batches_of, translated_name
+from service.tasks.documents.job import DocumentJob, batches_of, translated_name, words_of
 from service.tasks.threads import run_sized
 from service.tasks.translation.translator import TranslationRequest, Translator
 
@@ -82,15 +83,15 @@ class DocumentTranslator:
         self.num_open += 1
         try:
             async with self.reading:  # One document at a time, because reading takes much memory.
-                document = await asyncio.to_thread(read_document, name, data)
-            texts = document.texts()
-            await self.quota.check(context.account, sum(map(len, texts)))
+                document, num_chars = await asyncio.to_thread(_read, name, data)
+            await self.quota.check(context.account, num_chars)
             expires = time.time() + self.settings.file_timeout_seconds + RETRY_SECONDS
-            state = DocumentState(translated_name(name, target), sum(map(len, texts)), expires)
+            state = DocumentState(translated_name(name, target), num_chars, expires)
             self._keep(state)
         except BaseException:
             self.num_open -= 1
             raise
+        texts = document.texts()
         context.num_inputs = len(texts)
         return DocumentJob(document, texts, source, target, context, state)
 
@@ -182,7 +183,7 @@ class DocumentTranslator:
     async def _detect(self, job: DocumentJob) -> str:
         """Returns the language of a document; the target language if no language is detected."""
         texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
-        sample = "\n".join(texts)[:SAMPLE_CHARS]
+        sample = "\n".join(words_of(job.document, texts))[:SAMPLE_CHARS]
         sources = self.translator.catalog.sources(job.target)
         found = await run_sized(len(sample), self.translator.detect, sample, sources)
         return found[0].language if found[0].confidence else job.target
@@ -204,7 +205,13 @@ class DocumentTranslator:
 
     async def _translate_batch(self, job: DocumentJob, texts: list[str]) -> list[str]:
         request = TranslationRequest(
-            texts, job.source, job.target, GREEDY, is_bulk=True, terms=job.terms
+            texts,
+            job.source,
+            job.target,
+            GREEDY,
+            is_html=job.document.is_html,
+            is_bulk=True,
+            terms=job.terms,
         )
         deadline = job.context.started + self.settings.file_timeout_seconds
         while True:
@@ -232,3 +239,9 @@ class DocumentTranslator:
                 return [result.text for result in results]
             finally:
                 context.release()
+
+
+def _read(name: str, data: bytes) -> tuple[Document, int]:
+    """Reads a document, and returns it with the number of characters of its words."""
+    document = read_document(name, data)
+    return document, sum(map(len, words_of(document, document.texts())))

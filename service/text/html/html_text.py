@@ -13,23 +13,9 @@ from typing import Any
 from lxml import etree, html
 
 from service.errors import InvalidRequestError
+from service.text.html.elements import CONTROLS, INLINE, OPAQUE, VOID, new_parser
 from service.text.markup import Kind, MarkupText, Token, protect_markup
 
-INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
-    "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
-)
-"""Elements inside a sentence. All elements outside INLINE and OPAQUE end a sentence."""
-
-OPAQUE = frozenset(
-    "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
-)
-"""Elements whose content is not translated. Of these, `script` and `style` end a sentence."""
-
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-"""Elements without an end tag."""
-
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 
 
@@ -42,8 +28,8 @@ def read_html(text: str) -> list[Token]:
     Raises:
         InvalidRequestError: The tags are nested so deeply that the parser would lose text.
     """
-    text = _CONTROLS.sub("", text)
-    parser = html.HTMLParser(huge_tree=True)  # By default, text below level 256 would be lost.
+    text = CONTROLS.sub("", text)
+    parser = new_parser()
     try:
         if _DOCUMENT.match(text):
             root = html.document_fromstring(text, parser=parser)
@@ -105,7 +91,12 @@ def _source(element: Any) -> str:
 
 def plain_text(text: str) -> str:
     """Returns the words of an HTML text, without tags and entities."""
-    return " ".join(token.source for token in read_html(text) if token.kind is Kind.TEXT)
+    parts = (
+        token.source if token.kind is Kind.TEXT else " "
+        for token in read_html(text)
+        if token.kind in (Kind.TEXT, Kind.BLOCK)
+    )
+    return "".join(parts)
 
 
 def protect_html(text: str, unknown: Collection[str]) -> MarkupText:

@@ -1,0 +1,352 @@
+"""The paragraphs of Microsoft Office, whose text is in runs with one formatting each.
+
+In a block, the most frequent formatting is plain text. Every other formatting, and every link, is
+an inline element. A translated block gets new runs, and its elements move to their new places.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby, islice
+
+from lxml import etree
+
+from service.documents.markup.inline import SPACE, Element
+from service.documents.markup.tagged import (
+    MAX_UNITS,
+    Block,
+    Form,
+    Node,
+    TaggedText,
+    Unit,
+    is_translated,
+    units_of,
+    words_of,
+)
+from service.documents.markup.xml import local_name
+
+_HINTS = frozenset(
+    "pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen noBreakHyphen".split()
+)
+"""Elements that do not end a block and stay in their place."""
+
+_MARKS = frozenset(
+    "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
+)
+_EMPTY = frozenset(
+    "footnoteReference endnoteReference footnoteRef endnoteRef commentReference annotationRef "
+    "sym".split()
+)
+_LEFT_OUT = frozenset(("p", "fld", "oMath", "oMathPara"))
+_KEPT_FIELDS = frozenset(
+    "ADDIN AUTONUM CITATION DATE EQ FILENAME NOTEREF NUMPAGES PAGE PAGEREF REF SECTION SEQ TIME "
+    "STYLEREF".split()
+)
+"""Fields whose result Word computes. The result of other fields is translated."""
+
+MAX_FIELD_PARTS = 100
+"""Largest number of neighbouring elements that are searched for the end of a field."""
+
+_TRIVIAL_PROPERTIES = frozenset(("lang", "noProof", "proofErr"))
+_TRIVIAL_ATTRIBUTES = frozenset(("lang", "altLang", "dirty", "err", "noProof", "smtClean", "hint"))
+
+
+@dataclass(slots=True)
+class Item:
+    """A part of a paragraph.
+
+    Attributes:
+        elements: Text elements with the same formatting; or one link, or one element without text;
+            or the runs of a field.
+        form: Form of the item in a text, unless it is plain text.
+        formatting: Formatting of the text elements; None for other items.
+        items: Items inside a link.
+    """
+
+    elements: list[Element]
+    form: Form = Form.WORDS
+    formatting: bytes | None = None
+    items: list["Item"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text of the text elements."""
+        if self.formatting is None:
+            return ""
+        return "".join(element.text or "" for element in self.elements)
+
+    def parts(self) -> list[Element]:
+        """Returns the children of the paragraph that are this item. Runs are split for it."""
+        runs: dict[Element, list[Element]] = {}
+        for element in self.elements:
+            runs.setdefault(element.getparent(), []).append(element)
+        if any(local_name(run) != "r" for run in runs):
+            return self.elements
+        for run, elements in runs.items():
+            _split(run, elements)
+        return list(runs)
+
+
+def blocks_of(paragraph: Element) -> Iterator[Block]:
+    """Yields the blocks of a paragraph.
+
+    A paragraph may contain a text box, which has paragraphs of its own. These are left out.
+    """
+    for is_break, group in groupby(_items(paragraph), key=lambda item: item is None):
+        if not is_break:
+            yield from _blocks([item for item in group if item is not None])
+
+
+def _items(container: Element) -> Iterator[Item | None]:
+    """Yields the items of an element, and None where a block ends."""
+    field_end = None
+    for child in container:
+        name = local_name(child)
+        if field_end is not None:
+            field_end = None if child is field_end else field_end
+        elif field_parts := _kept_field(child):
+            yield Item(field_parts, Form.KEPT)
+            field_end = field_parts[-1] if len(field_parts) > 1 else None
+        elif name == "r":
+            yield from _run_items(child)
+        elif name in _MARKS:
+            yield Item([child], Form.EMPTY)
+        elif name == "oMath":
+            yield Item([child], Form.KEPT)
+        elif name == "hyperlink":
+            yield from _link_items(child)
+        elif name and name not in _HINTS:
+            yield None
+            if name not in _LEFT_OUT:
+                yield from _items(child)
+            yield None
+
+
+def _kept_field(start: Element) -> list[Element]:
+    """Returns the neighbouring elements of a field that stays as it is; empty without one."""
+    if local_name(start) == "fldSimple":
+        instructions = [value for key, value in start.items() if key.endswith("}instr")]
+        return [start] if _is_kept_field("".join(instructions)) else []
+    elements: list[Element] = []
+    instruction, depth = "", 0
+    for element in islice(chain([start], start.itersiblings()), MAX_FIELD_PARTS):
+        elements.append(element)
+        for child in element if local_name(element) == "r" else ():
+            kinds = [value for key, value in child.items() if key.endswith("}fldCharType")]
+            depth += kinds.count("begin") - kinds.count("end")
+            instruction += (child.text or "") if local_name(child) == "instrText" else ""
+        if depth <= 0:
+            is_field = len(elements) > 1 and _is_kept_field(instruction)
+            return elements if is_field else []
+    return []
+
+
+def _is_kept_field(instruction: str) -> bool:
+    return (instruction.split() or [""])[0].upper() in _KEPT_FIELDS
+
+
+def _link_items(link: Element) -> Iterator[Item | None]:
+    """Yields the item of a link; or the items inside it, if a block ends inside it."""
+    found = list(_items(link))
+    inside = [item for item in found if item is not None]
+    if len(inside) < len(found):
+        yield from (None, *found, None)
+    else:
+        has_text = any(item.text.strip() for item in inside)
+        yield Item([link], Form.WORDS if has_text else Form.EMPTY, items=_merged(inside))
+
+
+def _run_items(run: Element) -> Iterator[Item | None]:
+    for child in run:
+        name = local_name(child)
+        if name == "t":
+            yield Item([child], formatting=_formatting(run))
+        elif name in _EMPTY or (name == "drawing" and _is_inline(child)):
+            yield Item([child], Form.EMPTY)
+        elif name and name not in _HINTS:
+            yield None
+            yield from _items(child)
+            yield None
+
+
+def _is_inline(drawing: Element) -> bool:
+    """Reports whether a drawing is in the line of the text, like a character."""
+    return [local_name(child) for child in drawing] == ["inline"]
+
+
+def _blocks(items: Sequence[Item]) -> Iterator[Block]:
+    """Yields the block of items next to each other; nothing if they have no words."""
+    items = _merged(_trimmed(items))
+    if len(items) == 1 and items[0].items:
+        yield from _blocks(items[0].items)
+        return
+    nodes = _nodes(items)
+    num_units = sum(1 for _ in units_of(nodes))
+    if num_units > MAX_UNITS:
+        for item in items:
+            yield from _blocks(item.items or [item] if item.formatting is not None else [])
+    elif is_translated(nodes):
+        place = _rebuild if num_units else _set_text
+        yield Block(TaggedText(nodes), lambda found: place(items, found))
+
+
+def _trimmed(items: Sequence[Item]) -> Sequence[Item]:
+    """Leaves out items without words at both ends."""
+    texts = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
+    return items[texts[0] : texts[-1] + 1] if texts else []
+
+
+def _merged(items: Sequence[Item]) -> list[Item]:
+    """Joins neighbouring texts with the same formatting.
+
+    White space between two texts gets their formatting, if both texts have the same one.
+    """
+    merged: list[Item] = []
+    for number, item in enumerate(items):
+        formatting = item.formatting
+        if formatting is not None and merged and merged[-1].formatting is not None:
+            before, following = merged[-1].formatting, items[number + 1 : number + 2]
+            is_between = [each.formatting for each in following] == [before]
+            if formatting == before or (not item.text.strip() and is_between):
+                merged[-1].elements.append(item.elements[0])
+                continue
+        merged.append(replace(item, elements=[*item.elements]))
+    return merged
+
+
+def _base(items: Sequence[Item]) -> bytes | None:
+    """Returns the most frequent formatting, by the number of characters; None without a text."""
+    sizes: dict[bytes, int] = {}
+    for item in items:
+        if item.formatting is not None:
+            sizes[item.formatting] = sizes.get(item.formatting, 0) + len(item.text.strip())
+    return max(sizes, key=lambda formatting: sizes[formatting], default=None)
+
+
+def _nodes(items: Sequence[Item]) -> list[Node]:
+    """Returns the tree of items."""
+    base = _base(items)
+    nodes: list[Node] = []
+    for item in items:
+        if item.formatting is not None and (item.formatting == base or not item.text.strip()):
+            nodes.append(item.text)
+        else:
+            is_mark = local_name(item.elements[0]) in _MARKS
+            unit = Unit(item.form, item, is_ordered=is_mark)
+            if item.form is Form.WORDS:
+                unit.children = _nodes(item.items) if item.formatting is None else [item.text]
+            nodes.append(unit)
+    return nodes
+
+
+def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
+    """Writes a translation without inline elements. The first text of the base formatting gets it.
+
+    All other text elements become empty.
+    """
+    base = _base(items)
+    first = next(item.elements[0] for item in items if item.formatting == base)
+    for item in items:
+        for element in item.elements:
+            _write(element, words_of(nodes) if element is first else "")
+
+
+def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
+    """Writes a translated tree in the place of items."""
+    parts = [part for item in items for part in item.parts()]
+    base = _base(items)
+    texts = [item.elements[0].getparent() for item in items if item.formatting == base]
+    run = texts[0] if base is not None else parts[0].makeelement(_sibling(parts[0], "r"))
+    parent = parts[0].getparent()
+    index = parent.index(parts[0])
+    for part in parts:
+        parent.remove(part)
+    for node in nodes:
+        new = [_new_run(run, node)] if isinstance(node, str) else _written(node)
+        parent[index:index] = new
+        index += len(new)
+
+
+def _written(unit: Unit) -> list[Element]:
+    """Returns the elements of a translated unit, with the unit's words."""
+    item: Item = unit.source
+    first, *others = item.elements
+    run = first.getparent()  # None for elements that were children of the paragraph
+    if item.formatting is not None:
+        for element in others:
+            if element.getparent() is run:
+                run.remove(element)
+        _write(first, words_of(unit.children))
+    elif item.form is Form.WORDS:
+        _rebuild(item.items, unit.children)
+    return item.elements if run is None else [run]
+
+
+def _new_run(run: Element, text: str) -> Element:
+    """Returns a run with a text and with the formatting of another run."""
+    new = _like(run)
+    element = new.makeelement(_sibling(run, "t"))
+    new.append(element)
+    _write(element, text)
+    return new
+
+
+def _like(run: Element) -> Element:
+    """Returns a run without content that has the formatting of another run."""
+    new = run.makeelement(run.tag, dict(run.attrib), nsmap=run.nsmap)
+    for properties in [child for child in run if local_name(child) == "rPr"]:
+        new.append(deepcopy(properties))
+        for change in [child for child in new[0] if local_name(child) == "rPrChange"]:
+            new[0].remove(change)  # The id of a tracked change may occur only once.
+    return new
+
+
+def _split(run: Element, elements: Sequence[Element]) -> None:
+    """Moves the other content of a run into new runs before and after it."""
+    content = [child for child in run if local_name(child) != "rPr"]
+    first, last = content.index(elements[0]), content.index(elements[-1])
+    for others, distance in ((content[:first], 0), (content[last + 1 :], 1)):
+        if any(local_name(child) not in _HINTS for child in others):
+            new = _like(run)
+            new.extend(others)
+            parent = run.getparent()
+            parent.insert(parent.index(run) + distance, new)
+
+
+def _sibling(element: Element, name: str) -> str:
+    """Returns a name in the namespace of an element."""
+    return f"{{{etree.QName(element).namespace}}}{name}"
+
+
+def _write(element: Element, text: str) -> None:
+    """Changes a text element. In Word, an attribute marks white space at its ends as its part."""
+    element.text = text
+    if "/wordprocessingml/" in element.tag:
+        element.set(SPACE, "preserve")
+
+
+def _formatting(run: Element) -> bytes:
+    """Returns the formatting of a run as bytes, which are equal for runs that look the same."""
+    properties = next((child for child in run if local_name(child) == "rPr"), None)
+    if properties is None:
+        return b""
+    shown = [child for child in properties if local_name(child) not in _TRIVIAL_PROPERTIES]
+    shown.insert(0, properties)
+    return b"".join(sorted(map(_described, shown)))
+
+
+def _described(element: Element) -> bytes:
+    """Returns the name, attributes and children of an element as bytes.
+
+    Trivial attributes are left out. The children of `rPr` are left out too.
+    """
+    attributes = sorted(
+        f"{name}={value}"
+        for name, value in element.attrib.items()
+        if etree.QName(name).localname not in _TRIVIAL_ATTRIBUTES
+    )
+    name = local_name(element)
+    if not attributes and name in ("rPr", "rFonts"):
+        return b""
+    inner = b"" if name == "rPr" else b"".join(map(_described, element))
+    return f"<{name} {' '.join(attributes)}>".encode() + inner

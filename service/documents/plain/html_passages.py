@@ -1,0 +1,173 @@
+"""The passages of a page of HTML: each block of text with its inline elements."""
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import groupby
+
+from service.documents.base import split_margins
+from service.documents.markup.tagged import (
+    MAX_UNITS,
+    Form,
+    Node,
+    TaggedText,
+    Unit,
+    is_translated,
+    units_of,
+    words_of,
+)
+from service.documents.plain.passages import Passage
+
+MAX_DEPTH = 100
+"""Largest number of inline elements around a word."""
+
+MAX_TOKENS = 2 * MAX_UNITS
+"""Largest number of texts and tags of a block."""
+
+_WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
+
+
+class Kind(Enum):
+    """The kind of a token."""
+
+    TEXT = auto()
+    OPEN = auto()
+    """Start tag of an inline element."""
+    CLOSE = auto()
+    """End tag of an inline element."""
+    EMPTY = auto()
+    """A comment, or an inline element that cannot have content."""
+    KEPT = auto()
+    """An inline element that stays as it is, with its content."""
+    CONTENT = auto()
+    """A part of a kept element."""
+    APART = auto()
+    """Any other part of a page. It ends a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A part of a page.
+
+    Attributes:
+        kind: Its kind.
+        source: Its characters in the page.
+    """
+
+    kind: Kind
+    source: str
+
+
+def passages(tokens: Iterable[Token]) -> list[str | Passage]:
+    """Returns the kept strings and the passages of a page."""
+    parts: list[str | Passage] = []
+    for is_apart, group in groupby(tokens, key=lambda token: token.kind is Kind.APART):
+        if is_apart:
+            parts.append(_source(list(group)))
+        else:
+            parts += _block(list(group))
+    return parts
+
+
+def _source(tokens: Sequence[Token]) -> str:
+    return "".join(token.source for token in tokens)
+
+
+def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
+    """Yields the parts of a block: one passage; or one for each text, if tags are unbalanced."""
+    ends = _ends(tokens)
+    if ends is None or len(tokens) > MAX_TOKENS:
+        for token in tokens:
+            yield from _parts([token], {}) if token.kind is Kind.TEXT else [token.source]
+        return
+    first, last = _trimmed(tokens, ends)
+    yield _source(tokens[:first])
+    shifted = {start - first: end - first for start, end in ends.items()}
+    yield from _parts(tokens[first:last], shifted)
+    yield _source(tokens[last:])
+
+
+def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
+    """Returns the index of the end tag of each start tag.
+
+    It is None if tags are unbalanced or nested too deeply.
+    """
+    ends: dict[int, int] = {}
+    open_: list[int] = []
+    for number, token in enumerate(tokens):
+        if token.kind is Kind.OPEN:
+            open_.append(number)
+        elif token.kind is Kind.CLOSE:
+            if not open_:
+                return None
+            ends[open_.pop()] = number
+        if len(open_) > MAX_DEPTH:
+            return None
+    return None if open_ else ends
+
+
+def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
+    """Returns the bounds of the text, without tags around the whole text."""
+    shown = [
+        number
+        for number, token in enumerate(tokens)
+        if token.kind is Kind.KEPT or (token.kind is Kind.TEXT and token.source.strip())
+    ]
+    if not shown:
+        return 0, 0
+    first, last = shown[0], shown[-1] + 1
+    starts = [start for start, end in ends.items() if start < first <= end < last]
+    stops = [end + 1 for start, end in ends.items() if first <= start < last <= end]
+    return min([first, *starts]), max([last, *stops])
+
+
+def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
+    """Yields a passage and the white space around it; or only characters, without words."""
+    before, source, after = split_margins(_source(tokens))
+    nodes = _nodes(tokens, ends, 0, len(tokens))
+    if not is_translated(nodes):
+        yield before + source + after
+        return
+    text = TaggedText(nodes)
+
+    def place(translation: str) -> str:
+        return source if translation == text.html else _written(text.tree_of(translation))
+
+    yield from (before, Passage(text.html, place), after)
+
+
+def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int) -> list[Node]:
+    """Returns the tree of the tokens with the indices from `first` to `last` - 1."""
+    nodes: list[Node] = []
+    number = first
+    while number < last:
+        token = tokens[number]
+        if token.kind is Kind.TEXT:
+            nodes.append(_WHITE_SPACE.sub(" ", html.unescape(token.source)))
+        elif token.kind is Kind.OPEN:
+            end = ends[number]
+            inside = _nodes(tokens, ends, number + 1, end)
+            if words_of(inside).strip() or any(u.form is Form.KEPT for u in units_of(inside)):
+                nodes.append(Unit(Form.WORDS, (token.source, tokens[end].source), inside))
+            else:
+                nodes.append(Unit(Form.EMPTY, (_source(tokens[number : end + 1]), "")))
+            number = end
+        else:
+            form = Form.KEPT if token.kind is Kind.KEPT else Form.EMPTY
+            nodes.append(Unit(form, (token.source, "")))
+        number += 1
+    return nodes
+
+
+def _written(nodes: Sequence[Node]) -> str:
+    """Returns the characters of a tree in the page."""
+    parts = []
+    for node in nodes:
+        if isinstance(node, str):
+            parts.append(html.escape(node, quote=False))
+        else:
+            before, after = node.source
+            parts += (before, _written(node.children), after)
+    return "".join(parts)

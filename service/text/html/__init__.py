@@ -1,0 +1,1 @@
+"""HTML texts: their elements, and the conversion into texts to translate."""

@@ -1,0 +1,43 @@
+"""The elements of HTML, by their role in a sentence, and the parser of HTML texts."""
+
+import re
+from typing import Any
+
+from lxml import etree, html
+
+INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins label mark math meter nobr "
+    "output progress q ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
+)
+"""Elements inside a sentence. All elements outside INLINE and OPAQUE end a sentence."""
+
+OPAQUE = frozenset(
+    "code kbd samp var math svg script style textarea pre noscript template object iframe".split()
+)
+"""Elements whose content is not translated. Of these, `script` and `style` end a sentence."""
+
+VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+"""Elements without an end tag."""
+
+CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that HTML and XML do not allow."""
+
+
+def parse_fragment(text: str) -> Any:
+    """Returns a `div` with the content of an HTML fragment. Malformed HTML is repaired.
+
+    A text that the parser refuses becomes the text of the `div`. Elements that are nested more than
+    about 2,000 levels deep are left out.
+    """
+    text = CONTROLS.sub("", text)
+    try:
+        return html.fragment_fromstring(text, create_parent="div", parser=new_parser())
+    except (etree.ParserError, etree.XMLSyntaxError):
+        refused = html.Element("div")
+        refused.text = text
+        return refused
+
+
+def new_parser() -> Any:
+    """Returns a parser of lxml for one text."""
+    return html.HTMLParser(huge_tree=True)  # By default, text below level 256 would be lost.
