@@ -34,7 +34,7 @@ class ServiceError(Exception):
     """Root of the errors that a request can end with.
 
     Args:
-        message: Cause of the error. If `details` is empty, it also gives the remedy.
+        message: Cause of the error. If `details` is empty, the message also gives the remedy.
         retry_after_seconds: Time after which a new attempt may succeed, or None.
         param: Name of the wrong parameter, or None.
         details: The value, the limit and the remedy, for errors whose message has a fixed text.
@@ -64,8 +64,8 @@ class UnsupportedLanguageError(ServiceError):
     Args:
         message: Cause of the error.
         language: Code of the language.
-        source: Source language that is not translated to `language`; None if no model has
-            `language` at all.
+        source: Source language that is not translated to `language`; None if `language` alone is
+            the fault.
         available: Codes of the languages that a client may send in place of `language`.
     """
 
@@ -116,10 +116,10 @@ class RequestTooLargeError(ServiceError):
 
 
 class OverloadedError(ServiceError):
-    """The server has reached a limit of requests or tokens in progress.
+    """The server or the endpoint of a remote model has too many requests or tokens in progress.
 
     Args:
-        message: Name and value of the limit.
+        message: The limit that was reached.
         retry_after_seconds: Time after which the queue should have room.
         limit: `requests` or `tokens`: the limit that was reached.
     """
@@ -131,7 +131,10 @@ class OverloadedError(ServiceError):
 
 
 class UnavailableError(ServiceError):
-    """The server cannot compute the request now: it starts or stops, or a worker died."""
+    """The request cannot be computed now.
+
+    The server starts or stops, a worker died, or the endpoint of a remote model does not answer.
+    """
 
 
 class DeadlineExceededError(ServiceError):

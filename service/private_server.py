@@ -1,7 +1,7 @@
-"""The server of a command: a running one at a given URL, or a private one for the command.
+"""The server that a command uses: a running server at a given URL, or a private server.
 
-A private server is a process of its own. It listens on the loopback interface only, and ends with
-the command, even if the command is killed.
+The command starts a private server as a separate process. A private server listens on the loopback
+interface only, and ends with the command, even if the command is killed.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ SHOWN_LINES = 20
 SHOWN_BYTES = 10_000
 
 PUBLIC_SETTINGS = ("REGARD_API_KEYS", "REGARD_MONTHLY_CHARACTERS")
-"""Settings of a server with several users. A private server has only one, so it ignores them."""
+"""Settings for servers with several users. A private server has one user and does not get them."""
 
 PR_SET_PDEATHSIG = 1
 """Option of prctl, from linux/prctl.h."""
@@ -37,7 +37,10 @@ ServeCommand = Callable[[int], list[str]]
 
 
 class ServerStartError(Exception):
-    """A private server could not be started, or ended early. The message has its last lines."""
+    """A private server could not be started, or ended early.
+
+    The message contains the last lines of the server's output.
+    """
 
 
 def serve_command(port: int, models: str | None = None) -> list[str]:
@@ -45,7 +48,7 @@ def serve_command(port: int, models: str | None = None) -> list[str]:
 
     Args:
         port: Port to listen on.
-        models: Models to serve, separated by commas; None for those of REGARD_MODELS.
+        models: Models to serve, separated by commas; None for the models in REGARD_MODELS.
     """
     command = [*module_command("service"), "serve", "--host", HOST, "--port", str(port)]
     return command if models is None else [*command, "--models", models]

@@ -1,4 +1,4 @@
-"""Builds the whole server as one application in one process."""
+"""Builds the server as one application. Only the device workers are separate processes."""
 
 import time
 from collections.abc import AsyncIterator, Callable

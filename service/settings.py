@@ -125,7 +125,8 @@ class Settings(BaseSettings):
     workers: int = Field(
         0,
         ge=0,
-        description="Number of device workers. `0` starts one for each CPU core, or one on a GPU.",
+        description="Number of device workers. `0` starts one for each CPU core. With a GPU it "
+        "starts a single one.",
     )
     http_workers: int = Field(
         0,

@@ -132,6 +132,9 @@ class Catalog:
     ) -> "Catalog":
         """Finds models and loads their vocabularies; no weights are read.
 
+        If REGARD_MODELS is not set, the built-in embedding model may be missing. It is then left
+        out, and a warning is logged.
+
         Args:
             references: Folders and packages that hold models.
             offered: Codes of the languages to offer; empty for all.
@@ -199,7 +202,7 @@ class Catalog:
         return changed
 
     def replace(self, other: "Catalog") -> None:
-        """Serves the models of another catalog; an earlier copy keeps its models and routes."""
+        """Serves the models of another catalog. Copies made before keep their models and routes."""
         self.served, self.pairs, self.aliases = other.served, other.pairs, other.aliases
         self.multilingual, self.languages = other.multilingual, other.languages
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
@@ -218,7 +221,8 @@ class Catalog:
     def offers(self) -> dict[str, list[str]]:
         """Returns the target languages of each source language, including the source.
 
-        The caller must not modify the result.
+        A language that is translated to no other language is left out. The caller must not modify
+        the result.
         """
         return self._offers()
 

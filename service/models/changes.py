@@ -118,6 +118,8 @@ class ModelChanges:
     async def unload(self, name: str) -> str:
         """Unloads a model; returns `unloaded`, or `unloading` after the time limit of a request.
 
+        If the load of the model failed, only its state `failed` is removed.
+
         Raises:
             NotFoundError: The model is not loaded.
             ConflictError: The model is being loaded or unloaded, or it is a remote model.
@@ -218,9 +220,8 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            self.states.pop(
-                name, None
-            )  # absent if a worker lost the model while `_load` was still announcing the model
+            # If a worker lost the model during its announcement, `_load` has deleted the state.
+            self.states.pop(name, None)
         logger.info("%s has been unloaded", name)
 
     async def _remove(self, name: str) -> None:
@@ -264,7 +265,7 @@ def find(name: str, source: str, settings: Settings) -> Found:
         raise InvalidRequestError(f"{name} cannot be loaded: {reason}", param="source") from error
     names = ", ".join(files.name for files in found)
     raise InvalidRequestError(
-        f"{source} has no model {name}; it has {names}. POST to /v1/models/ and one of these names",
+        f"{source} has no model {name}; it has {names}. Put one of these in POST /v1/models/NAME",
         param="source",
     )
 

@@ -22,18 +22,19 @@ PAUSE_SECONDS = 1
 """Time before the second attempt, if the endpoint does not name a time."""
 
 MAX_PAUSE_SECONDS = 60
-"""Upper limit on the Retry-After that an endpoint sends. A larger value is reduced to this one."""
+"""Upper limit on the Retry-After that an endpoint sends. The limit replaces larger values."""
 
 
 class ChatClient:
     """Asks chat endpoints for translations, over connections that stay open.
 
     Args:
-        settings: The key of the endpoints, and the number of requests at once.
+        settings: Settings with the key of the endpoints, the time limit of a request, and the
+            number of requests at once.
     """
 
     def __init__(self, settings: Settings) -> None:
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs each request
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # httpx2 logs each request
         key = settings.remote_key.get_secret_value()
         self.client = httpx2.AsyncClient(
             headers={"User-Agent": "regard"} | ({"Authorization": f"Bearer {key}"} if key else {}),
@@ -56,11 +57,13 @@ class ChatClient:
                 f"{model.url}/chat/completions", json=chat_request(text, model)
             )
         except httpx2.RequestError as error:
-            logger.warning("%s does not answer: %s", host_of(model), type(error).__name__)
+            logger.warning(
+                "the endpoint %s does not answer: %s", host_of(model), type(error).__name__
+            )
             message = f"the endpoint of {model.name} does not answer; try again"
             raise UnavailableError(message, PAUSE_SECONDS) from None
         if response.status_code != 200:
-            logger.warning("%s answers %s", host_of(model), response.status_code)
+            logger.warning("the endpoint %s answers %s", host_of(model), response.status_code)
             raise refusal(response.status_code, response.headers.get("retry-after", ""), model.name)
         return translation_of(parsed(response), model.name)
 

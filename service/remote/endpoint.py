@@ -18,7 +18,8 @@ class Endpoints:
     """The endpoints of remote models; the context manager closes their connections.
 
     Args:
-        settings: The key of the endpoints, and the number of requests at once.
+        settings: Settings with the key of the endpoints, the time limit of a request, and the
+            number of requests at once.
         recorder: Counts the requests to the endpoints.
     """
 
@@ -53,14 +54,15 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns a translation, the seconds before the first request, and the seconds after that.
+        """Returns a translation, the seconds of waiting for a turn, and the seconds from then on.
 
-        After 429, 5xx or a lost connection it sends a second request, unless the deadline is near.
+        If the first request ends with 429, 5xx or a connection error, a second request follows
+        after a pause. If the pause would last beyond the deadline, the first error is raised.
 
         Args:
             text: The sentence.
             model: A pair of languages of a remote model.
-            deadline: Time by time.perf_counter at which the request fails.
+            deadline: Time by time.perf_counter at which the client's request fails.
 
         Raises:
             ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.

@@ -52,7 +52,7 @@ def translation_of(reply: Any, name: str) -> str:
     except (KeyError, IndexError, TypeError, AttributeError):
         text, reason = None, None
     if not isinstance(text, str) or not (translation := THOUGHTS.sub("", text).strip()):
-        raise InternalError(f"the endpoint of {name} sent no translation; see its log")
+        raise InternalError(f"the endpoint of {name} sent no translation; see the endpoint's log")
     if reason == "length":
         raise InternalError(f"the endpoint of {name} cut a translation off; send shorter texts")
     return translation

@@ -45,8 +45,9 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        `at_once` is ignored if there are remote models. The backend could otherwise decide when it
-        gets the first items, but a request that needs only remote models sends it none.
+        If there are remote models, the backend decides at once, whatever `at_once` says. It could
+        not decide at the first items, because it gets no items if a request needs only remote
+        models.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

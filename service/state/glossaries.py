@@ -182,7 +182,7 @@ class GlossaryStore:
     def terms(self, glossaries: Sequence[str], source: str, target: str) -> Terms:
         """Returns the terms of one or more glossaries.
 
-        If several glossaries have the same source term, the first of them decides.
+        If several glossaries have the same source term, the first of them in `glossaries` decides.
 
         Raises:
             NotFoundError: A glossary does not exist, or no glossary has a dictionary for the

@@ -66,7 +66,10 @@ class Quota:
             )
 
     def _add(self, account: str, month: str, number: int, limit: float = float("inf")) -> int:
-        """Adds characters unless the sum would exceed the limit; returns the sum without them."""
+        """Adds characters to an account unless the sum would exceed the limit.
+
+        Returns the number of characters before the addition.
+        """
         with self.database.transaction() as connection:
             found = connection.execute(
                 "SELECT characters FROM usage WHERE (account, month) = (?, ?)", (account, month)

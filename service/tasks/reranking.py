@@ -187,7 +187,8 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids of a pair.
 
     If the model distinguishes segments, the vocabulary size is added to each id of the second
-    segment: the text, and the special tokens behind it.
+    segment: the text, and the special tokens behind it. Row `vocab_size + id` of the token table
+    also contains the vector of the second segment.
     """
     if served.config.num_segments == 1:
         return pair.ids

@@ -2,7 +2,7 @@
 
 A new kind needs a row in ROWS, an entry in KINDS, a class of work items, and an executor. It also
 needs a loader (`service/workers/loaders.py`) that makes its models executable. The scheduler and
-the main loop of a worker name no kind.
+the main loop of a worker have no code for particular kinds.
 """
 
 from model.checkpoints.families.cross_encoders import CrossEncoderFiles
@@ -22,7 +22,7 @@ from service.workers.model_set import AnyFiles
 
 EMBEDDING_SHARE = 0.5
 """Share of a worker's time for embedding or reranking while sentences are translated. It is a half,
-because the server cannot know which of the two kinds of work is more urgent."""
+because the server cannot know whether this work is more urgent than translation."""
 
 ROWS = [
     TaskKind(

@@ -14,7 +14,7 @@ Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 
 """
 
 CHARS_PER_TOKEN = 3
-"""Number of characters that count as one token when a request is admitted by an estimate."""
+"""Number of characters for each token when the tokens of a request are estimated to admit it."""
 
 
 async def run_sized(

@@ -81,7 +81,10 @@ class Vocabulary:
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
-    """Returns the embedding model or cross-encoder with a name; without a name, the first model.
+    """Returns the embedding model or cross-encoder with a name.
+
+    Without a name, the result is the first embedding model. If no embedding model is served, it is
+    the first cross-encoder.
 
     Raises:
         NotFoundError: There is no such model.

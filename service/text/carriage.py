@@ -22,11 +22,12 @@ class Carriage:
     Attributes:
         protected: The text with markers, and its spans.
         carriers: Each sentence that has markers, with stand-ins in their places, by the sentence's
-            index. None for a sentence that is translated in parts.
-        parts: Translation of each sentence that was translated in parts, with its markers.
-        capitals: Markers of spans that begin with a small letter. Each is mapped to a second
-            marker, whose span begins with a capital letter. The second marker replaces the first
-            marker at the start of a translated sentence.
+            index. None for a sentence that cannot have the stand-ins.
+        parts: Translation of each sentence that was translated in parts, by the sentence's index.
+            The translation has the markers of the sentence.
+        capitals: Maps the marker of a glossary's target term to a second marker, whose span is the
+            same term with a capital letter. The second marker replaces the first marker at the
+            start of a translated sentence.
     """
 
     protected: ProtectedText = NO_SPANS
@@ -51,7 +52,7 @@ class Carriage:
         return self._with_capital(restored)
 
     def _with_capital(self, sentence: str) -> str:
-        """Replaces a marker at the start of a sentence by the second marker in `capitals`."""
+        """Replaces a marker at the start of a sentence by the marker that `capitals` maps it to."""
         for found in MARKER.finditer(sentence) if self.capitals else ():
             before, marker = sentence[: found.start()], found[0]
             if has_words(before):
@@ -101,7 +102,7 @@ def load(
         chunked: Sentences with markers. Their token ids are changed.
         protected: The text and its spans.
         tokenizer: Tokenizer of the source.
-        limit: Largest number of tokens of a sentence.
+        limit: Largest number of tokens of a sentence, without EOS.
     """
     carriage = Carriage(protected)
     if protected.spans:

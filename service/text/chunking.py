@@ -6,10 +6,11 @@ from model.tokenization.tokenizer import WORD_START, Encoding, Tokenizer
 from service.text.segmentation import Segments
 
 WINDOW_CHARS = 16
-"""Number of characters in a window of the text, for each token of the limit.
+"""Number of characters in a window, for each token that a piece may have.
 
-The end of a piece is searched in a window. In nearly every language, a window of this length
-contains a whole piece. A longer window would be slower, because each window is tokenised.
+A window is the part of a sentence in which the end of a piece is searched. In nearly every
+language, a window of this length contains a whole piece. A longer window would be slower, because
+each window is tokenised.
 """
 
 AHEAD = 8
@@ -24,7 +25,8 @@ pieces. All of them would be tokenised to find the first piece.
 class ChunkedText:
     """A text whose long sentences have been cut.
 
-    A sentence has at most as many tokens as the limit, unless it is a single character.
+    A sentence has at most as many tokens as `chunk_sentences` allows, unless it is a single
+    character.
 
     Attributes:
         segments: Sentences and separators. Joined, they are the text.

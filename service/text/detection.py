@@ -44,8 +44,9 @@ class Detection:
 class LanguageDetector:
     """Detects the language of texts. Several threads may use one instance at the same time.
 
-    `lingua` has data for each language. `preload` loads the data; otherwise the first text that
-    needs them does. Loading takes about 0.4 s and 28 MB for each language.
+    `lingua` has data for each language. `preload` loads the data of all candidates. Otherwise,
+    data are loaded when a text first needs them. Loading takes about 0.4 s and 28 MB for each
+    language.
     """
 
     def __init__(self, languages: Collection[str]) -> None:
@@ -79,8 +80,8 @@ class LanguageDetector:
 
         Returns:
             At most three detections, best first. The list is empty if the text has no letters or
-            matches no candidate, such as Greek text with candidates English and Portuguese. A
-            single candidate is returned for every text in its script.
+            matches no candidate, such as Greek text with candidates English and Portuguese. If
+            there is only one candidate, it is returned for every text in its script.
         """
         sample = text[:MAX_TEXT_CHARS].encode("utf-8", "ignore").decode("utf-8")
         if self._detector is None or not any(map(str.isalpha, sample)):
@@ -118,7 +119,10 @@ def _rank(shares: list[tuple[str, float]]) -> list[Detection]:
 
 
 def _codes_by_iso(codes: Collection[str]) -> dict[str, str]:
-    """Maps the ISO 639-1 code of each language that `lingua` knows to its shortest given code."""
+    """Maps the ISO 639-1 code of each language to the shortest of the given codes that name it.
+
+    Languages that `lingua` does not know are left out.
+    """
     by_iso: dict[str, str] = {}
     for code in sorted(codes, key=lambda code: (len(code), code)):
         primary = normalize_code(code).partition("-")[0]

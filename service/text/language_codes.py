@@ -59,8 +59,8 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     2. The code without its last subtags is offered ("pt-BR" -> "pt", RFC 4647 section 3.4).
     3. Exactly one variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code
        names a script, the variant must name the same script.
-    4. One of several offered variants is in the script that CLDR gives for the code
-       ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
+    4. Exactly one of several offered variants is in the script of the code. If the code names no
+       script, CLDR gives it ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
     5. These rules match another name of the language ("tl" -> "fil", LibreTranslate's
        "zt" -> "zh-Hant").
 
@@ -101,18 +101,18 @@ def base_language(code: str) -> str:
 
 
 def display_name(code: str, accept_language: str | None = None) -> str:
-    """Returns the name of a language in the reader's language, such as "Portugais" for "pt".
+    """Returns the name of a language in a client's own language, such as "Portugais" for "pt".
 
     It never raises.
 
     Args:
         code: A language code in any spelling.
         accept_language: Value of an Accept-Language header. Only its first 10 entries are read.
-            Malformed entries, and languages without a locale in Babel, are ignored. The default is
-            English.
+            Malformed entries, and languages without a locale in Babel, are ignored. If no entry is
+            left, the name is English.
 
     Returns:
-        The name with a capital first letter. It is English if the reader's locale has no name for
+        The name with a capital first letter. It is English if the client's locale has no name for
         the language, and the canonical code if English has none either.
     """
     canonical = normalize_code(code)

@@ -1,4 +1,4 @@
-"""Protects a text with markup: markers replace its tags, and the protected spans of its words.
+"""Protects a text with markup: markers replace its tags and the protected spans in its words.
 
 The readers of formats, such as `html_text`, cut a text into tokens. The text of each block, such as
 a paragraph or a list item, is translated as a whole; the tags inside it are inline tags.
@@ -15,7 +15,10 @@ from service.errors import InvalidRequestError
 from service.text.protection import MARKER, MAX_SPANS, Marking, ProtectedText
 
 BREAK = "\x1e"
-"""Line break that is put before and after the tag of a block. HTML and XML do not allow it."""
+"""Line break that is put before and after the tag of a block.
+
+HTML and XML do not allow this character, so no text contains it already.
+"""
 
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+[ \t]*")
 
@@ -41,7 +44,7 @@ INLINE_TAGS = frozenset({Kind.OPEN, Kind.CLOSE, Kind.EMPTY})
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A part of a text: characters without entities, a tag, or an element left as it is."""
+    """A part of a text: characters with decoded entities, a tag, or an element left as it is."""
 
     kind: Kind
     source: str
@@ -58,7 +61,10 @@ class MarkupText(ProtectedText):
     tags: dict[str, Kind] = field(default_factory=dict)
 
     def restore(self, text: str) -> str:
-        """Returns the text with its tags. In its words, `&`, `<` and `>` become entities."""
+        """Returns a text with tags and spans in place of markers.
+
+        In the rest of the text, `&`, `<` and `>` become entities.
+        """
         parts = re.split(f"({MARKER.pattern})", text.replace(BREAK, ""))
         return "".join(
             self.span(part) if MARKER.match(part) else escape(part, quote=False) for part in parts

@@ -59,7 +59,7 @@ _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u2212", '\'\'\'"""""---'
 )
-"""Plain characters that replace typographic quotes and dashes that are not in a vocabulary."""
+"""Plain characters. Each replaces a typographic quote or dash that a vocabulary does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
 
 
 def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
-    """Returns the pattern of spans that hold unknown characters; None if there are none.
+    """Returns the pattern of spans with unknown characters; None if no character is unknown.
 
     An unknown letter protects its whole word: `Erdoğan`. An unknown symbol protects the letters and
     digits that touch it: `€50`, `<3`.
@@ -164,7 +164,7 @@ def _rare(unknown: Collection[str]) -> re.Pattern[str] | None:
 
 
 def _find(text: str, rare: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """Returns the spans in order. Rare characters are searched only between the other spans."""
+    """Returns the spans in order. `rare` is searched only between the spans of other patterns."""
     found = [match.span() for match in _FORMS.finditer(text)] if _TRIGGER.search(text) else []
     found += [match.span() for match in _PICTOGRAMS.finditer(text)]
     known = list(_merged(sorted(found)))

@@ -5,8 +5,9 @@ separators and never reach the model: line breaks, white space, runs of punctuat
 text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
 Sentence boundaries come from `sentencex`, which has rules for about 300 languages. This
-module passes it one line at a time, because in a whole text `sentencex` merges lines and drops a
-paragraph break at its end. A sentence that is too long for a model is cut by `chunking`, not here.
+module passes it one line at a time, because in a whole text `sentencex` merges lines. It also drops
+a paragraph break at the end of the text. A sentence that is too long for a model is cut by
+`chunking`, not here.
 """
 
 import re
@@ -24,7 +25,8 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 # `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space has
 # more bytes (no-break space, ideographic space). It also fails on a lone surrogate. Each such
-# character is replaced by one plain space: code points, which `sentencex` counts, stay in place.
+# character is replaced by one plain space. `sentencex` counts code points, so all positions stay
+# the same.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 

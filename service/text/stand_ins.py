@@ -33,7 +33,8 @@ class StandIn:
         before: Character to the left of the span; "" at the start of the sentence.
         after: Character to the right of the span; "" at the end of the sentence.
         start: Place of the marker in the sentence.
-        end: Place in the carrier's text after the stand-in and after the space added behind it.
+        end: Place in the carrier's text after the stand-in, and after the space behind it if one
+            was added.
     """
 
     spelling: str

@@ -108,8 +108,8 @@ class Placement:
 
     Attributes:
         num_words: Number of target words.
-        anchors: Index of a source word, by the index of its anchor: the target word that is the
-            same numeral or name.
+        anchors: Index of each source word that has an anchor, by the index of the anchor. An anchor
+            is a target word that is the same numeral or name.
         shares: Share of each source word in the attention of each target word, (T, S).
     """
 
@@ -173,7 +173,12 @@ class Placement:
         return min(found), max(found) + 1
 
     def _choose(self, element: Element, gaps: Sequence[Span]) -> Span:
-        """Returns the target words of an element, [first, end), inside one of the gaps."""
+        """Returns the span of the target words of an element, [first, end).
+
+        Args:
+            element: The element to place.
+            gaps: Spans of target words that no placed sibling has taken. The result is inside one.
+        """
         covered = self._covered(element)
         if not covered:
             return self._boundary(element, gaps)
@@ -265,7 +270,7 @@ def _gaps(within: Span, taken: Sequence[Span]) -> list[Span]:
 
 
 def _best_length(gains: NDArray[np.float64]) -> int:
-    """Returns the length of the prefix with the largest sum, or of the shortest such prefix."""
+    """Returns the length of the prefix with the largest sum; the shortest one if sums are equal."""
     return int(np.concatenate([[0.0], np.cumsum(gains)]).argmax())
 
 

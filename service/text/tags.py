@@ -20,7 +20,7 @@ class Tag:
         kind: OPEN, CLOSE or EMPTY.
         marker: Character that stands for the tag.
         place: Number of code points of the text or sentence before the tag.
-        partner: Place of the element's other tag; `place` for a tag without one.
+        partner: Place of the element's other tag; `place` for an element with a single tag.
     """
 
     kind: Kind
@@ -73,10 +73,10 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
         tags: Tags that `lift` returned.
 
     Returns:
-        The segments, whose separators now have the markers of the tags between sentences. The tags
-        of each sentence that has tags, by the sentence's index. Their `place` and `partner` count
-        from the start of the sentence. A `partner` outside of the sentence is below 0 or above the
-        sentence's length.
+        Two values: the segments, and the tags of each sentence that has tags, by the sentence's
+        index. The separators of the segments now have the markers of the tags between sentences.
+        `place` and `partner` of the tags count from the start of the sentence. A `partner` outside
+        of the sentence is below 0 or above the sentence's length.
     """
     if not tags:
         return segments, {}
@@ -112,8 +112,8 @@ def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
 def _head(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index of the first tag that belongs to the sentence.
 
-    A tag at the start of a sentence belongs to it only if it is a start tag whose element ends
-    inside the sentence.
+    Tags at the start of a sentence do not belong to it. The exceptions are a start tag whose
+    element ends inside the sentence, and the tags after this start tag.
     """
     for number, tag in enumerate(held):
         if tag.place > first:
@@ -126,8 +126,8 @@ def _head(held: Sequence[Tag], first: int, last: int) -> int:
 def _tail(held: Sequence[Tag], first: int, last: int) -> int:
     """Returns the index after the last tag that belongs to the sentence.
 
-    A tag at the end of a sentence belongs to it only if it is an end tag whose element starts
-    inside the sentence.
+    Tags at the end of a sentence do not belong to it. The exceptions are an end tag whose element
+    starts inside the sentence, and the tags before this end tag.
     """
     for number in range(len(held), 0, -1):
         tag = held[number - 1]

@@ -236,7 +236,7 @@ def test_encoder_of_a_model_of_many_languages_is_told_which(tmp_path: Path) -> N
         unnamed = embed_at(server, SENTENCE, model="m2m100")
         assert_error(unnamed, InvalidRequestError, "prompt_name; it is missing", "de, en, pt")
         unknown = embed_at(server, SENTENCE, model="m2m100", prompt_name="fr")
-        assert_error(unknown, InvalidRequestError, "it is fr, which is not one of them")
+        assert_error(unknown, InvalidRequestError, "it is fr, an unknown language")
 
 
 def test_server_that_only_embeds_has_no_languages(serve: Serve, embedding_folder: str) -> None:

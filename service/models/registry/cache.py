@@ -99,8 +99,8 @@ class ModelCache:
     def record(self, reference: Reference) -> Record | None:
         """Returns the record of a reference; None if the reference was never pulled.
 
-        If the reference names a commit, the result may be the record of a branch. It is the branch
-        whose pull fetched this commit.
+        A reference to a commit needs no record of its own. The result may come from the record of a
+        branch whose pull fetched this commit.
 
         Raises:
             CacheError: The record is damaged.

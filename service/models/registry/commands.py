@@ -81,7 +81,7 @@ def _errors_shown() -> Iterator[None]:
 def list_models(
     cache: Cache = None,
     published: Annotated[
-        bool, typer.Option("--published", help="list only the pairs that Mozilla has published")
+        bool, typer.Option("--published", help="list Mozilla's published language pairs instead")
     ] = False,
 ) -> None:
     """List the models of REGARD_MODELS and of the cache, and whether their files are on disk."""
@@ -186,7 +186,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
 
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Read every file and compare it with its published, pinned and recorded checksums."""
+    """Compare the checksum of every file with its recorded and pinned checksums."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))
@@ -266,7 +266,7 @@ def _fixed(located: LocatedModel) -> ModelEntry:
 
 
 def _to_toml(entry: ModelEntry, sums: dict[str, str]) -> str:
-    """Returns one model of a manifest as TOML; JSON's strings are valid TOML."""
+    """Returns one model of a manifest as TOML. A string in JSON is also a valid string in TOML."""
     options = {"reference": str(entry.reference), "device": entry.device, "dtype": entry.dtype}
     lines = [f"{name} = {_quoted(value)}" for name, value in options.items() if value]
     pins = [f"{_quoted(name)} = {_quoted(value)}" for name, value in sums.items()]

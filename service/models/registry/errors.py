@@ -17,7 +17,7 @@ TransientError             one try failed; `HttpClient.retry` repeats it or rais
 
 
 class RegistryError(Exception):
-    """Base class of the errors of this package."""
+    """Base class of all errors of this package except TransientError."""
 
 
 class UnknownReferenceError(RegistryError):

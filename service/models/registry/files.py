@@ -19,9 +19,10 @@ WEIGHTS = (
     ("pytorch_model.bin",),
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
-"""Weight files in order of preference; the first entry whose first file exists is used.
+"""Weight files in order of preference.
 
-An entry is one file, or an index and the pattern of its shards.
+An entry is one file, or an index and the pattern of its shards. `choose_files` takes the first
+entry whose file or index exists.
 """
 
 PARTS = frozenset(
@@ -82,7 +83,8 @@ class RemoteFile:
     def __post_init__(self) -> None:
         """Checks the form of the checksum.
 
-        Folders are named after its first digits, so it must not contain parts of a path.
+        Folders are named after the first digits of checksums, so a checksum must not contain parts
+        of a path.
 
         Raises:
             DownloadError: The published value is not a sha256 checksum.

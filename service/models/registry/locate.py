@@ -36,7 +36,8 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
     """Returns the models of a list of references and manifests; checks pinned checksums.
 
     Raises:
-        MissingFilesError: Files are missing or have another size; the error lists all of them.
+        MissingFilesError: Files of models from a registry are missing or have another size; the
+            error lists all of them.
         DamagedFileError: Files have other checksums than their pins; the error lists all of them.
         RegistryError: A reference, a manifest or the cache cannot be read.
     """
@@ -52,6 +53,8 @@ def locate(references: Sequence[str], cache: ModelCache, is_offline: bool) -> li
 
 def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
     """Returns one message for each missing file of a model from a registry.
+
+    If the model was never pulled, a single message covers all its files.
 
     Raises:
         CacheError: The record of the model is damaged.

@@ -18,7 +18,7 @@ class Registries:
 
     Attributes:
         hf_endpoint: Address of Hugging Face or of a mirror.
-        firefox_registry: Address of Mozilla's bucket or of a mirror.
+        firefox_registry: Address of Mozilla's storage bucket or of a mirror.
         is_offline: Whether requests to registries are forbidden.
     """
 
@@ -28,7 +28,7 @@ class Registries:
 
 
 class Puller:
-    """Fetches the files of models that the cache does not have yet.
+    """Fetches the missing files of models into the cache.
 
     Args:
         cache: Cache that receives the files.
@@ -48,9 +48,9 @@ class Puller:
     def pull(self, entry: ModelEntry) -> Record:
         """Fetches the missing files of a model, and returns its record.
 
-        All files are then in the cache and checked. If the reference names a commit, or if all
-        files are pinned, a complete model is checked without a request to the registry. Any other
-        reference is looked up in the registry again, and a newer version replaces the recorded one.
+        When this method returns, all files are in the cache and have been checked. No request is
+        sent for a complete model whose version cannot change (see `_complete`). Any other reference
+        is looked up in the registry again, and a newer version replaces the recorded one.
 
         Raises:
             RegistryError: A file cannot be fetched; the files that were fetched are kept.

@@ -1,4 +1,4 @@
-"""References: texts that name a model. They consist of a source, a name and a revision."""
+"""References: texts that name a model by a source, a name and sometimes a revision."""
 
 import re
 from dataclasses import dataclass
@@ -56,8 +56,8 @@ def parse_reference(text: str) -> Reference:
     """Parses a reference.
 
     Raises:
-        UnknownReferenceError: The text has the prefix of a registry and is not a valid reference,
-            or it contains control characters.
+        UnknownReferenceError: The text begins with `hf:`, `firefox:` or `openai:` and is not a
+            valid reference, or it contains control characters.
     """
     require_one_line(text)
     for source in (Source.HUB, Source.FIREFOX):

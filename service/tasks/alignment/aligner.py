@@ -1,7 +1,8 @@
 """Finds the cross-attention by which the words of sentence pairs are aligned.
 
-The decode steps of native code record this attention. Without a record, a second pass over the
-sentence and its translation captures it, in a limited share of the workers' time.
+If native code translates a sentence, its decode steps record this attention. Without a record, a
+second pass over the sentence and its translation captures the attention. These passes get a limited
+share of the workers' time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +33,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedPair:
-    """A sentence, and a translation of a model.
+    """A sentence, and its translation by a model.
 
     Attributes:
         model: Name of the model.
@@ -73,7 +74,7 @@ class PairAligner:
     async def attention(
         self, pairs: Sequence[TranslatedPair], context: RequestContext
     ) -> list[CrossAttention]:
-        """Returns the attention of each pair: the recorded one, or else that of a second pass.
+        """Returns the recorded attention of each pair, or else the attention of a second pass.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.

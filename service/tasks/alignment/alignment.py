@@ -5,9 +5,8 @@ that it attends to most.
 
 The table shows how many words the built-in en-pt model aligns correctly in 997 sentences
 (FLORES-200 dev). It counts words whose correct alignment is known: numerals, and words spelt alike
-in both languages. Only words that occur once in the sentence and once in its
-translation count. The words "a", "as", "do" and
-"no" are left out, because they mean different things in the two languages.
+in both languages. Each of them occurs once in the sentence and once in the translation. The words
+"a", "as", "do" and "no" are left out, because they mean different things in the two languages.
 
 | translation | numerals | words spelt alike |
 |---|---|---|

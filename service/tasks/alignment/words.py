@@ -29,8 +29,8 @@ class TokenClass(Enum):
 def word_spans(side: TokenizedText) -> list[Span]:
     """Returns the words of a text as tokens [first, end); together they cover all its tokens.
 
-    A special token is a word of its own. So is the last token, even if it is not special: it
-    is never an input of the decoder. All `input_spans` are therefore whole words.
+    A special token is a word of its own. So is the last token, even if it is not special, because
+    the last token is never an input of the decoder. All `input_spans` are therefore whole words.
     """
     starts = list(_word_starts(side))
     return list(zip(starts, [*starts[1:], len(side.ids)], strict=True))

@@ -17,7 +17,7 @@ async def choose_direction(
 ) -> Direction:
     """Returns the model of a request, with the language pair that is translated.
 
-    The request names the model by its name, or by the languages.
+    The request contains the model's name, or the two languages.
 
     Args:
         choice: Model or languages of the request.
@@ -29,7 +29,7 @@ async def choose_direction(
         NotFoundError: There is no model of that name.
         UnsupportedLanguageError: No model translates between these languages.
         InvalidRequestError: The languages are the same, are missing, differ from the languages of
-            the named model, or need two models.
+            the named model, or need two models. The error is also raised for a remote model.
     """
     if choice.model is not None:
         model = catalog.models.get(catalog.named(choice.model))

@@ -40,7 +40,7 @@ class InspectedModel(Protocol):
 
     @property
     def start(self) -> str:
-        """Spelling of the decoder's start token; "" for none."""
+        """Spelling of the decoder's start token; "" if the model has no start token."""
 
 
 class InspectedSequence(Protocol):
@@ -84,7 +84,7 @@ class Queries(Protocol[SequenceT_contra]):
         Args:
             sequences: Sequences of the request.
             results: Result of each sequence.
-            start: Spelling of the decoder's start token; "" for none.
+            start: Spelling of the decoder's start token; "" if the model has no start token.
             view: Requested form.
         """
 

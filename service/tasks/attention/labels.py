@@ -35,7 +35,8 @@ def token_labels(side: TokenizedText, start: str | None = None) -> Labels:
 
     Args:
         side: Source or target.
-        start: Spelling of the decoder's start token, "" for the zero vector; None for a source.
+        start: Spelling of the start token; "" if the decoder starts with a zero vector. None for a
+            source.
     """
     inputs = None if start is None else [start, *side.pieces[:-1]]
     return Labels(side.text, side.pieces, side.ids, side.offsets, side.special, inputs)
@@ -47,7 +48,8 @@ def word_labels(side: TokenizedText, words: Sequence[Span], start: str | None = 
     Args:
         side: Source or target.
         words: Spans that `word_spans` has found.
-        start: Spelling of the decoder's start token, "" for the zero vector; None for a source.
+        start: Spelling of the start token; "" if the decoder starts with a zero vector. None for a
+            source.
     """
     offsets = [text_span(side, word) for word in words]
     special = [side.special[first] for first, _ in words]

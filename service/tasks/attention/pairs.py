@@ -45,7 +45,7 @@ class PairQueries:
         Args:
             pairs: Sentence pairs.
             results: Result of each pair.
-            start: Spelling of the decoder's start token; "" for none.
+            start: Spelling of the decoder's start token; "" if the model has no start token.
             view: Requested form.
         """
         items = []

@@ -1,7 +1,7 @@
 """Requests for attention, independent of HTTP: model, kinds, layers, heads and view.
 
-This module has only types and dataclasses and does not import numpy, because the schemas of
-`/attention` import it.
+The schemas of `/attention` import this module. Schemas must be imported fast, so this module does
+not import numpy.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class InspectionRequest(ModelChoice):
 
     Attributes:
         texts: Texts; each is one sequence, or with `is_split` any number of sentences.
-        target_texts: Translations, one for each text; None for the model's own.
+        target_texts: Translations, one for each text. None stands for the model's own translation.
         is_split: Whether texts are split into sentences.
         kinds: Kinds of attention.
         layers: Numbers of the layers.
@@ -63,10 +63,10 @@ class InspectionRequest(ModelChoice):
         norm: Whether weights alone or weights times value norms are returned.
         needs_equal_layers: Whether each kind must have the same number of layers, for bertviz.
         view: Form in which the matrices are returned.
-        alignment_layer: Layer whose cross-attention aligns words; None for the model's own.
-        alignment_head: Head that aligns words, or `mean`; None for the model's own.
+        alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
+        alignment_head: Head that aligns words, or `mean`; None for the model's default.
         alignment_shift: 1 if the attention of a row belongs to the decoder's input token, 0 if it
-            belongs to the predicted token. None for the model's own shift.
+            belongs to the predicted token. None for the model's default.
     """
 
     texts: Sequence[str]
@@ -90,7 +90,7 @@ class TraceRequest(ModelChoice):
 
     Attributes:
         text: One sequence.
-        target_text: Its translation; None for the model's own.
+        target_text: Its translation; None for the model's own translation.
         kind: Kind of attention.
         layer: Number of the layer, from 0, or negative from the end.
         head: Number of the head, from 0, or negative from the end.

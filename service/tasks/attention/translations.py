@@ -1,8 +1,8 @@
 """Attention of translations.
 
-A sentence is translated first, as /translate does by default. The model then reads it once more
-together with its translation, in one pass. A translation that the client sends is read in the same
-way.
+A sentence is translated first, with the default search of /translate. The model then reads the
+sentence and its translation together, in one pass. A translation that the client sends is read in
+the same way.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class LoadedDirection:
 
     @property
     def start(self) -> str:
-        """Spelling of the decoder's start token; "" for the zero vector."""
+        """Spelling of the start token; "" if the decoder starts with a zero vector."""
         return start_token(self.config, self.direction.vocabularies.target)
 
 

@@ -47,9 +47,9 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
     """Refuses a request whose response would have too many vectors of tokens.
 
-    The limit REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With 384
-    numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until the
-    client has read the response. `check_num_tokens` has the same arguments and errors.
+    The default of REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With
+    384 numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until
+    the client has read the response. `check_num_tokens` has the same arguments and errors.
     """
     _check_total(
         num_tokens,
@@ -128,7 +128,7 @@ def check_dimensions(dimensions: int | None, size: int) -> int:
     if dimensions is not None and dimensions > size:
         raise InvalidRequestError(
             f"Invalid request: dimensions parameter must be <= {size}, the size of this model's "
-            f"vectors, not {dimensions}; leave it out for all",
+            f"vectors, not {dimensions}; leave it out for whole vectors",
             param="dimensions",
         )
     return size if dimensions is None else dimensions
@@ -168,7 +168,7 @@ def find_language(name: str | None, languages: Collection[str]) -> str:
     """
     found = None if name is None else match_language(name, languages)
     if found is None:
-        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, which is not one of them"
+        fault = "missing" if name is None else f"{name[:SHOWN_CHARS]}, an unknown language"
         raise InvalidRequestError(
             "Invalid request: this model needs the language of the texts, which a request names in "
             f"prompt_name; it is {fault}. The languages are: {', '.join(languages)}",

@@ -56,7 +56,8 @@ def _align(
     Args:
         text: A text.
         pairs: The sentences of the text with their translations.
-        found: Attention of the pairs, followed by that of later texts, which stays in the iterator.
+        found: Attention of the pairs, and after it the attention of later texts, which stays in
+            the iterator.
     """
     segments = text.segments
     source_starts = segments.starts(segments.sentences)

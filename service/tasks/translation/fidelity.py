@@ -18,7 +18,7 @@ from service.text.stand_ins import VARIANTS, carry, split_at_markers
 
 @dataclass(slots=True)
 class Place:
-    """One sentence with spans.
+    """One sentence that may be translated again.
 
     Attributes:
         text: The text of the sentence.
@@ -53,7 +53,10 @@ class Place:
         return self.text.carriage.restore(self.index, decoded) is not None
 
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Returns the sentence with stand-ins of a variant; None if it cannot have them."""
+        """Puts stand-ins of a variant into the sentence, and returns it for translation.
+
+        The result is None if the sentence already contains such a stand-in, or would be too long.
+        """
         tokenizer, _ = self.text.tokenizers
         if self.index in self.text.tags:
             options = replace(options, return_attention=True)

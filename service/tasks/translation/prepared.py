@@ -115,7 +115,7 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns a sentence's translation with a given rank, or the last if there are fewer.
+        """Returns a sentence's translation of a given rank, or its last one if it has fewer.
 
         Args:
             index: Index of the sentence.

@@ -1,9 +1,9 @@
 """Makes translations use the terms of a glossary.
 
-A sentence is first translated unchanged. If target terms are missing in the translation, they are
-put into the sentence in place of their source terms. Models mostly copy words of the target
-language, so the sentence is then translated again. If terms are still missing, stand-ins replace
-the missing terms, and finally all terms of the sentence. Models copy stand-ins more reliably than
+A sentence is first translated unchanged. If target terms are missing in the translation, they
+replace their source terms in the sentence, and the sentence is translated again. This works because
+models mostly copy words of the target language. If terms are still missing, stand-ins replace the
+missing terms, and finally all terms of the sentence. Models copy stand-ins more reliably than
 target terms, but a stand-in hides the meaning of the term from the model.
 """
 
@@ -28,12 +28,13 @@ async def use_terms(
     options: DecodingOptions,
     pipeline: PivotPipeline,
 ) -> None:
-    """Translates sentences again until their translations have the target terms.
+    """Translates sentences again whose translations miss target terms, up to three times.
 
-    If a stand-in is missing in a translation, `fidelity.complete` must complete the translation.
+    A stand-in may be missing in a new translation. The caller must therefore call
+    `fidelity.complete` afterwards, which completes such translations.
 
     Args:
-        prepared: The texts. They get more protected spans.
+        prepared: The texts. Their sentences are changed, and they get more protected spans.
         results: Results of the sentences of all texts, in order; some are replaced.
         terms: Terms of the glossary.
         options: Options of the search.
@@ -95,7 +96,12 @@ class _Termed:
 
 
 def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
-    """Returns the place in a changed text. A change is a place and the length added before it."""
+    """Returns where a place is after a text was changed.
+
+    Args:
+        place: Place in the text before the changes.
+        changes: Pairs of the end of a replaced term, and the number of characters added before it.
+    """
     return place + sum(added for end, added in changes if end <= place)
 
 
@@ -125,7 +131,10 @@ def _decoded(place: Place, results: Sequence[Result]) -> str:
 
 
 def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns the target terms. A term at the start of the sentence keeps a capital letter."""
+    """Returns the target terms of matches.
+
+    If the sentence starts with a source term with a capital letter, the target term gets one too.
+    """
     return [
         capitalized(match.target)
         if one.sentence[match.start].isupper() and not has_words(one.sentence[: match.start])

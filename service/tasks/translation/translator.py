@@ -55,17 +55,17 @@ class TranslationRequest:
         split_sentences: Whether texts are split into sentences. If false, a text is one sentence. A
             text with markup then has one sentence for each block.
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
-            request is refused if no single model has the pair. Only without `protects`, markup
-            and `terms`.
+            request is refused if no single model has the pair, or if the model is remote. It must
+            not have `protects`, markup or `terms`.
         protects: Whether protected spans come back unchanged: placeholders, URLs, markup and rare
             symbols. The translations then also get the case and the final punctuation of the texts.
         is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
             without `protects`.
         xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
             unchanged even without `protects`.
-        split_lines: Whether every line break ends a sentence. Only with `split_sentences`.
+        split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
         is_bulk: Whether the sentences wait in the bulk lane even if they are few.
-        terms: Terms of a glossary from the source to the target. Only with a `source`.
+        terms: Terms of a glossary from the source to the target; None without a `source`.
     """
 
     texts: Sequence[str]
@@ -169,7 +169,9 @@ class Translator:
     async def stream(
         self, request: TranslationRequest, context: RequestContext
     ) -> AsyncGenerator[TranslatedSentence, None]:
-        """Yields the translated sentences of all texts in order, each as soon as it is done.
+        """Yields the translated sentences of all texts in order.
+
+        Each sentence is yielded as soon as it and all sentences before it are done.
 
         Raises:
             ServiceError: The request is refused, too late, or failed.

@@ -19,7 +19,8 @@ SMALL_WORDS = frozenset(
 MIN_TITLE_CHARS = 4
 """Length of the shortest word that gets a capital letter if a translation is put into Title Case.
 
-Shorter words are mostly articles and prepositions. The first word may be shorter.
+Shorter words are mostly articles and prepositions. The first word gets a capital letter at any
+length.
 """
 
 MAX_TITLE_CHARS = 100
@@ -81,8 +82,9 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
 def is_title_case(text: str) -> bool:
     """Returns whether a text is in Title Case.
 
-    At least two of its words have a capital letter, and the others are small words. A text that
-    ends with a full stop is taken for a sentence that contains names.
+    At least two of its words begin with a capital letter. All other words are in SMALL_WORDS or
+    begin with a character that is not a letter. A text that ends with a full stop is taken for a
+    sentence that contains names.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:
@@ -98,7 +100,16 @@ def is_title_case(text: str) -> bool:
 
 
 def _like(given: str, found: str, language: str) -> str:
-    """Returns a translation's first word, `found`, with its first letter in the case of `given`."""
+    """Returns the first word of a translation in the case of the first word of its source.
+
+    Only the first letter changes. A word with a capital letter inside stays as it is, and so does a
+    word that always begins with a capital letter.
+
+    Args:
+        given: First word of the source.
+        found: First word of the translation.
+        language: Code of the translation's language.
+    """
     if not found[0].isalpha() or not found[1:].islower() and len(found) > 1:
         return found
     if given[0].isupper() and found[0].islower():

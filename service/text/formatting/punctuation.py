@@ -45,9 +45,10 @@ _GENDER = re.compile(r"\s\(\w{1,3}\)$")
 def with_ending(source: str, translation: str) -> str:
     """Returns a translation that ends with the punctuation of its source.
 
-    A translation with the same marks stays as it is, and so does an abbreviation. A mark before a
-    closing quote or bracket is compared, but not changed: languages order mark and quote
-    differently.
+    If source and translation end with the same marks, only the spelling of an ellipsis may change.
+    If one of them ends with an abbreviation, no mark changes. A mark before a closing quote or
+    bracket does not change either, because languages differ in the order of mark and quote.
+    The ending of another gender, such as ` (a)`, is removed unless the source has a bracket.
 
     Args:
         source: The sentence as the client wrote it.

@@ -25,7 +25,8 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
         entries_format: `tsv`, or `csv`, where two more columns may name the languages.
 
     Raises:
-        InvalidRequestError: A line is no entry, a term is invalid, or there is no entry.
+        InvalidRequestError: A line is not an entry, a term is invalid or occurs twice as a source
+            term, or there is no entry.
     """
     entries: dict[str, str] = {}
     for number, columns in _rows(text, entries_format):

@@ -142,7 +142,7 @@ def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
 def _is_whole(sentence: str, start: int, end: int) -> bool:
     """Returns whether a part of a sentence consists of whole words.
 
-    It does not if a hyphen or an underscore joins it to the word before it or after it.
+    The result is False if a hyphen or an underscore joins the part to the word before or after it.
     """
     before = sentence[max(0, start - 2) : start][::-1]
     return not _joins(before) and not _joins(sentence[end : end + 2])

@@ -150,13 +150,13 @@ class _Transfer:
 def _locked(part: Path) -> Iterator[BinaryIO]:
     """Opens the partial file for writing, and locks it against other processes."""
     part.parent.mkdir(parents=True, exist_ok=True)
-    # Unbuffered, so that no received bytes are lost if this process ends.
+    # The file is unbuffered, so that no received bytes are lost if this process ends.
     with part.open("ab", buffering=0) as output:
         try:
             fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise CacheError(
-                f"{part} is being written by another `regard`; wait until that one has ended"
+                f"{part} is being written by another `regard`; wait until it has ended"
             ) from error
         # The process that held the lock may have renamed the file since it was opened here.
         if not part.exists() or not os.path.samestat(os.fstat(output.fileno()), part.stat()):

@@ -1,8 +1,8 @@
 """Mozilla's registry of the translation models of Firefox.
 
 The index is `db/models.json` in Mozilla's storage bucket. It lists the models of each language pair
-with architecture, release status and files. For weights, it gives size and sha256 checksum of the
-unpacked file. All files are packed with gzip.
+with architecture, release status and files. For weights, the index gives size and sha256 checksum
+of the unpacked file. All files are packed with gzip.
 
 Source: https://github.com/mozilla/translations, folders `inference` and `db`.
 """
@@ -29,8 +29,8 @@ NAME = re.compile(r"(?:model|lex|vocab|srcvocab|trgvocab)\.[\w.-]+\.(?:bin|spm)"
 
 STATUSES = ("Release Desktop", "Release", "Release Android")
 ARCHITECTURES = ("base", "base-memory", "tiny")
-"""STATUSES and ARCHITECTURES list values from the best to the worst. A value that is not listed is
-worse than all of them; a status that is not listed counts as experimental."""
+"""STATUSES and ARCHITECTURES list values from the best to the worst. All other values, such as the
+status of an experimental model, are worse than all listed values."""
 
 REVISION_DIGITS = 12
 
@@ -42,8 +42,8 @@ class Firefox:
     """The registry of Mozilla, or a mirror of it.
 
     Args:
-        base_url: Address of the bucket or of a mirror. The address that the index contains is not
-            used.
+        base_url: Address of Mozilla's storage bucket or of a mirror. The address that the index
+            contains is not used.
         http: Client that sends the requests.
         open_bar: Opens the display of one file's progress.
         is_offline: Whether requests are forbidden.
@@ -119,6 +119,8 @@ def _is_list_of_models(value: Any) -> bool:
 
 def choose_model(models: Mapping[str, Any], reference: Reference) -> Mapping[str, Any]:
     """Returns the best entry of the index for a reference.
+
+    The release status decides, and among entries of equal status the architecture.
 
     Raises:
         NotPublishedError: The index has no entry for the language pair or the architecture.

@@ -254,7 +254,10 @@ def _delete(path: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
-    """Links a file of Hugging Face's cache. On another disk, the link is symbolic, not hard."""
+    """Links a file of Hugging Face's cache to `target`.
+
+    The link is hard, or symbolic if `target` is on another disk.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
     try:
