@@ -125,12 +125,12 @@ def address(chromium: str, request: pytest.FixtureRequest) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(chromium: str, address: str) -> Iterator[Browser]:
-    """One for all tests; each has a profile of its own.
+    """One for the tests of this folder; each has a profile of its own.
 
-    The server comes first: once Playwright runs, this thread has an event loop, and waiting for
-    the real server needs one of its own.
+    While Playwright runs, this thread has an event loop, and other tests need one of their own.
+    The server therefore starts before the browser, and the browser ends with the folder.
     """
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     expect.set_options(timeout=LIMIT_MILLISECONDS)

@@ -4,7 +4,7 @@ A block ends where an element such as a paragraph or a line break starts or ends
 inside a block are inline elements, which may change their order in the translation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from html import unescape
@@ -239,22 +239,20 @@ def _keeps_lines(element: Element) -> bool:
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:
     """Writes a translated tree in the place of neighbouring elements."""
-    owner, index = first.element, 0
-    if first.part == "tail":
-        owner = first.element.getparent()
-        index = owner.index(first.element) + 1
+    owner = first.element if first.part == "text" else first.element.getparent()
+    following = children[-1].getnext()
     for child in children:
         owner.remove(child)
-    _fill(owner, index, first, nodes)
+    _fill(owner, following, first, nodes)
 
 
-def _fill(owner: Element, index: int, last: Place, nodes: Sequence[Node]) -> None:
-    """Inserts a tree into an element.
+def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequence[Node]) -> None:
+    """Inserts a tree into an element. Takes linear time, so it uses no indices of children.
 
     Args:
         owner: The element.
-        index: Index of the first inserted child.
-        last: String before that child. Its content is replaced.
+        following: Child before which the tree is inserted; None for the end.
+        last: String before the tree. Its content is replaced.
         nodes: The tree.
     """
     last.set("")
@@ -268,8 +266,16 @@ def _fill(owner: Element, index: int, last: Place, nodes: Sequence[Node]) -> Non
         if node.form is Form.WORDS:
             for child in list(element):
                 element.remove(child)
-            _fill(element, 0, Place(element), node.children)
+            _fill(element, None, Place(element), node.children)
         element.tail = None
-        owner.insert(index, element)
-        index += 1
+        insert(owner, following, [element])
         last = Place(element, "tail")
+
+
+def insert(owner: Element, following: Element | None, children: Iterable[Element]) -> None:
+    """Inserts children into an element before one of its children, or at its end for None."""
+    for child in children:
+        if following is None:
+            owner.append(child)
+        else:
+            following.addprevious(child)

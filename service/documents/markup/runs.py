@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 
 from lxml import etree
 
-from service.documents.markup.inline import SPACE, Element
+from service.documents.markup.inline import SPACE, Element, insert
 from service.documents.markup.tagged import (
     MAX_UNITS,
     Block,
@@ -257,14 +257,12 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
     base = _base(items)
     texts = [item.elements[0].getparent() for item in items if item.formatting == base]
     run = texts[0] if base is not None else parts[0].makeelement(_sibling(parts[0], "r"))
-    parent = parts[0].getparent()
-    index = parent.index(parts[0])
+    parent, following = parts[-1].getparent(), parts[-1].getnext()
     for part in parts:
         parent.remove(part)
     for node in nodes:
         new = [_new_run(run, node)] if isinstance(node, str) else _written(node)
-        parent[index:index] = new
-        index += len(new)
+        insert(parent, following, new)
 
 
 def _written(unit: Unit) -> list[Element]:
@@ -305,12 +303,11 @@ def _split(run: Element, elements: Sequence[Element]) -> None:
     """Moves the other content of a run into new runs before and after it."""
     content = [child for child in run if local_name(child) != "rPr"]
     first, last = content.index(elements[0]), content.index(elements[-1])
-    for others, distance in ((content[:first], 0), (content[last + 1 :], 1)):
+    for others, add in ((content[:first], run.addprevious), (content[last + 1 :], run.addnext)):
         if any(local_name(child) not in _HINTS for child in others):
             new = _like(run)
             new.extend(others)
-            parent = run.getparent()
-            parent.insert(parent.index(run) + distance, new)
+            add(new)
 
 
 def _sibling(element: Element, name: str) -> str:
