@@ -97,7 +97,7 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
                 note("in a batch, less alone", values - alone[kind])
             expected = numpy_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
             note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - expected)
-            note("z, less what q, k and v give", steps_deviation(model, pair))
+            note("z, less z from q, k and v", steps_deviation(model, pair))
         # In int8 a single rounding changes all later layers, so comparing kernels says nothing.
         if model.precision is not Precision.INT8:
             note("hidden states: fused, less explicit", kernel_deviation(model, batch))

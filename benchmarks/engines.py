@@ -85,7 +85,7 @@ class Engine:
         return tree.memory(self.process.pid)
 
     def stop(self) -> None:
-        """Closes the engine's stdin; kills it if it runs on for STOP_LIMIT_SECONDS."""
+        """Closes the engine's stdin; kills the engine if it runs for STOP_LIMIT_SECONDS more."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()

@@ -1,4 +1,4 @@
-"""Section "http": sends one sentence a POST, in closed and open loops, to each server in turn.
+"""Section "http": sends one sentence per POST, in closed and open loops, to each server in turn.
 
 All servers start once and stay up; only one of them gets requests at a time. The section measures
 the CPU use of the idle servers, and notes each server that uses more than MAX_IDLE_SHARE of a core.

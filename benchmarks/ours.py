@@ -33,7 +33,7 @@ class EngineOptions:
         device: Device, as in REGARD_DEVICE.
         dtype: Precision, as in REGARD_DTYPE.
         rows: Number of sentences decoded at once.
-        refill: Number of free rows from which waiting sequences are admitted.
+        refill: Number of free rows at which waiting sequences are admitted.
     """
 
     files: ModelFiles
@@ -83,7 +83,7 @@ def work(connection: Connection, options: EngineOptions) -> None:
 
 
 def start_workers(options: EngineOptions, count: int) -> list[Connection]:
-    """Starts worker processes that end with this one, and waits until they are ready."""
+    """Starts worker processes that end with this process, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):

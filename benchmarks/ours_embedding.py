@@ -46,7 +46,7 @@ def work(connection: Connection, files: EmbeddingFiles, dtype: str) -> None:
 
 
 def start_workers(files: EmbeddingFiles, dtype: str, count: int) -> list[Connection]:
-    """Starts worker processes that end with this one, and waits until they are ready."""
+    """Starts worker processes that end with this process, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):

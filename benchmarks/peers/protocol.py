@@ -1,4 +1,4 @@
-"""JSON lines between the harness and an engine in a subprocess, so that rounds can interleave.
+"""JSON lines between the harness and an engine in a subprocess, so that engines can take turns.
 
 The engine writes `{"ready": true}` once. Then it answers each line on stdin:
 
