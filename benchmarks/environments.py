@@ -17,7 +17,7 @@ SHOWN_LINES = 3
 
 
 class MissingError(Exception):
-    """An optional part of the run is missing; the message names it and the reason."""
+    """An optional part of the run is missing; the message names the part and the reason."""
 
 
 def peer_python(

@@ -62,7 +62,7 @@ def main() -> None:
     """Measures a running server and prints the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
     add = parser.add_argument
-    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
     add("--target", type=Path, required=True, help="file with the translation of each line")
     add("--pair", default="en-pt", help="languages of the two files")
     add("--samples", type=int, default=1000, help="number of sentences in each direction")

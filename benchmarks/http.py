@@ -119,7 +119,7 @@ def _turn(server: Server, bodies: list[str], shape: Shape, turn: int, result: Re
 
 
 def table(result: Result, options: Options) -> str:
-    """Returns a table of the figures under load, and one of quality, start time and memory."""
+    """Returns a table of the figures under load, and a table of quality, start and memory."""
     against = options.against or "bergamot-batched"
     headings = ["clients", "server", "requests/s", f"× {against}", "p50 ms", "p99 ms"]
     rows = []

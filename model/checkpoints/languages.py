@@ -159,7 +159,7 @@ class Sides:
     Attributes:
         sources: Tags of the source languages.
         target: Tag of the target language if the model has only one. Empty if the model has
-            several, because its vocabulary lists them.
+            several target languages, because its vocabulary lists them.
     """
 
     sources: list[str]

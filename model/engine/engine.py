@@ -254,7 +254,7 @@ class Engine:
             self.runner.copy(source, target, is_same_source=True)
 
     def _release(self, leaving: list[Running]) -> None:
-        """Removes sequences, and moves the last rows into the freed ones."""
+        """Removes sequences, and moves the last rows into the freed rows."""
         if not leaving:
             return
         holes = {row for running in leaving for row in running.rows}

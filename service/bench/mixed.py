@@ -2,7 +2,7 @@
 
 The run has periods of equal length, called windows. Clients embed long texts in every second
 window. All other clients send in every window: they embed short texts, translate, or request
-attention. Each client sends its next request after the reply to the previous one, so the server
+attention. Each client sends its next request after the reply to the previous request, so the server
 determines the rate of each kind of client.
 """
 
