@@ -17,16 +17,20 @@ imports the harness.
     load            runs the load generator
     throughput      section "offline": translates a file of sentences with each engine
     generate        section "generate": decodes with random weights, in Regard and in transformers
-    http            section "http": sends one sentence a POST
+    http            section "http": sends one sentence per POST request
     start           section "start": measures the time until a server is ready, and its memory
     growth          section "growth": measures cost by source length, clients and resident models
     embedding       section "embed": embeds a file of sentences, without HTTP
-    embedding_http  section "embed-http": sends one sentence a POST to embedding servers
+    embedding_http  section "embed-http": sends one sentence per POST to embedding servers
     random_weights  models with random weights, for section "generate"
     ours            Regard's translation engine alone, a command
     ours_embedding  Regard's embedding models alone, a command
     gpu             measures a GPU, or the CPU, for section "generate", a command
     attention       measures the rounding errors of attention, a command
     compare         compares two checkouts of Regard, a command
+    fidelity        measures how many placeholders, URLs and emoji are preserved, a command
+    glossary        measures the use of glossary terms, a command
+    markup          measures translated HTML, a command
+    translations    requests translations, for the three commands above
     peers/          modules that run in the environment of a peer
 """

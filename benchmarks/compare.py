@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--other", type=Path, required=True, help="folder of the other checkout")
-    add("--source", type=Path, required=True, help="file with one sentence a line")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
     add("--rounds", type=int, default=5, help="number of rounds")
     add("--seconds", type=float, default=10.0, help="length of a measurement under load")
     args = parser.parse_args()

@@ -115,7 +115,7 @@ def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]
 
 
 def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool) -> Contestant:
-    """Describes Regard with one process a core, or one process for single texts."""
+    """Describes Regard with one process per core, or one process for single texts."""
     arguments = {
         "--source": str(source),
         "--model": options.embedding_model,

@@ -1,7 +1,7 @@
-"""Section "embed-http": sends one sentence a POST to each embedding server in turn.
+"""Section "embed-http": sends one sentence per POST to each embedding server in turn.
 
 Regard is measured through the API of text-embeddings-inference, and infinity-emb through OpenAI's.
-Both answer in JSON.
+Both servers answer in JSON.
 """
 
 import json

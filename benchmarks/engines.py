@@ -85,7 +85,7 @@ class Engine:
         return tree.memory(self.process.pid)
 
     def stop(self) -> None:
-        """Closes the engine's stdin; kills it if it runs on for STOP_LIMIT_SECONDS."""
+        """Closes the engine's stdin; kills the engine if it runs for STOP_LIMIT_SECONDS more."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()
@@ -119,7 +119,7 @@ def log_tail(log: Path) -> str:
 
 
 def ours(options: Options) -> Contestant:
-    """Describes Regard's engine with one process a core."""
+    """Describes Regard's engine with one process per core."""
     arguments = {
         "--source": str(options.source),
         "--pair": options.pair,
@@ -133,7 +133,7 @@ def ours(options: Options) -> Contestant:
 
 
 def bergamot(options: Options) -> Contestant:
-    """Describes native Bergamot with one thread a core and the whole file in one call.
+    """Describes native Bergamot with one thread per core and the whole file in one call.
 
     Raises:
         MissingError: Bergamot cannot be installed on this machine.

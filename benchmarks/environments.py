@@ -17,7 +17,7 @@ SHOWN_LINES = 3
 
 
 class MissingError(Exception):
-    """An optional part of the run is missing; the message names it and the reason."""
+    """An optional part of the run is missing; the message names the part and the reason."""
 
 
 def peer_python(
@@ -84,7 +84,7 @@ def find_interpreter(command: str, version: str | None) -> str:
     """
     path = shutil.which(command)
     if path is None:
-        raise MissingError(f"{command} is not on PATH. Give the path with --python{version or ''}")
+        raise MissingError(f"{command} is not on PATH. Give the path with --python310")
     script = "import sys; print('%d.%d' % sys.version_info[:2])"
     found = subprocess.run([path, "-c", script], capture_output=True, text=True, check=False)
     if found.returncode or (version and found.stdout.strip() != version):

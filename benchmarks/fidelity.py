@@ -1,9 +1,9 @@
-"""Measures how many protected spans come back: placeholders, URLs, emoji, rare characters.
+"""Measures how many protected spans are preserved: placeholders, URLs, emoji, rare characters.
 
 The command puts one to four spans at random places of random sentences, in both directions of a
 pair. A running server translates them. A sentence is complete if each span occurs in the
-translation as often as in the source. The command prints the number of complete sentences, and the
-others with their translations.
+translation as often as in the source. The command prints the number of complete sentences, and
+each incomplete sentence with its translation.
 
 Example:
     .venv/bin/python -m service serve --port 8451 &
@@ -62,8 +62,8 @@ def main() -> None:
     """Measures a running server and prints the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fidelity")
     add = parser.add_argument
-    add("--source", type=Path, required=True, help="file with one sentence a line")
-    add("--target", type=Path, required=True, help="file with their translations")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
+    add("--target", type=Path, required=True, help="file with the translation of each line")
     add("--pair", default="en-pt", help="languages of the two files")
     add("--samples", type=int, default=1000, help="number of sentences in each direction")
     add("--url", default="http://127.0.0.1:8000", help="address of the server")

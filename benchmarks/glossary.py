@@ -37,7 +37,8 @@ def words_of(text: str) -> list[str]:
 def nouns(sources: list[list[str]], least: int) -> list[str]:
     """Returns probable nouns: words that often follow a determiner.
 
-    At least a quarter of a word's occurrences follow one, and at least `least` texts have the word.
+    At least a quarter of a word's occurrences follow a determiner, and at least `least` texts have
+    the word. Short words, NO_NOUNS, and words that end in "ly" or "ing" are left out.
     """
     total: Counter[str] = Counter()
     determined: Counter[str] = Counter()
@@ -97,7 +98,10 @@ def wait_until_ready(client: httpx.Client) -> None:
 
 
 def use(terms: dict[str, str], sources: list[str], outputs: list[str]) -> tuple[int, int]:
-    """Returns how often the nouns occur in the sources, and how often the outputs use the terms."""
+    """Returns how often the nouns occur in the sources, and how often the outputs use the terms.
+
+    In each text, a term is counted at most as often as its nouns occur in the source.
+    """
     total = used = 0
     for source, output in zip(sources, outputs, strict=True):
         wanted: Counter[str] = Counter()
@@ -120,7 +124,7 @@ def main() -> None:
         "--least",
         type=int,
         default=3,
-        help="a noun of the glossary occurs in this number of texts or more",
+        help="smallest number of source texts in which a noun occurs",
     )
     parser.add_argument("--key", default="", help="API key, if the server has keys")
     options = parser.parse_args()

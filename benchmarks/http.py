@@ -1,4 +1,4 @@
-"""Section "http": sends one sentence a POST, in closed and open loops, to each server in turn.
+"""Section "http": sends one sentence per POST, in closed and open loops, to each server in turn.
 
 All servers start once and stay up; only one of them gets requests at a time. The section measures
 the CPU use of the idle servers, and notes each server that uses more than MAX_IDLE_SHARE of a core.
@@ -119,7 +119,7 @@ def _turn(server: Server, bodies: list[str], shape: Shape, turn: int, result: Re
 
 
 def table(result: Result, options: Options) -> str:
-    """Returns a table of the figures under load, and one of quality, start time and memory."""
+    """Returns a table of the figures under load, and a table of quality, start and memory."""
     against = options.against or "bergamot-batched"
     headings = ["clients", "server", "requests/s", f"× {against}", "p50 ms", "p99 ms"]
     rows = []

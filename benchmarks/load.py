@@ -19,13 +19,13 @@ class Shape:
     """The load on a server. Either `seconds` or `requests` is above 0.
 
     Attributes:
-        clients: Number of connections. An open loop needs more connections than requests will ever
-            wait at once.
+        clients: Number of connections. An open loop needs a connection for each of the requests
+            that wait for replies at the same time.
         seconds: Length of the measured window.
         warmup: Seconds of load before the window.
-        requests: Number of requests, all of them measured.
+        requests: Number of requests to send, all of them measured; 0 if `seconds` is given.
         rate: Requests/s of an open loop, sent at random times; 0 for a closed loop.
-        offset: Index of the body of the first request.
+        offset: Index of the body that the first request sends.
     """
 
     clients: int
@@ -170,7 +170,7 @@ def run(
 
 
 def _watch(command: list[str], pid: int) -> tuple[dict[str, Any], float]:
-    """Runs the generator; returns its figures and the tree's CPU seconds in the window."""
+    """Runs the generator; returns its figures and the server's CPU seconds in the window."""
     marks: dict[str, float] = {}
     figures: dict[str, Any] = {}
     with subprocess.Popen(

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 enum { IDLE, SENDING, RECEIVING, PAUSED };
-#define PAUSE_SECONDS 0.1 /* Pause of a client after an error: the rate of refusals is not measured. */
+#define PAUSE_SECONDS 0.1 /* Pause of a client after an error, before its next request. */
 #define MAX_STATUS 600    /* This and larger numbers stand for failures that have no status. */
 enum { CONNECT = MAX_STATUS, CLOSED, TIMEOUT, UNSENT, NUM_KINDS };
 #define NEVER 1e300
@@ -53,7 +53,7 @@ static long max_requests, offset;
 static Text *requests, *replies;
 static long num_bodies, num_replies, num_sent, num_good, num_latencies, capacity_latencies;
 static double *latencies, start, end, next_due; /* Planned start and end of the measured window. */
-static double opened, closed;                   /* Times when it opened and closed; 0 before. */
+static double opened, closed;                   /* Times when the window opened and closed; 0 before. */
 static long errors[NUM_KINDS], num_errors, num_open;
 static Client *clients;
 static int poller, timer;
@@ -139,7 +139,7 @@ static void drop_connection(Client *c) {
 /* Ends a request. `kind` is its status, or its kind of failure. */
 static void finish(Client *c, int kind) {
   double t = now();
-  /* An open loop measures requests that were due in the window, a closed loop those that end in it. */
+  /* An open loop measures requests due in the window, a closed loop requests that end in it. */
   int counts = max_requests || (rate > 0 ? c->due >= start && c->due < end : opened && !closed);
   num_open--;
   c->state = IDLE;

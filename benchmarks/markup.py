@@ -43,7 +43,7 @@ class Fragment:
 
     Attributes:
         source: The HTML.
-        probes: Words with a tag of their own, by the value of its attribute `id`.
+        probes: Words with a tag of their own, by the `id` of the tag.
     """
 
     source: str
@@ -112,8 +112,8 @@ def main() -> None:
     """Measures a running server and prints the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.markup")
     add = parser.add_argument
-    add("--source", type=Path, required=True, help="file with one sentence a line")
-    add("--target", type=Path, required=True, help="file with their translations")
+    add("--source", type=Path, required=True, help="file with one sentence per line")
+    add("--target", type=Path, required=True, help="file with the translation of each line")
     add("--lines", type=int, default=300, help="number of sentences to read")
     add("--pair", default="en-pt", help="source and target language")
     add("--url", default="http://127.0.0.1:8000", help="address of the server")

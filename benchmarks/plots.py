@@ -62,8 +62,8 @@ def _points(result: Result, name: str, latency: str) -> list[tuple[float, float,
 def draw_growth(result: Result) -> Any:
     """Plots growth by source length, clients and models.
 
-    The first two plots have latency on the left axis and the rate on the right one. The third has
-    memory on the left axis and the start time in seconds on the right one.
+    The first two plots have latency on the left axis and the rate on the right axis. The third
+    plot has memory on the left axis and the start time in seconds on the right axis.
     """
     panels_of = {
         "length": (("alone_p50_ms", "busy_p50_ms"), "tokens_per_second"),

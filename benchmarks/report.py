@@ -18,8 +18,8 @@ class Sample:
     Attributes:
         contestant: Name of the engine or server.
         case: Name of the condition, such as `64 clients`.
-        round: Number of the round, counted from 1.
-        figures: Measured figures; each name has its unit.
+        round: Number of the round, counted from 1; 0 for figures that are not measured in rounds.
+        figures: Measured figures by name. A name includes the unit, such as `p50_ms`.
     """
 
     contestant: str
@@ -73,9 +73,9 @@ def spread(result: Result, contestant: str, case: str, figure: str) -> Spread | 
 
 
 def ratio(result: Result, contestant: str, case: str, figure: str, against: str) -> float | None:
-    """Returns the median over the rounds of one contestant's figure divided by another's.
+    """Returns the median of the ratios of two contestants' figures in each round.
 
-    It divides round by round, so that a change of the machine's speed affects both figures.
+    Each round has its own ratio, so that a change of the machine's speed affects both figures.
     """
     by_round: dict[int, dict[str, float]] = {}
     for sample in result.samples:

@@ -35,7 +35,7 @@ class Section:
     Attributes:
         measure: Function that measures the section.
         table: Function that formats its result.
-        has_picture: Whether `benchmarks.plots` has a plot of it.
+        has_picture: Whether `benchmarks.plots` can plot the result.
     """
 
     measure: Callable[[Options], Result]

@@ -37,7 +37,7 @@ class Memory:
 def parse_stat(text: str) -> Stat:
     """Reads the text of /proc/PID/stat.
 
-    The process name in it may have spaces and brackets.
+    The process name in the text may have spaces and brackets.
 
     Source: proc_pid_stat(5)
     """

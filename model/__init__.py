@@ -12,7 +12,7 @@ The dimension key of every shape comment in the package:
     V  vocabulary                    U  ids with a logit: all of V, or the ids of shortlists
     N  tokens of packed texts        E  size of a text's vector
 
-Folders, from the top floor to the lowest; each folder imports only from the folders below it:
+Folders, from top to bottom; each folder imports only from the folders below it:
 
     checkpoints/    files on disk -> configs, loaded models and tokenizers
     engine/         the in-flight batch: admit, step, abort; greedy choice and beam search

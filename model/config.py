@@ -77,7 +77,7 @@ class ModelConfig:
         unk_id: Id of the unknown token, which is never generated.
         pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
-        start_id: First input of the decoder; None for the zero vector (Marian).
+        start_id: First input of the decoder; None if it is a vector of zeros (Marian).
         forces_first: Whether a sequence may set the first token of its target, whatever the
             logits are. In M2M100 and NLLB this token names the target language.
         shared_embeddings: Whether encoder and decoder share one embedding table.
@@ -94,7 +94,7 @@ class ModelConfig:
         layer_norm_eps: Number added to the variance in layer norm.
         max_length_factor: Maximum ratio of target tokens to source tokens.
         alignment_layer: Decoder layer, counted from 0, whose cross-attention was trained as an
-            alignment. The checkpoint names it; None if it names no such layer.
+            alignment; None if the checkpoint names no such layer.
         alignment_head: Head of `alignment_layer`, counted from 0, that was trained as the
             alignment.
     """

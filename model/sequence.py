@@ -18,7 +18,7 @@ class DecodingOptions:
     Attributes:
         beam_size: Number of hypotheses kept at each decode step; 1 means greedy search.
         num_hypotheses: Number of hypotheses returned, at most beam_size.
-        length_penalty: Exponent p of a score: the sum of log-probabilities / length ** p.
+        length_penalty: Exponent p; a score is the sum of log-probabilities / length ** p.
         return_scores: Whether a greedy search computes probabilities (beam search always does).
         return_attention: Whether a greedy search without scores returns the attention by which
             tokens are aligned, if the runner records it.
@@ -44,8 +44,8 @@ class Hypothesis:
         tokens: Ids; the last is EOS unless the length limit ended the translation.
         log_probs: Natural log-probability of each token; empty without scores.
         score: Sum of log_probs divided by length ** length_penalty; None without scores.
-        attention: Cross-attention (tokens, source tokens) of the layer and the head that align
-            tokens best; None if it was not recorded.
+        attention: Cross-attention (tokens, source tokens) that `ModelRunner.attention` returns;
+            None if it was not recorded.
     """
 
     tokens: list[int]

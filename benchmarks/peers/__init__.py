@@ -3,7 +3,7 @@
     protocol               JSON lines between the harness and an engine
     vectors                vectors as text, for the protocol
     batcher                batches the sentences of many requests for a few worker processes
-    server                 answers one sentence a POST, naive or through the batcher
+    server                 an HTTP server around an engine, with or without the batcher
     bergamot               the native Bergamot engine
     ctranslate2            CTranslate2 with a stand-in model of the same shape
     ctranslate2_build      builds the stand-in model

@@ -1,4 +1,4 @@
-"""JSON lines between the harness and an engine in a subprocess, so that rounds can interleave.
+"""JSON lines between the harness and an engine in a subprocess, so that engines can take turns.
 
 The engine writes `{"ready": true}` once. Then it answers each line on stdin:
 
@@ -45,6 +45,6 @@ def claim_stdout() -> Any:
 
 
 def read_lines(path: str) -> list[str]:
-    """Reads a file with one sentence a line."""
+    """Reads a file with one sentence per line."""
     with open(path, encoding="utf-8", newline="\n") as file:
         return [line.rstrip("\r\n") for line in file]

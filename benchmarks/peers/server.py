@@ -1,4 +1,4 @@
-"""A peer behind HTTP as a user would serve it without Regard: FastAPI, one sentence a POST.
+"""A peer behind HTTP as a user would serve it without Regard: FastAPI, one sentence per POST.
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
     python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]

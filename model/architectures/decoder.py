@@ -36,7 +36,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, state: LayerState, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Decodes x (B, T, D) after the past in `state`, and adds these T tokens to the past.
+        """Computes the layer for T new tokens x (B, T, D) of each row, and adds them to `state`.
 
         Returns:
             The output (B, T, D); self-attention weights (B, H, T, L) or None; cross-attention
@@ -80,7 +80,7 @@ class Decoder(nn.Module):
         self.norm = final_norm(config)
         if config.has_output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.target_vocab_size))
-        else:  # a buffer, because checkpoints have no tensor for it
+        else:  # a buffer and not a parameter, because no tensor of the checkpoint fills the bias
             zeros = torch.zeros(config.target_vocab_size, device="cpu")
             self.register_buffer("output_bias", zeros, persistent=False)
         self.int8_output: Int8Linear | None = None
@@ -127,13 +127,14 @@ class Decoder(nn.Module):
         max_position: int,
         return_weights: bool = False,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Decodes tokens (B, T) after the past in `state`, and adds them to the past.
+        """Decodes T new tokens (B, T) of each row, and adds them to `state`.
 
         It does not advance the positions; `DecodingCache.advance` does.
 
         Returns:
-            Hidden states (B, T, D). With `return_weights` also the weights of each layer:
-            self-attention (B, H, T, L), except in an SSRU, and cross-attention (B, H, T, S).
+            Hidden states (B, T, D), and two lists of attention weights, one tensor per layer. The
+            first list is self-attention (B, H, T, L), and is empty for an SSRU decoder. The second
+            list is cross-attention (B, H, T, S). Without `return_weights` both lists are empty.
         """
         x = self.embedding(tokens, state.positions, max_position)  # (B, T, D)
         all_self, all_cross = [], []

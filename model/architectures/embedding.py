@@ -9,7 +9,7 @@ from model.layers.positions import sinusoid_table
 from model.quantization.int8 import QuantizedMatrix
 
 NO_TOKEN = -1
-"""Id of the zero vector, which is the first input of Marian's decoders."""
+"""Id whose token vector is all zeros. It is the first input of Marian's decoders."""
 
 
 class Embedding(nn.Module):
@@ -41,7 +41,7 @@ class Embedding(nn.Module):
         Args:
             tokens: Ids (B, T).
             positions: Positions (B, T), from 0.
-            max_position: Upper bound of `positions`.
+            max_position: Largest position that `positions` may contain.
         """
         self.ensure_length(max_position)
         vectors = self._vectors(tokens.clamp_min(0)) * self.scale

@@ -84,9 +84,10 @@ def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
 class ShortlistOutput:
     """Computes logits of the union of all rows' shortlists; masks ids outside a row's shortlist.
 
-    A new sentence appends its new ids to the union, so most decode steps copy no weights. The union
-    is rebuilt when it has doubled since the last rebuild, or is twice as large as the rows need.
-    A logit is a sum over D alone, so it does not depend on the other ids of the union.
+    When a sentence enters, only the weights of ids that are not yet in the union are copied. A
+    union of more than 1,024 ids is rebuilt from the shortlists in use when it is too large. It is
+    too large if it has doubled since the last rebuild, or is twice as large as these shortlists
+    together. A logit is a sum over D alone, so it does not depend on the other ids of the union.
 
     Args:
         decoder: Decoder that owns the output weight.

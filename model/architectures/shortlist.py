@@ -17,10 +17,10 @@ Ids = NDArray[np.int64]
 
 
 class Shortlist:
-    """The candidates of each source id, and the most frequent ids for every sentence.
+    """The candidates of each source id, and the frequent ids that every sentence may use.
 
     Args:
-        num_frequent: Number of ids, from 0, that are candidates of every sentence.
+        num_frequent: Ids 0 to `num_frequent` - 1 are candidates of every sentence.
         offsets: Index in `candidates` at which each source id's list starts (V_source + 1).
         candidates: Candidate lists of all source ids, concatenated; each list is sorted.
         is_shared: Whether source and target share one vocabulary. Then a source id is a candidate

@@ -44,9 +44,10 @@ class TextEmbedding(nn.Module):
 class RelativeBias(nn.Module):
     """The term that each head adds to an attention score, by the distance from query to key.
 
-    All layers share the terms. One half of the buckets is for keys before the query, the other half
-    for keys after it. Each half is divided again. Its first part has buckets of one distance each.
-    Its second part has buckets for ranges, which grow logarithmically up to MAX_DISTANCE.
+    All layers share the terms. Each distance belongs to a bucket, and each bucket has one learned
+    term per head. Half of the buckets are for keys after the query, and the other half are for all
+    other keys. In each half, the first buckets hold one distance each. The later buckets hold
+    ranges of distances, which are spaced logarithmically up to MAX_DISTANCE.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """

@@ -92,13 +92,14 @@ class ModelRunner(Protocol):
                 one token per row.
             remaining: Number of tokens that each row may still get (B,). A runner that decodes
                 several tokens per call ends a row after this number, or at EOS.
-            max_tokens: Maximum number of tokens per row, at least 1.
+            max_tokens: Maximum number of tokens that this call decodes per row, at least 1.
         """
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32] | None:
         """Returns the cross-attention weights of a row's decode steps, (tokens, source tokens).
 
-        They come from the layer and the head that align tokens best.
+        They are the weights of `aligning_head` in `aligning_layer` of the config. If
+        `aligning_head` is None, they are the mean over all heads of the layer.
 
         Args:
             row: A row whose options ask for attention.

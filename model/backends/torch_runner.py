@@ -16,7 +16,7 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens. For fewer keys, attention kernels add in another
+"""Smallest padded length of a source, in tokens. For fewer keys, attention kernels sum in another
 order. In float32, the bits of a sentence's result would then depend on the padding of its batch."""
 
 WIDTH_MULTIPLE = 8
@@ -28,7 +28,7 @@ MAX_SPREAD = 1.25
 
 MIN_ROWS = 4
 """Smallest number of rows in a decode step. For fewer rows, CPU matrix products use kernels that
-add in another order. A sentence that is decoded alone would then get other bits than in a batch."""
+sum in another order. A sentence that is decoded alone would then get other bits than in a batch."""
 
 
 class TorchRunner:
@@ -167,7 +167,7 @@ class TorchRunner:
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1."""
-        self.cache.positions[first:end] = 0  # keeps padding rows within the tables
+        self.cache.positions[first:end] = 0  # keeps padding rows within the position table
         for row in range(first, end):
             self.output.leave(row)
 

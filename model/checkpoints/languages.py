@@ -73,7 +73,7 @@ def is_code(text: object) -> bool:
 def to_tag(code: str) -> str:
     """Returns the BCP 47 tag of a code: `fr` for `fra`, `zh-Hans` for `cmn_Hans`.
 
-    A code of three letters becomes the code of two letters where CLDR has one.
+    A code of three letters becomes the two-letter code of the language, if CLDR has such a code.
     """
     language, *rest = code.split("_")
     tag: str = get_global("language_aliases").get(language, language)
@@ -159,7 +159,7 @@ class Sides:
     Attributes:
         sources: Tags of the source languages.
         target: Tag of the target language if the model has only one. Empty if the model has
-            several, because its vocabulary lists them.
+            several target languages, because its vocabulary lists them.
     """
 
     sources: list[str]
@@ -211,8 +211,8 @@ def pair_of(source: object, target: object) -> tuple[str, str] | None:
 def choose_target(target: str, tokens: Mapping[str, str]) -> str | None:
     """Returns the token of a language tag.
 
-    If no token has this tag, the result is the token of its first variant (`zh-Hans` for `zh`), or
-    None if there is no variant.
+    If no token has this tag, the result is the token of the tag's first variant, such as `zh-Hans`
+    for `zh`. If there is no variant, the result is None.
     """
     variants = [token for token, tag in tokens.items() if tag.partition("-")[0] == target]
     own = [token for token, tag in tokens.items() if tag == target]

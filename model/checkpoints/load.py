@@ -51,7 +51,7 @@ class ModelFiles:
         target: Code of the target language; empty for a model of more than one pair.
         weights: The file of tensors, or the index of its shards.
         source_vocab: A `.spm` file.
-        target_vocab: A `.spm` file; the same file if the vocabulary is shared.
+        target_vocab: A `.spm` file; the same file as `source_vocab` if the vocabulary is shared.
         shortlist: The lexical shortlist; None if the model has none.
         max_length_factor: Maximum ratio of target tokens to source tokens. A settings file beside
             the weights may set it.
@@ -111,7 +111,7 @@ class ModelFiles:
 
     @property
     def num_bytes(self) -> int:
-        """Returns the size of the weights."""
+        """Returns the size of the weight files in bytes."""
         return sum(path.stat().st_size for path in weight_files(self.weights))
 
 
@@ -173,7 +173,7 @@ def read_folder(folder: Path) -> ModelFiles:
         CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
             message names all of them.
         UnsupportedModelError: Neither the folder's name nor a config file names the languages of
-            the model, or the model does not have a language that is named.
+            the model, or the model does not have a named language.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids
@@ -265,7 +265,7 @@ def _length_factor(folder: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Vocabularies:
-    """The tokenizers of source and target. A shared vocabulary is one object."""
+    """The tokenizers of source and target. They may be the same object."""
 
     source: Tokenizer
     target: Tokenizer
@@ -279,7 +279,7 @@ class Vocabularies:
 
     @property
     def first_id(self) -> int | None:
-        """Returns the id that every target begins with; None if there is none."""
+        """Returns the id with which every target begins; None if there is no such id."""
         return self.target.prefix[0] if self.target.prefix else None
 
 

@@ -269,7 +269,7 @@ class PackedBatch:
         return torch.cat(attended, dim=2)
 
     def _finish(self, layer: EncoderLayer, x: Tensor, heads: Tensor) -> Slices[Tensor]:
-        """Completes a layer: returns its output (1, N, D) for its input x and weighted values."""
+        """Returns the layer's output (1, N, D) for its input x and its weighted values `heads`."""
         x = layer.self_residual.after(x, layer.self_attention.merge(heads))
         return (yield from self._feed_forward(layer, x))
 

@@ -49,7 +49,7 @@ class CapturedJob:
     captures: list[Capture]
 
     def layers(self, kind: AttentionKind) -> set[int]:
-        """Returns the layers that the captures need."""
+        """Returns the layers whose attention of this kind the captures need."""
         return {layer for capture in self.captures for layer in capture.layers(kind)}
 
 
@@ -306,7 +306,7 @@ class TeacherForcedBatch:
 
 
 def causal_bias(query: Tensor) -> Tensor:
-    """Returns the mask (T, T) of queries (..., T, K): 0 up to each position, -inf after it."""
+    """Returns the mask (T, T) of queries (..., T, K): 0 for keys up to the query, else -inf."""
     length = query.shape[-2]
     past = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     return mask_bias(past, query.dtype)

@@ -32,7 +32,7 @@ class Beam:
 
 
 class BeamSearch:
-    """Keeps the beam_size best live hypotheses, and the best finished ones.
+    """Keeps the beam_size best live hypotheses, and the best finished hypotheses.
 
     The search ends at the length limit. It ends earlier if beam_size hypotheses are finished, each
     with at least the score of the best live hypothesis. A live hypothesis is scored at its present

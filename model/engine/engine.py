@@ -32,7 +32,7 @@ On a CPU such a step takes 1 to 6 ms for up to 16 rows of a small model.
 
 @dataclass(eq=False, slots=True)
 class Running:
-    """A sequence in the batch, and its row numbers; `rows` is empty after it has left the batch."""
+    """A sequence in the batch, and its row numbers. After it has left, `rows` is empty."""
 
     sequence: Sequence
     rows: list[int]
@@ -47,7 +47,10 @@ class RunningSearch(Running):
 
 @dataclass(slots=True)
 class LaunchedStep:
-    """A launched decode step, and the present numbers of its rows; -1 for a row that was freed."""
+    """A launched decode step, and the numbers that its rows have now.
+
+    A row may have moved since the launch. The number -1 stands for a row that was freed.
+    """
 
     rows: Ids
     output: DecodeStep
@@ -251,7 +254,7 @@ class Engine:
             self.runner.copy(source, target, is_same_source=True)
 
     def _release(self, leaving: list[Running]) -> None:
-        """Removes sequences, and moves the last rows into the freed ones."""
+        """Removes sequences, and moves the last rows into the freed rows."""
         if not leaving:
             return
         holes = {row for running in leaving for row in running.rows}

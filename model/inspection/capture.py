@@ -43,8 +43,9 @@ class ProjectedHeads:
         query: Queries (H, T, K).
         key: Keys (H, S, K).
         value: Values (H, S, K).
-        bias: Term added to the scores, or None: a mask (T, S) or the heads' relative position bias
-            (H, T, S). The mask is -inf where a query does not attend, and 0 elsewhere.
+        bias: Term added to the scores; None if there is no such term. It is a mask (T, S), or the
+            relative position bias of the heads (H, T, S). The mask is -inf where a query does not
+            attend, and 0 elsewhere.
         module: The attention sublayer.
     """
 
@@ -208,7 +209,7 @@ def add_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
 
 
 def last_mean(result: Tensor, heads: Tensor, index: int, count: int) -> None:
-    """Stores the mean over the heads in place of the previous layer's mean."""
+    """Stores the mean over the heads of the layer, from which one rollout step is computed."""
     result[0, 0] = heads.mean(dim=0)
 
 

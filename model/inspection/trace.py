@@ -1,4 +1,6 @@
-"""Traces one token's attention in one head, with every number (Vaswani et al. 2017, equation 1).
+"""Computes one token's attention in one head, and keeps every intermediate number.
+
+Source: Vaswani et al. 2017, equation 1.
 
 The module computes in float64 and does not import torch, so a reader can repeat its computation.
 """

@@ -162,7 +162,7 @@ class DecodingCache:
         return DecoderState(layers, positions)
 
     def advance(self, rows: int, tokens: int = 1) -> None:
-        """Advances the positions of the first rows by the decoded tokens."""
+        """Advances the positions of the first `rows` rows by the number of decoded tokens."""
         self.positions[:rows].add_(tokens)
 
 

@@ -1,9 +1,10 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the integers of the file. Each input row has its own scale. Marian's files also contain
-one multiplier for all inputs of a matrix, but it is not used. On the built-in models, a scale for
-each row loses 0.1 BLEU against float32, and Marian's multiplier loses 0.1 to 0.4 BLEU. A row's
-products depend neither on the other rows of the batch nor on the kernel that serves the shape.
+Weights are the int8 integers of the file, or rounded float weights of the file. Each input row has
+its own scale. Marian's files also contain one multiplier for all inputs of a matrix, but it is not
+used. On the built-in models, a scale for each row loses 0.1 BLEU against float32, and Marian's
+multiplier loses 0.1 to 0.4 BLEU. A row's products depend neither on the other rows of the batch nor
+on the kernel that computes them.
 """
 
 from dataclasses import dataclass

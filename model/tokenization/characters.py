@@ -30,7 +30,7 @@ class CharacterTokenizer(Tokenizer):
         return set()
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the code points; a space is spelled as the start of a word."""
+        """Returns the code points. WORD_START replaces white space in the pieces."""
         ids = self.encode(text)
         pieces = [WORD_START if each.isspace() else each for each in text[: len(ids)]]
         return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])

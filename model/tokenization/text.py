@@ -61,8 +61,8 @@ class TextTokens:
 class TextTokenizer:
     """One vocabulary with its normaliser and its special tokens.
 
-    The prompt is put in front of the text. White space around the result is removed, as in
-    sentence-transformers. Several threads may tokenise at the same time.
+    A prompt can be put in front of a text. White space around the prompt and text together is
+    removed, as in sentence-transformers. Several threads may tokenise at the same time.
 
     Args:
         path: A `tokenizer.json`.
@@ -152,7 +152,8 @@ class TextTokenizer:
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """Returns the text of ids of the vocabulary."""
         around = {*chain.from_iterable(self.special_ids)} if skip_special_tokens else ()
-        kept = [each for each in ids if each not in around]  # a file need not mark them as special
+        # The file need not mark the ids of `around` as special, so they are removed here.
+        kept = [each for each in ids if each not in around]
         text: str = self.tokenizer.decode(kept, skip_special_tokens=skip_special_tokens)
         return text
 

@@ -1,4 +1,4 @@
-"""Measures alignments: a numeral or word that two texts spell alike should be aligned."""
+"""Counts the aligned pairs of equal numerals and words in sentences and their translations."""
 
 import re
 from collections import Counter
@@ -36,7 +36,8 @@ class Share:
 class AlignmentReport:
     """Counts of word pairs in sentences and their translations by the model.
 
-    A pair is counted if the same word occurs once in the sentence and once in the translation.
+    A pair consists of a word of the sentence and the same word of the translation. It is counted if
+    the word occurs exactly once in the sentence and exactly once in the translation.
 
     Attributes:
         sentences: Number of translated sentences.

@@ -1,8 +1,8 @@
 """Measures how much slower translations are while another client requests attention.
 
 The run has periods, called windows, alternately without and with attention requests. Each reply to
-the attention client has megabytes. The client runs in a separate process, so that it does not delay
-the clients whose latencies are measured.
+the attention client is megabytes long. This client runs in a separate process, so that it does not
+delay the clients whose latencies are measured.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Closed-loop load: each client sends its next sentence after the reply to the previous one.
 
 A sentence counts if it finishes inside the measured window. The window starts after the warm-up and
-ends while all clients still send. Errors count at any time. Some figures come from the server's
-/metrics: they are the increases between the start and the end of the window.
+ends while all clients still send. Errors are counted during the whole run. Some figures come from
+the server's /metrics: they are the increases between the start and the end of the window.
 """
 
 import asyncio
@@ -89,9 +89,10 @@ def percentile(ordered: Sequence[float], percent: float) -> float | None:
 
 
 def increase(before: str, after: str, name: str, **labels: str) -> float:
-    """Returns the total increase of all samples that have this name and these labels.
+    """Returns the increase of a metric between two readings of /metrics.
 
-    A sample may have further labels.
+    The increase is summed over all samples with this name and these labels. A sample may have
+    further labels.
     """
 
     def total(metrics: str) -> float:

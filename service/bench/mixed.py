@@ -2,7 +2,7 @@
 
 The run has periods of equal length, called windows. Clients embed long texts in every second
 window. All other clients send in every window: they embed short texts, translate, or request
-attention. Each client sends its next request after the reply to the previous one, so the server
+attention. Each client sends its next request after the reply to the previous request, so the server
 determines the rate of each kind of client.
 """
 
@@ -30,7 +30,7 @@ SECONDS_A_LINE = 60.0
 
 @dataclass(frozen=True)
 class KindFigures:
-    """Figures of one kind of clients over all windows with long embeddings, or over all others.
+    """Figures of one kind of clients in all windows with long embeddings, or in all without them.
 
     Attributes:
         clients: Number of clients.
@@ -104,8 +104,8 @@ class Round:
     """A window without long embeddings, then a window with them.
 
     Attributes:
-        alone: Figures of the window without long embeddings, by kind of client.
-        beside: Figures of the window with long embeddings, by kind of client.
+        alone: Latencies and errors in the window without long embeddings, by kind of client.
+        beside: Latencies and errors in the window with long embeddings, by kind of client.
         memory_mib: Memory of workers and main process after both windows, in MiB.
     """
 

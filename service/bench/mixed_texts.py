@@ -22,7 +22,7 @@ NUM_LONG = 32
 MAX_SENTENCES = 200
 """Largest number of sentences that are used.
 
-It is limited, because the server must count the tokens of each sentence before the run.
+The number is limited, because the server counts the tokens of each sentence before the run.
 """
 
 SHORT, LONG = "short embeddings", "long embeddings"
@@ -159,7 +159,7 @@ def embed_request(address: Address, text: str) -> bytes:
 
 
 def attention_request(address: Address, pair: str, text: str) -> bytes:
-    """Encodes an attention request such as the page sends: for every head of the last layer."""
+    """Encodes a request for the attention of every head of the last layer, as the web page does."""
     source, target = split_pair(pair)
     body: dict[str, Any] = {"text": text, "source": source, "target": target, "layers": [-1]}
     body |= {"kinds": ["encoder", "cross"], "reduce": "none"}

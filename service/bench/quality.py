@@ -26,8 +26,9 @@ class QualityReport:
         scores: Scores of the server's translations.
         signatures: SacreBLEU's signatures of BLEU and chrF; only scores with equal signatures
             can be compared.
-        compared: Scores of another system's translations; None if there are none.
-        equal: Number of translations that equal the other system's; None if there are none.
+        compared: Scores of another system's translations; None if no such translations were given.
+        equal: Number of lines that both systems translate alike; None if no translations of another
+            system were given.
     """
 
     pair: str

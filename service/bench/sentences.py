@@ -1,4 +1,4 @@
-"""Sentences to send: the lines of a file, or built-in sentences of 5 to 35 words each."""
+"""Sentences to send: the lines of a file, or built-in sentences of 5 to 32 words each."""
 
 import re
 from collections.abc import Sequence

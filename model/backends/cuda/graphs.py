@@ -1,6 +1,7 @@
 """Captures functions as CUDA graphs; the functions use only tensors at fixed addresses.
 
-One launch of a graph replaces about a hundred launches of kernels.
+One launch of a graph replaces the launches of all its kernels. A decode step of the built-in models
+has about 60 kernels.
 """
 
 import logging
@@ -18,7 +19,7 @@ class Graphs:
     """Captures and runs functions that read and write only tensors at fixed addresses.
 
     Args:
-        device: Device of the tensors; without CUDA every function runs without a graph.
+        device: Device of the tensors. On a CPU, every function runs without a graph.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -33,8 +33,11 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_ROWS = 8
-"""Smallest number of rows in a decode step. A step of one row takes as long as a step of eight, and
-would use kernels for vectors, which add in another order."""
+"""Smallest number of rows in a decode step.
+
+A step of one row takes as long as a step of eight rows. It would also use kernels for vectors,
+which sum in another order and therefore round differently.
+"""
 
 MIN_WIDTH = 32
 """Smallest padded length of a source, in tokens."""
@@ -47,12 +50,12 @@ rows, the time of a step grows with the number of rows.
 A row takes 0.33 MB: 0.26 MB for keys and values of 128 source tokens, and 0.06 MB for logits."""
 
 MOVES = (4, 8, 16, 32, 64, 128)
-"""Numbers of rows that one graph moves; larger moves run without a graph."""
+"""Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Largest number of padding tokens in a batch of sequences of different lengths.
+"""Largest number of padding tokens that are added to encode different padded lengths together.
 
-Encoding this number of tokens takes as long as encoding one more small batch.
+Encoding this number of padding tokens takes as long as encoding another small batch.
 """
 
 ATTENTION = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -149,7 +152,7 @@ class CudaRunner:
         return sizes(1, max(1, self.limits.max_batch_tokens // width), halves_from=16)
 
     def clear(self) -> None:
-        """Clears every row in place: graphs keep reading the same addresses."""
+        """Clears every row in place, because graphs read the tensors at fixed addresses."""
         self.cache.clear()
         self.tokens.fill_(NO_TOKEN)
         self.first_ids.fill_(NO_TOKEN)
@@ -233,8 +236,8 @@ class CudaRunner:
         return CompletedStep(replace(step.wait(), scores=self._scores(scored)))
 
     def _step(self, rows: int, source_width: int, target_width: int) -> None:
-        """Decodes one token of the first rows, padding rows included."""
-        # Padding rows may have positions beyond the width.
+        """Decodes one token of each of the first `rows` rows, padding rows included."""
+        # Padding rows may have positions beyond `target_width`.
         self.cache.positions[:rows].clamp_(max=target_width - 1)
         state = self.cache.view(rows, source_width, 1, target_width)
         with sdpa_kernel(ATTENTION):
@@ -279,7 +282,7 @@ class CudaRunner:
             values.index_copy_(0, target, values[source])
 
     def leave(self, first: int, end: int) -> None:
-        """Changes nothing: free rows are computed as padding rows until sequences enter them."""
+        """Changes nothing: a decode step treats free rows as padding rows."""
 
 
 def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -> int:
@@ -304,9 +307,10 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 
 
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
-    """Returns `first`, then sizes below `last` that double each time, and `last`.
+    """Returns `first`, 2 * `first`, 4 * `first` and so on below `last`, and then `last`.
 
-    With `halves_from`, the result also has one and a half times each size from `halves_from` on.
+    With `halves_from`, the result also has 1.5 times each size from `halves_from` on, but never
+    more than `last`.
     """
     found, size = {last}, first
     while size < last:

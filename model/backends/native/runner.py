@@ -37,7 +37,7 @@ from model.sequence import BatchStats, EngineLimits, Sequence
 ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
 LANES = 16
 EVERY_HEAD = -1
-"""Value of the recorded head that asks for the mean over all heads; the same as in attention.h."""
+"""Value of `recorded_head` that selects the mean over all heads. attention.h has the same value."""
 
 TOKENS_PER_CALL = 24
 """Maximum number of tokens per row in one call.
@@ -77,7 +77,7 @@ class NativeRunner:
         model: Int8 model on the CPU for which `can_serve` is true.
         limits: Limits of the batch.
         shortlist: Candidate ids of each sentence; None for the whole vocabulary.
-        library: Build of the native code; None for the best one.
+        library: Build of the native code; None for the best build that this processor can run.
     """
 
     pipeline_depth = 0

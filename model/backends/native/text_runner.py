@@ -61,7 +61,7 @@ class NativeTextEncoder:
     Args:
         encoder: Int8 encoder on the CPU for which `can_serve` is true. Its matrices are replaced
             by packed matrices.
-        library: Build of the native code; None for the best one.
+        library: Build of the native code; None for the best build that this processor can run.
     """
 
     def __init__(self, encoder: TextEncoder, library: Library | None = None) -> None:
@@ -122,7 +122,7 @@ class NativeTextEncoder:
 
         Args:
             sequences: Ids of each text.
-            slice_tokens: Approximate number of tokens in a slice.
+            slice_tokens: Maximum number of tokens for which a slice computes part of a layer.
         """
         batch = self.spare.pop() if self.spare else TextBatch(self)
         batch.enter(sequences)

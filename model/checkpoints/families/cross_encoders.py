@@ -79,9 +79,10 @@ class CrossEncoderConfig:
 
 
 def by_architecture(files: EmbeddingFiles) -> EmbeddingFiles | CrossEncoderFiles:
-    """Returns the files of a cross-encoder if the config names its architecture.
+    """Returns CrossEncoderFiles if the config names the architecture of a cross-encoder.
 
-    If the config names another architecture, the given files are returned unchanged.
+    If the folder has a `modules.json`, or the config names another architecture, the given files
+    are returned unchanged.
     """
     options = read_options_if_there(files.encoder / CONFIG)
     if files.head is None and is_cross_encoder(options):

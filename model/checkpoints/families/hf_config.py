@@ -2,8 +2,8 @@
 
 Does not import torch.
 
-Source: transformers, models/marian and models/m2m_100 (configuration and modeling). The code was
-used for facts only.
+Source: transformers, models/marian and models/m2m_100 (configuration and modeling). No code was
+copied.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 Does not import torch.
 
 Source: transformers, models/m2m_100 and models/nllb (tokenization), and SMaLL-100's own tokenizer
-(Mohammadshahi et al. 2022). The code was used for facts only.
+(Mohammadshahi et al. 2022). No code was copied.
 """
 
 import re
@@ -110,7 +110,7 @@ def _language_tokens(folder: Path) -> LanguageTokens:
 
 
 def is_small_100(folder: Path) -> bool:
-    """Returns whether a model is SMaLL-100, where the target's token is in front of the source.
+    """Returns whether a model is SMaLL-100, whose sources begin with the target language's token.
 
     SMaLL-100 and M2M100 have the same `model_type`. SMaLL-100 is recognised by its tokenizer's
     class, by a file of its tokenizer's code, or by the model's name. The code is not run.

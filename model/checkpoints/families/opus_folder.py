@@ -141,7 +141,8 @@ def _translates(
 ) -> tuple[tuple[str, str] | None, LanguageTokens | None]:
     """Returns the pair that a model translates, and its language tokens.
 
-    The pair is None if the model has several pairs. The tokens are None if the model has no tokens.
+    The pair is None if the model has several pairs. The tokens are None if the model has no
+    language tokens.
     """
     tokens = target_languages(read_vocabulary(ids))
     for pair, sides in _names(folder, options):

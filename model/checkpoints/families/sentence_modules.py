@@ -1,7 +1,7 @@
 """Reads the files of sentence-transformers' modules. Does not import torch.
 
 Source: sentence-transformers, models/Pooling.py, models/Dense.py, models/Normalize.py and
-models/Transformer.py up to version 6. The code was used for facts only.
+models/Transformer.py up to version 6. No code was copied.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ TRANSFORMER_CONFIGS = (
     "sentence_roberta_config.json",
     "sentence_xlm-roberta_config.json",
 )
-"""Names of the file of encoder options. The first file that exists is read.
+"""Possible names of the file with the encoder's options. The first existing file is read.
 
 Only old versions of sentence-transformers used the last two names.
 """

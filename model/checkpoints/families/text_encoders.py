@@ -160,7 +160,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
 
 
 def _sizes(options: Mapping[str, Any], family: Family, reasons: list[str]) -> dict[str, int]:
-    """Returns the sizes by their names in `TextEncoderConfig`. Each wrong size adds a reason."""
+    """Returns the sizes by their names in `TextEncoderConfig`; adds wrong sizes to `reasons`."""
 
     def size(option: str, default: int, most: int = MAX_SIZE) -> int:
         return positive_integer(options, option, default, reasons, most)

@@ -1,7 +1,7 @@
 """Reads Marian's `.bin` container: named float and int8 tensors, and the training options.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
-(int8 tensors). The code was used for facts only, and the facts were checked with real models.
+(int8 tensors). No code was copied. The facts were checked with real models.
 """
 
 import math
