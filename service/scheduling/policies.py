@@ -83,7 +83,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Fills the free rows of all workers, beginning with the worker with the most free rows."""
+        """Divides the waiting rows among all workers with free rows, the emptiest worker first."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -132,7 +132,7 @@ class TokenPolicy:
         """Gives each job to the worker with the fewest tokens to compute before the job.
 
         These are the tokens in the job's length bucket and in the buckets of shorter texts. A
-        worker without work in a bucket takes a text even if this text alone exceeds the capacity.
+        worker whose capacity in a bucket is not used up takes one more text of any length.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}

@@ -114,7 +114,7 @@ class Resident:
         name: Served name.
         device: Device, such as `cpu` or `cuda:0`.
         dtype: Precision, such as `float32`.
-        load_seconds: Time from disk to ready, warm-up included.
+        load_seconds: Time from reading the files to the end of the warm-up.
         memory_bytes: Memory of the weights and of the state of the rows.
         max_rows: Number of rows of its batch; 0 for a model without a batch.
         config: Sizes and switches of a translation model; None for any other model.
