@@ -42,7 +42,7 @@ class DeletedModel(BaseModel):
 
     id: str
     object: Literal["model"] = "model"
-    deleted: bool = Field(description="False while requests of the model are running.")
+    deleted: bool = Field(description="False while the model is still being unloaded.")
 
 
 def require_admin(request: Request, services: Services) -> None:
@@ -92,7 +92,7 @@ async def load(id: ModelId, request: Request) -> Response:
     response_model=DeletedModel,
     responses={
         **ADMIN_ERRORS,
-        202: {"model": DeletedModel, "description": "Requests of the model are still running."},
+        202: {"model": DeletedModel, "description": "The model is still being unloaded."},
     },
 )
 async def unload(id: ModelId, request: Request) -> Response:

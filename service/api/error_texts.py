@@ -58,7 +58,9 @@ def missing(name: str) -> ErrorText:
 def unknown(name: str) -> ErrorText:
     """Returns the text for a parameter that the route does not have."""
     shown = name[:SHOWN_CHARS]
-    return ErrorText(f"Invalid request: there is no {shown} parameter", "/docs lists all")
+    return ErrorText(
+        f"Invalid request: there is no {shown} parameter", "/docs lists all parameters"
+    )
 
 
 def not_supported(value: object, name: str, choices: str) -> ErrorText:

@@ -35,7 +35,9 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 class ErrorBody(BaseModel):
     """The body of every error, except in dialects with an error body of their own."""
 
-    error: str = Field(description="The fault, in LibreTranslate's words if it has this error.")
+    error: str = Field(
+        description="The fault, in LibreTranslate's words if LibreTranslate has this error."
+    )
     error_type: str = Field(description="The kind of error, for programs.")
     request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
     details: str | None = Field(

@@ -1,4 +1,4 @@
-"""The check of API keys on all routes that compute.
+"""The check of API keys on all routes that read parameters from a body, form or query.
 
 A request carries its key in the header `Authorization`, or in a field of a body, form or query.
 """

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from starlette.responses import Response, StreamingResponse
 
 CHUNK_BYTES = 128 * 1024
-"""Minimum size of a chunk of JSON, except the last."""
+"""Minimum size of every chunk of JSON except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once, except in a single longer row.
+"""Maximum number of values that are serialised at once. A longer row is serialised as a whole.
 
 The server serialises this number of values in about 0.5 ms.
 """

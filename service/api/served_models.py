@@ -30,7 +30,10 @@ class OpenRequests:
                 ended.set()
 
     async def drained(self, models: set[str]) -> None:
-        """Waits until the running requests to `models`, or with no model chosen yet, have ended."""
+        """Waits for the end of the running requests whose model is in `models` or is NO_MODEL.
+
+        A request with NO_MODEL has not chosen a model yet, or uses several models.
+        """
         keys = {key for key, each in self.contexts.items() if each.model in models | {NO_MODEL}}
         if not keys:
             return

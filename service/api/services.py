@@ -34,7 +34,7 @@ class Services:
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
         documents: Translates documents; None without REGARD_FILES.
-        quota: Counts the characters that API keys have translated.
+        quota: Counts the characters that each API key has translated.
         glossaries: Stores glossaries.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
         served_models: Changes the served models of this process.

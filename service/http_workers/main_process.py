@@ -58,7 +58,7 @@ class MainProcess:
     async def run(self, count: int) -> None:
         """Serves with `count` HTTP workers until `stop` is called.
 
-        Finishes the admitted requests before it returns.
+        Before it returns, requests in progress may finish within `drain_timeout_seconds`.
         """
         self.core.start()
         self.http_workers.start(count)

@@ -1,9 +1,9 @@
 """The messages between an HTTP worker and the main process.
 
-They are sent in lists over one socket pair. A short request takes one message each way: a Submit,
-and a Results or a Refusal. For a long request, an Admit asks for the admission first, so that a
-refused text is not tokenised. The end of a request (Release, Ended) is sent together with later
-messages. Deadlines are sent as durations.
+The messages are sent in lists over one socket pair. The Submit of a short request also asks for its
+admission. The answer is one or more Results, or a Refusal. For a long request, an Admit asks for
+the admission first, so that a refused text is not tokenised. The end of a request (Release, Ended)
+is sent together with later messages. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -78,10 +78,11 @@ class Submit:
     Attributes:
         id: Id of the submission; its Results, and perhaps a Refusal, have the same id.
         lease: Id of the lease.
-        tokens: Estimated number of tokens; used only if the lease has not been admitted yet.
+        tokens: Estimated number of tokens; read only if no Admit has asked for the lease.
         items: Items of the request, at least one.
         seconds: Time until the deadline.
-        total_tokens: Number of tokens of this and all later submissions; 0 if no more follow.
+        total_tokens: Number of tokens of this and all later submissions; 0 means the tokens of
+            `items` alone. The main process reads it only in the first submission of a lease.
     """
 
     id: int

@@ -71,7 +71,10 @@ class RemoteBackend:
 
     @asynccontextmanager
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
-        """Keeps the channel to the main process open until the end of all requests is reported."""
+        """Opens the channel to the main process; closes it after the context.
+
+        Before that, it waits at most FINAL_SECONDS until all requests have ended.
+        """
         reader, writer = await asyncio.open_connection(sock=connection)
         self.outbox = Outbox(writer)
         listening = asyncio.create_task(self._listen(reader))
@@ -146,7 +149,7 @@ class RemoteBackend:
         """Unloads a model.
 
         Raises:
-            ServiceError: The model is not loaded, or is being loaded.
+            ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
         """
         number = next(self.ids)
         state: str = await self.ask(number, UnloadModel(number, name))

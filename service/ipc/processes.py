@@ -39,7 +39,8 @@ def module_command(module: str) -> list[str]:
     """Returns the command that runs a module in a new interpreter.
 
     `-m` puts the current folder on the import path, where a folder named `service` would hide this
-    package. `-P` prevents this, unless this process imports from the current folder itself.
+    package. `-P` prevents this. If this process itself imports from the current folder, `-P` is
+    left out, because the child may then find this package only there.
     """
     imports_from_here = not {"", os.getcwd()}.isdisjoint(sys.path)
     return [sys.executable, *([] if imports_from_here else ["-P"]), "-m", module]
@@ -106,7 +107,8 @@ class ChildProcess:
 class ProcessSupervisor:
     """Keeps a set of named processes running until it is stopped.
 
-    A process that ends is started again after a pause. The pause doubles with each failure.
+    A process that ends is started again after a pause. The pause doubles with each failure, up to
+    MAX_BACKOFF_SECONDS. It is short again after a process has run for longer than that limit.
 
     Args:
         run: Starts the process with a given name and returns when that process has ended.
@@ -132,7 +134,7 @@ class ProcessSupervisor:
         """Waits for all processes to end.
 
         Args:
-            seconds: Time after which processes that still run are ended.
+            seconds: Time after which the tasks of processes that still run are cancelled.
         """
         if not self.tasks:
             return
@@ -147,7 +149,7 @@ class ProcessSupervisor:
             started = time.monotonic()
             try:
                 await self.run(name)
-            except Exception:  # perhaps temporary, such as too little memory
+            except Exception:  # the cause may pass, such as too little memory
                 logger.exception("%s could not be run", name)
             if self.is_stopping:
                 return

@@ -28,4 +28,4 @@ class WorkItem(Protocol):
 
     @property
     def num_legs(self) -> int:
-        """Number of models that must still compute the input: 2 before a pivot language, else 1."""
+        """Number of models that must still run, `model` included: 2 if a pivot follows, else 1."""

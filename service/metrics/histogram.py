@@ -71,7 +71,7 @@ class Histogram:
         return self.series[values]
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Yields the metric without samples, which the registry reads at registration."""
+        """Yields the metric without samples; the registry reads its name at registration."""
         yield HistogramMetricFamily(self.name, self.text, labels=self.label_names)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:

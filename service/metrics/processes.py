@@ -42,7 +42,7 @@ class ProcessMetrics:
         self.pids.pop(name, None)
 
     def describe(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yields the families without samples, which the registry reads at registration."""
+        """Yields the families without samples; the registry reads their names at registration."""
         yield from _families()
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

@@ -7,7 +7,7 @@ from model.sequence import BatchStats
 
 
 class WatchedLane(Protocol):
-    """A queue that reports its length, its tokens and the age of its first item."""
+    """A queue that reports its length, its tokens and the age of its oldest item."""
 
     def __len__(self) -> int:
         """Number of waiting items."""
@@ -18,7 +18,7 @@ class WatchedLane(Protocol):
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the first item has waited."""
+        """Seconds that the oldest item has waited; 0 in an empty queue."""
 
 
 class WorkerFigures(Protocol):

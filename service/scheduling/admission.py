@@ -116,15 +116,15 @@ class Admission:
             )
         if self.requests + requests > self.max_requests:
             raise OverloadedError(
-                f"{self.requests} requests are waiting; the limit is {self.max_requests}. "
+                f"{self.requests} requests are in progress; the limit is {self.max_requests}. "
                 "Try again later.",
                 self.throughput.seconds_for(self.tokens),
                 "requests",
             )
         if tokens > 0 and self.tokens + tokens > self.max_tokens:
             raise OverloadedError(
-                f"{self.tokens} tokens are waiting; with {tokens} more they would pass the limit "
-                f"of {self.max_tokens}. Try again later.",
+                f"{self.tokens} tokens are in progress; with {tokens} more they would pass the "
+                f"limit of {self.max_tokens}. Try again later.",
                 self.throughput.seconds_for(self.tokens + tokens - self.max_tokens),
                 "tokens",
             )

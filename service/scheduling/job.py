@@ -14,10 +14,10 @@ class Receiver(Protocol):
     is_closed: bool
 
     def finish(self, index: int, result: Result) -> None:
-        """Takes the result of the item at that index."""
+        """Takes the result of the item at `index` of the submission."""
 
     def fail(self, error: Exception) -> None:
-        """Takes the error of an item; the other items of the request are cancelled."""
+        """Takes the error of an item; the other items of the submission are cancelled."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,11 +30,11 @@ class Job:
         index: Place of the item in its submission.
         bucket: Length bucket in which the job waits; 0 if its policy has only one bucket.
         cost: Amount of a worker's capacity that the job takes, in the unit of its policy.
-        created: When it was submitted, by time.perf_counter.
-        dispatched: When the present worker received it, by time.perf_counter.
-        attempts: Number of workers that have received it.
+        created: Time of the submission, by time.perf_counter.
+        dispatched: Time of the last dispatch to a worker, by time.perf_counter; 0 before the first.
+        attempts: Number of times that the job has been dispatched.
         id: Id of the item.
-        tokens: Number of its tokens.
+        tokens: Number of tokens of the item.
         rows: Number of rows that the job takes in a batch; 1 for a kind without rows.
     """
 

@@ -83,7 +83,7 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        self.debt = 0  # interactive rows for which the bulk lane has not had its share
+        self.debt = 0  # rows of interactive jobs for which the bulk lane has not had its share yet
 
     def __len__(self) -> int:
         return len(self.interactive) + len(self.bulk)
@@ -95,7 +95,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows of the oldest job of each lane; the larger of the two numbers."""
+        """The larger of two numbers: the rows of the oldest job in each of the two lanes."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -103,15 +103,16 @@ class LanePair:
         return self.bulk if job.item.is_bulk else self.interactive
 
     def take(self, rows: int, spare: int | None = None) -> list[Job]:
-        """Removes and returns jobs of at most `rows` rows, most of them interactive.
+        """Removes and returns jobs that take at most `rows` rows together; most are interactive.
 
-        Only a few rows become free at a time, so `debt` keeps the share of the bulk lane over many
-        calls. If the bulk lane has its turn, and its oldest job is a wide beam, free rows stay
+        Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
+        to call. If the bulk lane has its turn, and its oldest job is a wide beam, free rows stay
         empty until the beam fits.
 
         Args:
             rows: Number of free rows.
-            spare: Number of free rows that the bulk lane may take before its turn. None means all.
+            spare: Largest number of rows for the bulk lane before its turn, out of the rows that
+                interactive jobs leave free. None means all of these rows.
         """
         if not len(self.bulk):
             self.debt = 0

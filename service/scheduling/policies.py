@@ -14,8 +14,8 @@ from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
 KEPT_SHARE = 1 / 8
-"""Share of the rows that stays free of bulk work. Without free rows, an interactive sentence would
-wait until a bulk sentence has ended."""
+"""Share of a batch's rows that bulk sentences leave free until the bulk lane has its turn. Without
+free rows, an interactive sentence would wait until a bulk sentence has ended."""
 
 BUCKET_CAPACITY_TOKENS = 768
 """Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
@@ -23,8 +23,8 @@ tokens receives more texts. It then has a few batches in advance, and the schedu
 order of all other texts."""
 
 MAX_SLOTS = 4
-"""Largest number of items that SlotPolicy gives to a worker at once. A worker can compute several
-items together. Further items wait, so that other workers can take them."""
+"""Largest number of items of one kind that SlotPolicy lets a worker hold. A worker can compute
+several items together. Further items wait in the queue, so that other workers can take them."""
 
 Assignment = tuple[WorkerState, list[Job]]
 
@@ -83,7 +83,7 @@ class RowPolicy:
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
-        """Fills the free rows of all workers, beginning with the worker with the most free rows."""
+        """Divides the waiting rows among all workers with free rows, the emptiest worker first."""
         (lanes,) = queue.buckets
         if not lanes.rows:
             return
@@ -91,8 +91,8 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # Each share has room for the oldest job. With a smaller share, the oldest job would
-            # wait while rows are free.
+            # A worker's share of the waiting rows has room for the oldest job of each lane. With a
+            # smaller share, such a job would wait while rows are free.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -105,7 +105,7 @@ class RowPolicy:
 
 
 class TokenPolicy:
-    """Counts tokens by length bucket, so that short texts never wait behind long ones.
+    """Counts tokens by length bucket, so that short texts do not wait behind long texts.
 
     Args:
         foreground: Name of the task kind whose used capacity breaks ties between workers.
@@ -132,7 +132,7 @@ class TokenPolicy:
         """Gives each job to the worker with the fewest tokens to compute before the job.
 
         These are the tokens in the job's length bucket and in the buckets of shorter texts. A
-        worker without work in a bucket takes a text even if this text alone exceeds the capacity.
+        worker whose capacity in a bucket is not used up takes one more text of any length.
         """
         loaded = [worker for worker in workers if model not in worker.missing]
         given: dict[WorkerState, list[Job]] = {}

@@ -27,7 +27,7 @@ from service.workers.messages import Abort, Compute, Report
 logger = logging.getLogger("regard.scheduler")
 
 MAX_ATTEMPTS = 2
-"""Largest number of workers that receive an item. A second worker receives it if the first dies."""
+"""Largest number of times that an item is dispatched. It is dispatched again if its worker dies."""
 
 
 class Scheduler:
@@ -143,7 +143,7 @@ class Scheduler:
     def worker_ready(
         self, link: Link, max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """Accepts a worker that has loaded its models.
+        """Accepts a worker that has loaded all of its models but the missing ones.
 
         Args:
             link: The channel to the worker.
@@ -167,7 +167,7 @@ class Scheduler:
         if worker is None:
             return
         for job in reversed(worker.held.values()):
-            if job.receiver.is_closed:  # another item of its request has failed just now
+            if job.receiver.is_closed:  # its submission has ended just now, as another item failed
                 continue
             if job.attempts < MAX_ATTEMPTS:
                 self.queues[job.kind][job.model].lane(job).add(job, is_first=True)

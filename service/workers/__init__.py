@@ -1,1 +1,1 @@
-"""The device worker process, the supervisor that keeps workers alive, their protocol."""
+"""The device worker process, the supervisor that keeps workers alive, and their messages."""

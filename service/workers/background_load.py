@@ -39,7 +39,7 @@ class Outcome:
 
 
 def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) -> Outcome:
-    """Loads a model, and measures the time; returns an expected error in the outcome."""
+    """Loads a model and measures the time; an error of the type `expected` becomes the outcome."""
     start = time.perf_counter()
     try:
         loaded: LoadedModel | Exception = load()

@@ -13,7 +13,7 @@ from torch import Tensor
 from service.ipc.machine import freeze_heap
 
 OURS = ("model.", "service.", "torch.nn.")
-"""Modules whose objects `held_bytes` searches for tensors."""
+"""Prefixes of the modules whose objects `held_bytes` searches for tensors."""
 
 malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """Function of glibc that returns free memory to the system; None in another C library."""

@@ -40,7 +40,7 @@ class WorkerConfig:
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a precision.
         shortlist: auto, on or off.
-        limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses the number.
+        limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
         threads: Number of intra-op threads on a CPU.
         log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
     """
@@ -76,7 +76,7 @@ class Compute:
 class Load:
     """Server to worker: load one more model while other work continues.
 
-    The worker answers with Loaded or LoadFailed.
+    The worker answers with Loaded or LoadFailed, unless an Unload drops the model before that.
 
     Attributes:
         files: Files of the model.
@@ -114,7 +114,7 @@ class Resident:
         name: Served name.
         device: Device, such as `cpu` or `cuda:0`.
         dtype: Precision, such as `float32`.
-        load_seconds: Time from disk to ready, warm-up included.
+        load_seconds: Time from reading the files to the end of the warm-up.
         memory_bytes: Memory of the weights and of the state of the rows.
         max_rows: Number of rows of its batch; 0 for a model without a batch.
         config: Sizes and switches of a translation model; None for any other model.

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class AnyFiles(Protocol):
-    """The files of one model; `model.checkpoints` has a class for each type of models."""
+    """The files of one model, such as a `ModelFiles`; a remote model has no files behind it."""
 
     @property
     def name(self) -> str:
@@ -15,11 +15,11 @@ class AnyFiles(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Folder that holds the files."""
+        """Folder that holds the files; an empty path for a remote model."""
 
     @property
     def revision(self) -> str:
-        """First digits of the checksum of the weights."""
+        """First digits of the checksum of the weights, or of a remote model's name and address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ModelSet:
     """Files of models, each under its served name.
 
     Attributes:
-        files: Files of each model, in the order of the settings.
+        files: Files of each model: first in the order of the settings, then in the order of loads.
         placements: Device and dtype of single models, by folder; "" means the server's setting.
     """
 

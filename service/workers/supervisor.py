@@ -32,7 +32,7 @@ logger = logging.getLogger("regard.supervisor")
 WATCHES = 10
 """Number of checks on a worker within `timeout_seconds` of the Supervisor.
 
-A worker that has work is restarted if more than this number of checks find no new message from it.
+A worker is restarted when more than this number of checks have found work, but no new message.
 """
 
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
@@ -138,7 +138,7 @@ class WorkerLink:
             future.set_result(answer)
 
     def lose(self) -> None:
-        """Fails all calls of `ask` that wait for a worker that has ended."""
+        """Marks the worker as ended, and fails all calls of `ask` that wait for its answer."""
         self.is_lost = True
         for future in self.answers.values():
             if not future.done():
@@ -205,7 +205,7 @@ class Supervisor:
         for link in self.links:
             if link.name in self.ready:
                 link.send(Stop())
-            else:  # a worker that loads its models would read a Stop only later
+            else:  # a worker reads a Stop only after it has loaded its models
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
 
@@ -288,8 +288,8 @@ class Supervisor:
 
         A worker with work normally sends figures several times a second. This method counts checks,
         not seconds, because seconds also pass while the server itself is suspended. Only a message
-        resets the count. If the requests of a hanging worker time out, it holds no work any more,
-        but it may get new work.
+        resets the count. A check that finds no work leaves the count unchanged. The requests of a
+        hanging worker may have timed out, and the worker may get new work.
         """
         num_silent, num_heard = 0, 0
         while num_silent <= WATCHES:
@@ -321,10 +321,11 @@ class Supervisor:
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.
 
-        There are three cases. In the first, a Load of the model is in progress. In the second, the
-        worker had the model before the worker was restarted. In the third, the server has had the
-        model since its start. If the model has been unloaded in the meantime, none of the cases
-        applies. The next start of the worker does not load the model.
+        There are three cases. In the first, a Load waits for the worker's answer. In the second, a
+        restarted worker cannot load a model that was loaded while the server ran. In the third, the
+        model is one of the models with which the server started, so the server ends. None of the
+        cases applies to a model that has been unloaded in the meantime. The next start of the
+        worker does not load that model.
         """
         names = self.config.models.names
         if failed.name in link.answers:

@@ -17,8 +17,8 @@ from service.items.result import Done
 from service.workers.executors.base import Executor
 
 MAX_CREDIT_SECONDS = 0.005
-"""Largest credit of a kind. Without this limit, a kind could delay other work for long after it has
-been idle."""
+"""Largest credit of a kind. Without this limit, a kind would collect credit while it has no work,
+and could then delay other work for a long time."""
 
 OnFailure = Callable[[str, Executor[Any], Exception], None]
 """Receives a model's name, its executor and the error of a step."""
@@ -54,13 +54,14 @@ class TimeShare:
             self.credit = min(self.credit + earned, MAX_CREDIT_SECONDS)
 
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
-        """Computes one step of each model that has work.
+        """Computes for the models that have work.
 
-        If there is other work, a sliced kind computes slices of its models in turn, as long as it
-        has credit. The foreground kind needs no credit.
+        The foreground kind computes one step of each model. So does a sliced kind if there is no
+        other work. Otherwise it computes slices of its models in turn, while it has credit.
 
         Args:
-            is_beside: Whether there is other work.
+            is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
+                it in the task table counts.
             on_failure: Called for each executor whose step failed.
 
         Returns:

@@ -56,7 +56,7 @@ REPORT_SECONDS = 0.1
 """While there is work, figures of batches are sent at this interval."""
 
 HOLD_ROWS, HOLD_TOKENS = 16, 3
-"""If a batch has at least HOLD_ROWS rows, a result is held back while each row decodes up to
+"""While at least HOLD_ROWS rows are in use, a result is held back while each row decodes up to
 HOLD_TOKENS more tokens. Results that finish in this time are sent in one message, and their rows
 are filled together. A message costs the server and the worker about 1 ms; decoding one token of
 every row takes about as long. If a step decodes more than HOLD_TOKENS tokens per row, no result is
@@ -151,7 +151,7 @@ class Worker:
         outcomes = self.loads.finished()
         while outcomes:
             if not self._settle(outcomes.pop(0)):
-                # The frames of the error held weights. They are gone after `_settle` has returned.
+                # The frames of the error hold weights until `_settle` has returned.
                 give_back_memory()
 
     def _settle(self, outcome: Outcome) -> bool:
@@ -210,7 +210,7 @@ class Worker:
     def _compute(self) -> None:
         """Computes each task kind for its share of time.
 
-        The time that a kind takes increases the credit of all later kinds.
+        The time that a kind takes increases the credit of all kinds after it in the task table.
         """
         shares = list(self.shares.values())
         for position, share in enumerate(shares):

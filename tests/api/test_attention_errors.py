@@ -72,7 +72,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"alignment_head": "max"}, 'alignment_head parameter must be a number or "mean"'),
     ({"alignment_head": 8}, "head 8 does not exist"),
     ({"alignment_shift": 2}, "2 alignment_shift is not supported; use 0 or 1"),
-    ({"layer": 1}, "there is no layer parameter; /docs lists all"),
+    ({"layer": 1}, "there is no layer parameter; /docs lists all parameters"),
 ]
 
 

@@ -170,7 +170,7 @@ def test_limits_count_all_http_workers(serve_apart: ServeApart, script: Script) 
     connections = ask_each(server, script, 2)
     for text in ("One more.", LONG):
         response = server.translate(text)
-        assert_error(response, OverloadedError, "4 requests are waiting; the limit is 4")
+        assert_error(response, OverloadedError, "4 requests are in progress; the limit is 4")
     assert "tokenize" in server.translate("One more.").headers["server-timing"]
     assert "tokenize" not in server.translate(LONG).headers["server-timing"]
     script.may_finish.set()

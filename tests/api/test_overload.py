@@ -64,7 +64,7 @@ def test_tokens_over_the_limit_are_refused(serve_any: ServeAny, script: Script) 
     first = server.begin_translate(text)
     server.until_admitted(1)
     response = server.translate(text)
-    assert_error(response, OverloadedError, "tokens are waiting", "limit of 20")
+    assert_error(response, OverloadedError, "tokens are in progress", "limit of 20")
     script.may_finish.set()
     assert first.result(LIMIT_SECONDS).status_code == 200
     assert outcomes(server, "rejected_tokens") == 1

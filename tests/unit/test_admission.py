@@ -57,7 +57,9 @@ def test_release_gives_back_the_adjusted_number_of_tokens() -> None:
 def test_one_request_more_than_the_limit_is_refused() -> None:
     admission = Admission(1, 100)
     reservation = admission.reserve(1)
-    with pytest.raises(OverloadedError, match="1 requests are waiting; the limit is 1") as refused:
+    with pytest.raises(
+        OverloadedError, match="1 requests are in progress; the limit is 1"
+    ) as refused:
         admission.reserve(1)
     assert refused.value.limit == "requests"
     assert refused.value.retry_after_seconds == 1
@@ -70,7 +72,7 @@ def test_tokens_up_to_the_limit_are_admitted_and_no_more() -> None:
     admission = Admission(10, 100)
     admission.reserve(60)
     admission.reserve(40)
-    with pytest.raises(OverloadedError, match="100 tokens are waiting; with 1 more") as refused:
+    with pytest.raises(OverloadedError, match="100 tokens are in progress; with 1 more") as refused:
         admission.reserve(1)
     assert refused.value.limit == "tokens"
     assert (admission.requests, admission.tokens) == (2, 100)

@@ -96,7 +96,7 @@ CONFLICTS = [
     ({"source": "", "model": "en-pt"}, "missing source parameter"),
     ({"source": None, "target": None, "model": ""}, "missing model parameter"),
     ({"model": " "}, "missing model parameter"),
-    ({"layer": 0}, "there is no layer parameter; /docs lists all"),
+    ({"layer": 0}, "there is no layer parameter; /docs lists all parameters"),
     ({"target_text": ["b"]}, "target_text is a list of 1 and text is one text; send one"),
     ({"text": ["a", "b"], "target_text": "b"}, "target_text is one text and text is a list of 2"),
     ({"text": ["a"], "target_text": ["a", None]}, "a list of 2 and text is a list of 1"),

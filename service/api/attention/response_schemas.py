@@ -28,8 +28,9 @@ class TargetLabelsBody(LabelsBody):
     """
 
     input_tokens: list[str] = Field(
-        description="Tokens that the decoder reads, beginning with its start token. An empty "
-        "string stands for a zero vector."
+        description="Tokens that the decoder reads, beginning with its start token. If the first "
+        "string is empty, the model has no start token, and its decoder begins with a vector of "
+        "zeros."
     )
 
 
@@ -56,13 +57,14 @@ class AlignmentBody(BaseModel):
     """The alignment of each target word to a source word."""
 
     source_words: list[tuple[int, int]] = Field(
-        description="[first, end) of each source word: in tokens, or in code points in /translate."
+        description="[first, end) of each source word. The unit is tokens in /attention, and code "
+        "points in /translate."
     )
     target_words: list[tuple[int, int]] = Field(
         description="[first, end) of each target word, in the same unit."
     )
     pairs: list[tuple[int, int, float]] = Field(
-        description="Number of the source word, number of the target word, and attention of the "
+        description="Index of the source word, index of the target word, and attention of the "
         "target word to the source word."
     )
     pharaoh: str = Field(description="The same pairs in Pharaoh format, such as `0-0 1-2`.")
@@ -71,7 +73,7 @@ class AlignmentBody(BaseModel):
 class AttentionItemBody(BaseModel):
     """One sequence.
 
-    The words of `alignment` are always spans of tokens, even with `level: word`.
+    `alignment` gives the words as spans of tokens, even if `level` is `word`.
     """
 
     source: LabelsBody
@@ -121,7 +123,9 @@ class StepsToken(BaseModel):
     """The token whose attention is computed."""
 
     index: int
-    token: str = Field(description="The token; for `decoder` and `cross`, the input token.")
+    token: str = Field(
+        description="The token; for `decoder` and `cross`, the token that the decoder reads."
+    )
     predicted: str | None = Field(
         description="For `decoder` and `cross`, the predicted token; otherwise null."
     )
@@ -151,7 +155,7 @@ class StepsVectors(BaseModel):
 
 
 class StepsOutput(BaseModel):
-    """With `output`: result = weight · concatenated + bias."""
+    """With `output` or `output_weight`: result = weight · concatenated + bias."""
 
     concatenated: list[float] = Field(description="z of all heads for this query.")
     bias: list[float]

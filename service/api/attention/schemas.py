@@ -168,7 +168,8 @@ class AttentionRequest(AttentionQuestion):
         json_schema_extra=not_empty,
     )
     target_text: str | ListOf[str | None] | None = Field(
-        None, description="Translation, or list of translations; null means the model's own."
+        None,
+        description="Translation, or list of translations; null means the model's own translation.",
     )
     kinds: Annotated[ListOf[Kind], BeforeValidator(check_choice)] = Field(
         ["cross"],
@@ -178,10 +179,12 @@ class AttentionRequest(AttentionQuestion):
     )
     layers: Numbers = Field(
         [-1],
-        description="Numbers from 0, negative from the end, or `all`. For bertviz the default is "
-        "`all`.",
+        description="Numbers of layers, or `all`. Negative numbers count from the end: -1 is the "
+        "last layer. For bertviz the default is `all`.",
     )
-    heads: Numbers = Field("all", description="Numbers from 0, negative from the end, or `all`.")
+    heads: Numbers = Field(
+        "all", description="Numbers of heads, or `all`. Negative numbers count from the end."
+    )
     reduce: Reduce = Field(
         "mean_heads",
         description="Reduction over heads and layers. bertviz shows every head: for it, the "
@@ -210,15 +213,20 @@ class AttentionRequest(AttentionQuestion):
         False, description="Split texts into sentences, and return one item for each sentence."
     )
     alignment_layer: StrictInt | None = Field(
-        None, description="Layer whose cross-attention aligns words; by default the model's own."
+        None,
+        description="Layer whose cross-attention aligns words. By default it is the layer that was "
+        "trained to align words, or else layer 0.",
     )
     alignment_head: Annotated[int | Literal["mean"], BeforeValidator(check_head)] | None = Field(
-        None, description="Head of that layer, or `mean`; by default the model's own."
+        None,
+        description="Head of that layer, or `mean`. By default it is the head that was trained to "
+        "align words, or else `mean`.",
     )
     alignment_shift: Literal[0, 1] | None = Field(
         None,
         description="With `1`, a row of attention belongs to the token that the decoder reads; "
-        "with `0`, to the token that the decoder predicts. By default the model's own.",
+        "with `0`, to the token that the decoder predicts. The default is `0` for a layer that was "
+        "trained to align words, and `1` for any other layer.",
     )
 
     @property
@@ -336,16 +344,20 @@ class StepsRequest(AttentionQuestion):
 
     text: str = Field(description="Text, read as one sequence.", json_schema_extra=not_empty)
     target_text: str | None = Field(
-        None, description="Translation of the text; by default the model's own."
+        None, description="Translation of the text; by default the model's own translation."
     )
     kind: Kind = Field(
         "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
     )
-    layer: StrictInt = Field(-1, description="Number from 0, or negative from the end.")
-    head: StrictInt = Field(0, description="Number from 0, or negative from the end.")
+    layer: StrictInt = Field(
+        -1, description="Number of the layer. Negative numbers count from the end."
+    )
+    head: StrictInt = Field(
+        0, description="Number of the head. Negative numbers count from the end."
+    )
     query: StrictInt = Field(
-        description="Number of the token whose attention is computed, from 0, or negative from the "
-        "end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
+        description="Number of the token whose attention is computed. Negative numbers count from "
+        "the end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
     )
     include: Annotated[ListOf[Include], BeforeValidator(check_doubles)] = Field(
         [],

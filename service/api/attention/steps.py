@@ -88,7 +88,7 @@ def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
 
 
 def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[np.float32]]:
-    """Returns the output of all heads."""
+    """Returns the input, the parameters and the result of the output projection of all heads."""
     body = {
         "concatenated": steps.concatenated,
         "bias": steps.output_bias,

@@ -45,7 +45,7 @@ class DocumentHandle(BaseModel):
 
 
 class DocumentKeyRequest(Parameters):
-    """`POST /v2/document/{id}` and its result, as JSON or as a form."""
+    """`POST /v2/document/{id}` and `POST /v2/document/{id}/result`, as JSON or as a form."""
 
     document_key: str = Field(description="The key that the upload returned.")
     auth_key: Any = Field(

@@ -56,7 +56,7 @@ WRONG_KEY = "Authorization failure, check auth_key"
 """Text for a missing key and for a wrong key."""
 
 GLOSSARY_NEEDS_SOURCE = "Use of a glossary requires the 'source_lang' parameter to be specified"
-"""Text for a glossary without a source language."""
+"""Text for a request that has a glossary but no source language."""
 
 KEY_HEADER = "send a key in the header `Authorization: DeepL-Auth-Key …`"
 

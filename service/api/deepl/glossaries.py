@@ -96,7 +96,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 @router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
 async def language_pairs(request: Request) -> Response:
-    """Lists the pairs of languages that a dictionary may have: all that the server translates."""
+    """Lists the pairs of languages that a dictionary may have: all pairs that are translated."""
     services = await checked(request)
     return JSONResponse(
         {

@@ -81,7 +81,7 @@ class DeepLRequest(Parameters):
     )
     tag_handling: Annotated[Literal["xml", "html"] | None, BeforeValidator(_none_if_empty)] = Field(
         None,
-        description="Format of the texts. Tags come back, and the text between them is translated.",
+        description="Format of the texts. Tags are kept, and the text between them is translated.",
     )
     tag_handling_version: Literal["v1", "v2"] | None = Field(
         None,
@@ -100,7 +100,8 @@ class DeepLRequest(Parameters):
         default_factory=list, description="XML: elements that are always inside a sentence."
     )
     ignore_tags: Names = Field(
-        default_factory=list, description="XML: elements that come back as they are."
+        default_factory=list,
+        description="XML: elements that are returned without translation.",
     )
     glossary_id: str | None = Field(
         None, description="Glossary whose terms the translation uses; needs `source_lang`."

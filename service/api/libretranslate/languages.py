@@ -74,7 +74,7 @@ def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
 
 
 def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | None) -> list[str]:
-    """Returns the id of the glossary of a request, or no id.
+    """Returns a list with the id of the request's glossary, or an empty list.
 
     Raises:
         InvalidRequestError: The request has a glossary and no source language.

@@ -87,7 +87,7 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     """Returns the request for the task, with its languages looked up and its options checked.
 
     Raises:
-        InvalidRequestError: An option is over its limit.
+        InvalidRequestError: An option is over its limit, or two options cannot be combined.
         UnsupportedLanguageError: The server has no such language or pair.
     """
     settings = services.settings

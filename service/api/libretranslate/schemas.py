@@ -18,7 +18,7 @@ GLOSSARY: Any = Field(
     None,
     description="Id of a glossary whose terms the translation uses. `source` must not be `auto`.",
 )
-"""The field of requests for translations that is Regard's own."""
+"""The field `glossary` of requests for translations, which LibreTranslate does not have."""
 
 
 class TranslateRequest(Parameters):
@@ -37,7 +37,7 @@ class TranslateRequest(Parameters):
     target: str = Field(description="Language code.")
     format: Annotated[Literal["text", "html"], BeforeValidator(_default_format)] = Field(
         "text",
-        description="`text`, or `html`. In HTML, tags come back, and the text between them is "
+        description="`text`, or `html`. In HTML, tags are kept, and the text between them is "
         "translated.",
     )
     alternatives: Natural = Field(0, description="Number of other translations to return.")
@@ -80,7 +80,10 @@ class SentenceScoreBody(BaseModel):
 
 
 class TranslateResponse(BaseModel):
-    """The translation. Members are lists if `q` was a list; unrequested members are absent."""
+    """The translation. If `q` was a list, each member has an entry for each text.
+
+    Members that were not requested are absent.
+    """
 
     translatedText: str | list[str]
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = Field(

@@ -145,7 +145,8 @@ class EventResponse(Response):
     Args:
         events: Events. The response takes each event after it has sent the previous event.
         media_type: SSE or NDJSON.
-        deadline: Value of time.perf_counter at which a stream ends whose client does not read.
+        deadline: Time by time.perf_counter at which the stream ends, even if the client has not
+            read all events.
     """
 
     def __init__(

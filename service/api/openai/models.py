@@ -60,7 +60,10 @@ async def shown_models(request: Request) -> list[AnyModelBody]:
 
 
 def all_models(services: Services, status: Status) -> list[AnyModelBody]:
-    """Returns the served models under all their names, and models that are not served now."""
+    """Returns the served models under all their names, then all other models.
+
+    The other models are being loaded or unloaded, or could not be loaded.
+    """
     catalog = services.catalog
     served = [model_body(each, services, status) for each in catalog.served.values()]
     served += [

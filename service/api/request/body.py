@@ -116,8 +116,8 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
 def too_slow(size: int, seconds: float) -> DeadlineExceededError:
     """Returns the error for a body that arrived too slowly: `size` bytes in `seconds`."""
     return DeadlineExceededError(
-        f"{size} bytes of the body arrived within {seconds:g} s, but not the rest; "
-        "send it in parts, or try again"
+        f"only {size} bytes of the body arrived within {seconds:g} s; "
+        "send a smaller body, or try again"
     )
 
 

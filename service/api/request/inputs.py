@@ -77,7 +77,7 @@ ModelName = Annotated[str | None, BeforeValidator(check_name)]
 
 
 class EmbedParameters(Parameters):
-    """Options of how a model reads the inputs."""
+    """The options that decide how a model reads the inputs."""
 
     truncate: bool = Field(
         True,

@@ -67,7 +67,7 @@ class PredictRequest(ScoreParameters):
 
     @property
     def is_batch(self) -> bool:
-        """Returns whether the request has a list of inputs, which may have only one member."""
+        """Returns whether the request has a list of inputs, even if the list has one input."""
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:

@@ -79,7 +79,7 @@ async def embed_all(request: Request) -> Response:
     openapi_extra=request_body(SimilarityRequest),
 )
 async def similarity(request: Request) -> Response:
-    """Returns the cosine of a sentence's vector with the vector of each of the other sentences."""
+    """Returns the cosine of the source sentence's vector with the vector of each sentence."""
     max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
         query = (await read_parameters(request, SimilarityRequest, max_bytes)).query()

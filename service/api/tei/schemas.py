@@ -27,7 +27,7 @@ def check_text(value: Any, info: ValidationInfo) -> Any:
 
 
 class ScoreParameters(Parameters):
-    """The parameters of all requests that a cross-encoder scores."""
+    """The parameters that `/rerank` and `/predict` have in common."""
 
     raw_scores: bool = Field(False, description="Return logits instead of scores from 0 to 1.")
     truncate: bool = Field(

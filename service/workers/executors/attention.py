@@ -56,7 +56,7 @@ class AttentionExecutor(Executor[AttentionItem]):
             self._end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; after the last slice of a batch, returns the batch's items.
+        """Computes one slice; after the last slice of a batch, returns the batch's results.
 
         Raises:
             Exception: The batch failed.

@@ -1,4 +1,4 @@
-"""The interface of an executor, and the items that it has yet to compute."""
+"""The interface of an executor, and the backlog of items that an executor has not finished."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -83,8 +83,8 @@ class Backlog(Generic[Item]):
         """Ends a batch that failed, and queues its halves.
 
         Returns:
-            The item of a batch of one item, because it caused the failure. An empty list for a
-            batch of several items.
+            A list with the item if the batch had only one, because this item caused the failure.
+            The list is empty if the batch had several items, or if the item was given up.
         """
         items = [item for item in self.running.values() if item.id not in self.given_up]
         was_alone = len(self.running) == 1
@@ -136,7 +136,7 @@ class Executor(ABC, Generic[Item]):
 
     @property
     def tokens_per_call(self) -> int:
-        """Number of tokens that one step of an in-flight batch decodes for each row."""
+        """Largest number of tokens that one step of an in-flight batch decodes for each row."""
         return 0
 
     @property
@@ -168,8 +168,8 @@ class Executor(ABC, Generic[Item]):
         """Ends a batch that failed; it is computed again in parts.
 
         Returns:
-            The item of a batch of one item, because it caused the failure. An empty list for a
-            batch of several items.
+            A list with the item if the batch had only one, because this item caused the failure.
+            The list is empty if the batch had several items, or if the item was given up.
         """
 
     def drain_stats(self) -> list[BatchStats]:

@@ -1,8 +1,8 @@
 """Computes embeddings in a worker: the texts of one model, batch by batch and slice by slice.
 
 Texts of similar length are computed together, short texts first. If a short text arrives while a
-long text is computed, the next slice is for the short text. A share of the work goes to the oldest
-text, so that long texts are also finished while many short texts arrive.
+long text is computed, the next slice is usually for the short text. A share of the work goes to the
+oldest text, so that long texts are also finished while many short texts arrive.
 """
 
 from collections import deque
@@ -101,7 +101,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.begin = begin
         self.buckets = [Bucket() for _ in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
-        self.debt = 0.0  # tokens of its share that the oldest text has not had yet
+        self.debt = 0.0  # tokens of OLDEST_SHARE that the oldest text has not received yet
 
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])

@@ -15,7 +15,7 @@ SMALL_ROWS = 16
 
 
 class TranslationExecutor(Executor[TranslationItem]):
-    """Steps an engine. Items join its batch at the next step and leave it one by one.
+    """Decodes items in the batch of an engine; items join at the next step and leave one by one.
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
@@ -52,7 +52,7 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     @property
     def tokens_per_call(self) -> int:
-        """Number of tokens that one step decodes for each row."""
+        """Largest number of tokens that one step decodes for each row."""
         return self.engine.tokens_per_step
 
     @property
