@@ -24,6 +24,7 @@ from service.private_server import ServerStartError, running_server, serve_comma
 
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Url = Annotated[
     str | None,
@@ -71,7 +72,7 @@ def errors_shown(interrupted: str) -> Iterator[None]:
     Args:
         interrupted: Message after Ctrl-C.
     """
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = {number: signal.signal(number, _end) for number in ENDING_SIGNALS}
     try:
         yield
     except (ServerError, ServerStartError, LineError, VectorFileError, OSError) as error:
@@ -79,12 +80,21 @@ def errors_shown(interrupted: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         raise stop(interrupted, INTERRUPTED) from error
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _terminate(*_arguments: Any) -> NoReturn:
-    """Ends the command after SIGTERM, so that temporary files and the private server end too."""
-    raise typer.Exit(TERMINATED)
+def _end(number: int, _frame: Any) -> NoReturn:
+    """Ends the command after a signal.
+
+    Temporary files are removed, and the private server is stopped. Later signals are ignored, so
+    that they do not interrupt this.
+    """
+    for each in ENDING_SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    if number == signal.SIGTERM:
+        raise typer.Exit(TERMINATED)
+    raise KeyboardInterrupt
 
 
 def progress_bar() -> Progress:

@@ -172,10 +172,7 @@ class Metrics:
             "target_tokens", "Number of target tokens of a sentence.", POWERS, *kind
         )
         self.cancelled = self._counter(
-            "cancelled",
-            "Sentences and texts that were given up because their request had ended.",
-            *kind,
-            "where",
+            "cancelled", "Items given up because their request had ended.", *kind, "where"
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
@@ -241,8 +238,7 @@ class Metrics:
             "ready", "Is 1 while at least one device worker is ready, and 0 at other times."
         )
         self.draining = self._gauge(
-            "draining",
-            "Is 1 after SIGTERM, while the server finishes its open requests, and 0 before.",
+            "draining", "Is 1 after SIGTERM, while open requests run to their end, and 0 before."
         )
         self.device_memory = self._gauge(
             "device_memory_bytes", "Resident memory and GPU memory of a worker.", "worker", "kind"

@@ -221,7 +221,7 @@ def test_a_body_that_never_ends_is_not_waited_for() -> None:
         return messages.pop() if messages else await asyncio.get_running_loop().create_future()
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    with pytest.raises(DeadlineExceededError, match=r"^4 bytes .* within 0\.01 s"):
+    with pytest.raises(DeadlineExceededError, match=r"4 bytes .* within 0\.01 s"):
         asyncio.run(read_body(Request(scope, receive), 99, seconds=0.01))
 
 

@@ -182,9 +182,7 @@ class AttentionRequest(AttentionQuestion):
         description="Numbers of layers, or `all`. Negative numbers count from the end: -1 is the "
         "last layer. For bertviz the default is `all`.",
     )
-    heads: Numbers = Field(
-        "all", description="Numbers of heads, or `all`. Negative numbers count from the end."
-    )
+    heads: Numbers = Field("all", description="Numbers of heads, or `all`; -1 is the last head.")
     reduce: Reduce = Field(
         "mean_heads",
         description="Reduction over heads and layers. bertviz shows every head: for it, the "
@@ -349,12 +347,8 @@ class StepsRequest(AttentionQuestion):
     kind: Kind = Field(
         "cross", description="`encoder`, `decoder` or `cross`; with `embed` always encoder."
     )
-    layer: StrictInt = Field(
-        -1, description="Number of the layer. Negative numbers count from the end."
-    )
-    head: StrictInt = Field(
-        0, description="Number of the head. Negative numbers count from the end."
-    )
+    layer: StrictInt = Field(-1, description="Number of the layer; -1 is the last layer.")
+    head: StrictInt = Field(0, description="Number of the head; -1 is the last head.")
     query: StrictInt = Field(
         description="Number of the token whose attention is computed. Negative numbers count from "
         "the end. It is a source token for `encoder`, and a target token for `decoder` and `cross`."
