@@ -1,4 +1,4 @@
-"""Measures how many protected spans are preserved: placeholders, URLs, emoji, rare characters.
+"""Counts sentences whose protected spans are preserved: placeholders, URLs, emoji, and the like.
 
 The command puts one to four spans at random places of random sentences, in both directions of a
 pair. A running server translates them. A sentence is complete if each span occurs in the

@@ -80,7 +80,7 @@ def by_length(server: Server, options: Options, turn: int, result: Result) -> No
 
 
 def by_clients(server: Server, options: Options, turn: int, result: Result) -> None:
-    """Measures the file's sentences with each number of clients, smallest first."""
+    """Measures the sentences of `options.source` with each number of clients in CLIENTS."""
     bodies = load.translate_bodies(read_lines(str(options.source)), options.pair)
     for clients in CLIENTS:
         figures = _run(server, bodies, clients, options)
@@ -105,10 +105,11 @@ def by_models(options: Options, turn: int, result: Result) -> None:
 
 
 def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[str]:
-    """Links the models repeatedly under invented languages, and returns the language pairs.
+    """Makes model folders out of links to the models, and returns their language pairs.
 
-    The server loads the weights anew for each pair, even from one file. Memory therefore grows as
-    with different models.
+    Several folders may link to the same model. Each folder has an invented language pair of its
+    own. The server loads the weights anew for each pair, even from one file. Memory therefore grows
+    as with different models.
     """
     pairs: list[str] = []
     codes = itertools.permutations(LANGUAGES, 2)
@@ -130,7 +131,7 @@ def link_models(models: Sequence[ModelFiles], count: int, folder: Path) -> list[
 def texts_of(
     length: int, words: Sequence[str], count_tokens: Callable[[str], int], num_texts: int
 ) -> list[str]:
-    """Makes texts of whole words, each from a random start, with at most `length` tokens.
+    """Makes texts of whole words. Each text starts at a random word of the running text.
 
     Args:
         length: Largest number of tokens of a text.

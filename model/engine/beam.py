@@ -66,7 +66,7 @@ class BeamSearch:
 
     @property
     def is_finished(self) -> bool:
-        """Returns whether no live hypothesis can improve the result."""
+        """Returns whether the search ends: the length limit, or no live hypothesis is better."""
         if self.length >= self.max_tokens:
             return True
         if len(self.finished) < self.num_rows:

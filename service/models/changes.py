@@ -44,7 +44,7 @@ class Found:
 
     Attributes:
         files: Files of the model.
-        placements: Device and dtype of the model, by folder, if a manifest sets them; else empty.
+        placements: Device and dtype for each folder of the model for which a manifest sets them.
     """
 
     files: AnyFiles
@@ -52,7 +52,7 @@ class Found:
 
 
 async def announce_to_none(_files: ModelSet) -> None:
-    """Accepts an announcement and does nothing: the default if no process answers HTTP."""
+    """Accepts an announcement and does nothing. It is the default of `announce`."""
 
 
 class ModelChanges:
@@ -67,8 +67,8 @@ class ModelChanges:
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Why the load failed, for each model whose state is `failed`.
-        unanswered: Models whose load was still in progress when the request to load them was
-            answered.
+        unanswered: Models whose load still ran when its request was answered with `loading`, so
+            that no reply has told the result.
     """
 
     def __init__(
@@ -185,7 +185,11 @@ class ModelChanges:
         logger.info("%s has been loaded", name)
 
     def _fail(self, name: str, reason: str) -> None:
-        """Records a failed load, unless `find` refused it and the reply to the request says why."""
+        """Records a failed load.
+
+        Nothing is recorded if `find` refused the model while its request waited, because the reply
+        to the request has the error.
+        """
         if name in self.states or name in self.unanswered:
             self.states[name], self.failures[name] = "failed", reason
 
@@ -193,7 +197,7 @@ class ModelChanges:
         try:
             found = await asyncio.to_thread(find, name, source, self.settings)
         except BaseException:
-            del self.states[name]  # no state remains: the reply to the request has the error
+            del self.states[name]  # no state remains, unless `_fail` records the failure
             raise
         try:
             await self.supervisor.load(found.files, found.placements)
@@ -220,7 +224,8 @@ class ModelChanges:
             async with self.turn:
                 await self._remove(name)
         finally:
-            # If a worker lost the model during its announcement, `_load` has deleted the state.
+            # A restarted worker may fail to load the model while `_load` still announces it. Then
+            # `_load` ends first, and has deleted the state.
             self.states.pop(name, None)
         logger.info("%s has been unloaded", name)
 

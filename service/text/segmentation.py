@@ -4,9 +4,9 @@ A translation model takes one sentence at a time. The characters outside sentenc
 separators and never reach the model: line breaks, white space, runs of punctuation or emoji. The
 text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
-Sentence boundaries come from `sentencex`, which has rules for about 300 languages. This
-module passes it one line at a time, because in a whole text `sentencex` merges lines. It also drops
-a paragraph break at the end of the text. A sentence that is too long for a model is cut by
+Sentence boundaries come from `sentencex`, which has rules for about 300 languages. In a whole text,
+`sentencex` merges lines and drops a paragraph break at the end. This module therefore passes it one
+line at a time. A sentence that is too long for a model is cut by
 `chunking`, not here.
 """
 
@@ -24,9 +24,9 @@ WINDOW_CHARS = 2_000
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 # `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space has
-# more bytes (no-break space, ideographic space). It also fails on a lone surrogate. Each such
-# character is replaced by one plain space. `sentencex` counts code points, so all positions stay
-# the same.
+# more bytes (no-break space, ideographic space). It also fails on a lone surrogate. All other white
+# space and all surrogates are therefore replaced by one plain space each. `sentencex` counts code
+# points, so all positions stay the same.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
 
 
@@ -158,9 +158,9 @@ def _sentence_ends(line: str, language: str) -> Iterator[int]:
     """Yields the end of each sentence of a line as a character index, in rising order.
 
     The line is read in windows of WINDOW_CHARS. The last sentence of a window may be cut, so the
-    next window starts where that sentence starts. A sentence that is longer than a window stays
-    whole. The next window then starts after the last space of this window, so that no abbreviation
-    is cut.
+    next window starts where that sentence starts. If a window has no complete sentence, it yields
+    no end, so a sentence that is longer than a window stays whole. The next window then starts
+    after the last space of this window, so that no abbreviation is cut.
     """
     start = 0
     while start < len(line):

@@ -154,8 +154,8 @@ def old_embedder(folder: Path) -> None:
         (converted, "converted for CTranslate2, and cannot be converted back. Serve the"),
         (compressed, r"model\.enpt\.intgemm\.alphas\.bin\.gz, .* must be unpacked: `gunzip"),
         (half_unpacked, r"0 files vocab\*\.spm\. vocab\.enpt\.spm\.gz must be unpacked"),
-        (old_encoder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
-        (old_embedder, r"vocab\.txt is not read in place of tokenizer\.json\. .*save_pretrained"),
+        (old_encoder, r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
+        (old_embedder, r"vocab\.txt cannot replace tokenizer\.json\. .*save_pretrained"),
         (llm, r"model_type is 'llama', supported: bert, roberta"),
     ],
 )

@@ -67,8 +67,8 @@ class CrossEncoderConfig:
         model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
-            in the other families. In segment 1, `vocab_size` is added to each id; see
-            `checkpoints/cross_encoder.py`.
+            in the other families. Type 0 is the query, type 1 the text. `vocab_size` is added to
+            the ids of the text, because `checkpoints/cross_encoder.py` makes a second token table.
         label: Name of the only label.
     """
 

@@ -47,7 +47,7 @@ def tokenizer_advice(folder: Path) -> str:
     if (folder / TOKENIZER).is_file() or not (folder / VOCABULARY).is_file():
         return ""
     return (
-        f". {VOCABULARY} is not read in place of {TOKENIZER}. To make it, run in transformers: "
+        f". {VOCABULARY} cannot replace {TOKENIZER}. To make {TOKENIZER}, run in transformers: "
         f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
     )
 

@@ -41,7 +41,7 @@ def unchanged_mappings(smaps: str, path: Path) -> Iterator[tuple[int, int]]:
 
     Mappings that were written to are left out.
 
-    Source: proc_pid_smaps(5); `Anonymous` counts the memory of a mapping that is in no file.
+    Source: proc_pid_smaps(5); `Anonymous` is the part of a mapping whose content is in no file.
     """
     whole = str(path.resolve())
     for start, end, name, fields in MAPPING.findall(smaps):

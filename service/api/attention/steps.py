@@ -69,7 +69,7 @@ def query_body(found: TraceResult, source: Labels, target: Labels | None) -> dic
 
 
 def rows_body(steps: AttentionTrace, tokens: list[str]) -> list[dict[str, Any]]:
-    """Returns one row for each token that receives attention; `shortest` converts its numbers."""
+    """Returns one row for each token that receives attention."""
     norms = np.linalg.norm(steps.weighted.astype(np.float64), axis=-1).astype(np.float32)
     columns = zip(steps.scores, steps.scaled, steps.weights, norms, steps.weighted, strict=True)
     return [
@@ -98,5 +98,5 @@ def output_body(steps: AttentionTrace, with_weight: bool) -> dict[str, NDArray[n
 
 
 def shortest(value: np.float32) -> float:
-    """Returns the shortest decimal number that is nearer to `value` than to any other float32."""
+    """Returns the shortest decimal number that rounds to `value` in float32."""
     return float(str(value))

@@ -20,7 +20,7 @@ VOID = frozenset("area base br col embed hr img input link meta param source tra
 """Elements without an end tag."""
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that HTML and XML do not allow."""
+"""Characters that XML does not allow."""
 
 
 def parse_fragment(text: str) -> Any:

@@ -48,8 +48,9 @@ Report = Callable[[int, int | None], None]
 def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
     """Fetches a file into a folder.
 
-    After an exception or a crash, the fetched bytes are kept, and the next call fetches the rest.
-    Content that differs from the published file is deleted.
+    If the transfer breaks, the fetched bytes are kept. The next call fetches the rest if the server
+    can tell that the file is unchanged, and else the whole file. Content that differs from the
+    published file is deleted.
 
     Raises:
         RegistryError: The file cannot be fetched or written, or differs from the published one.
