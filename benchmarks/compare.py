@@ -4,7 +4,8 @@
 
 Each checkout needs an environment of its own (`make install`). Both servers stay up, but only one
 of them gets requests at a time. The table shows medians over the rounds, and the median ratio of
-this checkout to the other.
+this checkout to the other. The offline engine is Regard without HTTP (`benchmarks.ours`); it
+translates the whole file at once.
 """
 
 import argparse
@@ -31,7 +32,7 @@ class Case:
     """One shape of load.
 
     Attributes:
-        name: Row of the table.
+        name: First column of the table.
         path: Route of the requests; empty for the offline engine.
         clients: Number of connections.
     """
@@ -84,7 +85,7 @@ class Checkout:
         """Waits until the server and the engine are ready.
 
         Raises:
-            TimeoutError: The server was not ready within READY_SECONDS.
+            TimeoutError: The server was not ready READY_SECONDS after the engine.
         """
         assert self.engine.stdout
         self.engine.stdout.readline()

@@ -54,8 +54,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Starts to drain on SIGTERM and SIGINT. During draining, SIGINT ends the server at once.
 
-        uvicorn's own method also records the signal, and uvicorn raises it again after draining.
-        The program would then end with the status of a killed program.
+        The method of uvicorn would also record the signal, and uvicorn raises recorded signals
+        again after draining. The program would then end with the status of a killed program.
         """
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
@@ -179,7 +179,7 @@ def take_models(settings: Settings) -> Settings:
 
 
 def greet(host: str, port: int, catalog: Catalog) -> None:
-    """Prints the address of the server, and a command that tries one of its models."""
+    """Prints the address of the server, and a command that tries or lists its models."""
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     console.print(

@@ -8,7 +8,7 @@ ServiceError
 ├─ InvalidKeyError            403 invalid_api_key        the key is not one of the server's keys
 ├─ ForbiddenError             403 forbidden              no admin key is set, or a feature is off
 ├─ QuotaExceededError         403 quota_exceeded         the key has too few characters left
-├─ NotFoundError              404 not_found              unknown route, glossary or model
+├─ NotFoundError              404 not_found              unknown route, model, glossary, document
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               wrong state of the model, or no memory left
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
@@ -59,7 +59,7 @@ class InvalidRequestError(ServiceError):
 
 
 class UnsupportedLanguageError(ServiceError):
-    """No loaded model reads or writes the language, or translates between the two languages.
+    """No loaded model has the language, or no model translates it from `source`.
 
     Args:
         message: Cause of the error.
@@ -100,7 +100,7 @@ class QuotaExceededError(ServiceError):
 
 
 class NotFoundError(ServiceError):
-    """The route, the glossary or the model does not exist."""
+    """The route, the model, the glossary or the document does not exist."""
 
 
 class MethodNotAllowedError(ServiceError):
@@ -119,9 +119,9 @@ class OverloadedError(ServiceError):
     """The server or the endpoint of a remote model has too many requests or tokens in progress.
 
     Args:
-        message: The limit that was reached.
+        message: Text for the client, which names the limit.
         retry_after_seconds: Time after which the queue should have room.
-        limit: `requests` or `tokens`: the limit that was reached.
+        limit: Unit of the limit that was reached: `requests` or `tokens`.
     """
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
@@ -133,7 +133,8 @@ class OverloadedError(ServiceError):
 class UnavailableError(ServiceError):
     """The request cannot be computed now.
 
-    The server starts or stops, a worker died, or the endpoint of a remote model does not answer.
+    The server starts or stops, a worker died, the endpoint of a remote model does not answer, or a
+    document is not translated yet.
     """
 
 

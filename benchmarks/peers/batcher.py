@@ -1,7 +1,7 @@
 """A batcher as a careful user would write it in a day, around an engine that takes lists.
 
-It has one worker process per core. A free worker takes up to 32 of the waiting sentences at once.
-The worker does not wait for more sentences or for the batches of other workers.
+It has as many worker processes as its caller chooses. A free worker takes up to 32 of the waiting
+sentences at once. The worker does not wait for more sentences or for the batches of other workers.
 """
 
 import asyncio

@@ -155,7 +155,8 @@ def _other_type(config: Path) -> str:
 def _tells_of_a_model(path: Path) -> bool:
     """Returns whether a file belongs to a served model.
 
-    The name of the file is not enough, because other software uses the same names.
+    Other software also has files named config.json and *.npz, so their content or their folder
+    decides.
     """
     if path.name == CONFIG:
         return is_translation_model(path.parent)
@@ -171,9 +172,9 @@ def read_folder(folder: Path) -> ModelFiles:
 
     Raises:
         CheckpointFormatError: Parts are missing, occur twice, or are pointers of Git LFS; the
-            message names all of them.
+            message names all of them. A Firefox or Bergamot folder does not name its languages.
         UnsupportedModelError: Neither the folder's name nor a config file names the languages of
-            the model, or the model does not have a named language.
+            the model, or they name a language that the model does not have.
     """
     files = _read_folder(folder)
     vocabularies = files.source_vocab, files.target_vocab, files.source_ids, files.target_ids

@@ -36,7 +36,8 @@ class AsymmetricInt8Linear(Int8Matrix):
 
     Args:
         linear: Layer to quantise, in float32.
-        is_fine: Whether the rounding error of x is also quantised to int8 and multiplied.
+        is_fine: Whether the rounding error of x is also quantised to int8, and multiplied by the
+            weight.
 
     Source: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference", equation 7, with a range for each row.

@@ -18,12 +18,12 @@ Route = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API, such as LibreTranslate's or OpenAI's, as `app.py` mounts it.
+    """One API, or one version of it, such as LibreTranslate's, as `app.py` mounts it.
 
     Attributes:
         routers: Routes of the dialect.
         tasks: Value of the label `task` in the metrics, by path. Other paths are not counted.
-        direct: Endpoints that are called without the framework, by method and path.
+        direct: Maps method and path to an endpoint that the middleware calls without FastAPI.
         prefix: Prefix of the dialect's paths, or "". Errors at unknown paths with this prefix have
             the shape of the dialect.
         error_shape: Returns the status and body of an error.

@@ -21,10 +21,11 @@ class Carriage:
 
     Attributes:
         protected: The text with markers, and its spans.
-        carriers: Each sentence that has markers, with stand-ins in their places, by the sentence's
-            index. None for a sentence that cannot have the stand-ins.
-        parts: Translation of each sentence that was translated in parts, by the sentence's index.
-            The translation has the markers of the sentence.
+        carriers: Maps the index of each sentence with markers to its carrier: the sentence with
+            stand-ins in place of the markers. The carrier is None if no stand-ins are left, or if
+            they would make the sentence too long. Such a sentence is translated in parts.
+        parts: Maps the index of each sentence that was translated in parts to its translation,
+            which has the markers of the sentence.
         capitals: Maps the marker of a glossary's target term to a second marker, whose span is the
             same term with a capital letter. The second marker replaces the first marker at the
             start of a translated sentence.
@@ -39,7 +40,7 @@ class Carriage:
         """Returns the translation of a sentence with its markers, or None.
 
         The result is None if a stand-in is missing, or if markers are in a wrong order. It is also
-        None for a sentence that cannot have stand-ins, until its parts have been translated.
+        None for a sentence without a carrier, until its parts have been translated.
         """
         if index in self.parts:
             return self._with_capital(self.parts[index])
@@ -65,9 +66,10 @@ class Carriage:
 
 
 def trim(segments: Segments, protected: ProtectedText) -> Segments:
-    """Moves tags and symbols from the ends of the sentences to the separators.
+    """Moves markers from the ends of the sentences to the separators, if they may move.
 
-    The model does not read separators. A sentence of only tags and symbols becomes empty.
+    Markers of symbols may move, and in markup also those of tags. The model does not read
+    separators. A sentence of only such markers becomes empty.
     """
     if not protected.spans:
         return segments

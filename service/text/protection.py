@@ -1,8 +1,8 @@
 """Protects the parts of a text that a model would damage: placeholders, URLs, markup, symbols.
 
 Each such span is replaced by one marker, a private-use character, before the text is split into
-sentences. A span is found by its form (`{name}`, `%s`, `https://...`), or because it holds a
-character that the model's vocabulary does not have. `stand_ins.py` carries the spans through the
+sentences. A span is found by its form (`{name}`, `%s`, `https://...`, an emoji), or because it has
+a character that the model's vocabulary does not have. `stand_ins.py` carries the spans through the
 model.
 """
 
@@ -20,7 +20,7 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
 _TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
-"""Every match of `_FORMS` contains a match of this pattern, which is faster to search."""
+"""Pattern that is faster to search than `_FORMS`. Texts without a match are not searched further."""
 
 _FORMS = re.compile(
     r"""
@@ -96,7 +96,10 @@ class ProtectedText:
         return not has_words(self.span(marker))
 
     def keeps_order(self, text: str) -> bool:
-        """Returns whether the markers of a translated sentence are in the required order."""
+        """Returns whether the order of the markers in a translated sentence is accepted.
+
+        A plain text accepts every order; `service.text.markup.MarkupText` overrides this.
+        """
         return True
 
 
@@ -124,7 +127,10 @@ class Marking:
         return chr(FIRST_MARKER + len(self.spans) - 1)
 
     def protect(self, text: str) -> str:
-        """Returns a text with markers; spans beyond the limit stay as they are."""
+        """Returns a text with markers; spans beyond the limit stay as they are.
+
+        Quotes and dashes that the vocabulary does not have are replaced by plain ones.
+        """
         if self.folds:
             text = text.translate(self.folds)
         if self.rare is None and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
@@ -140,7 +146,7 @@ class Marking:
 
 
 def protect(text: str, unknown: Collection[str]) -> ProtectedText:
-    """Replaces the spans of a text that a model must not change by markers.
+    """Puts a marker in place of each span that a model must not change.
 
     Args:
         text: Any text.

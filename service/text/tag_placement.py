@@ -108,8 +108,8 @@ class Placement:
 
     Attributes:
         num_words: Number of target words.
-        anchors: Index of each source word that has an anchor, by the index of the anchor. An anchor
-            is a target word that is the same numeral or name.
+        anchors: Maps the index of each anchor to the index of its source word. An anchor is a
+            target word that equals a source word and is a numeral or a name.
         shares: Share of each source word in the attention of each target word, (T, S).
     """
 
@@ -218,7 +218,7 @@ class Placement:
         return first, last
 
     def _boundary(self, element: Element, gaps: Sequence[Span]) -> Span:
-        """Returns the empty span at which an element without words is placed best.
+        """Returns the empty span at which an element without target words is placed best.
 
         The best place has target words before it that attend to source words before the element.
         The target words after it attend to the other source words.
@@ -289,9 +289,10 @@ def _best_span(gains: NDArray[np.float64], gap: Span) -> Span:
 
 
 def _anchors(words: WordAttention) -> dict[int, int]:
-    """Returns the source word of each anchor: a target word that is the same numeral or name.
+    """Maps the index of each anchor to the index of its source word.
 
-    An anchor has a digit or a capital letter, and it occurs exactly once in each sentence.
+    An anchor is a target word that equals a source word. It has a digit or a capital letter, and it
+    occurs exactly once in each of the two sentences.
     """
     source = [words.source[first:last] for first, last in words.source_words]
     target = [words.target[first:last] for first, last in words.target_words]

@@ -42,9 +42,10 @@ def memory_bytes() -> dict[str, int]:
 
 
 def held_bytes(*roots: object) -> int:
-    """Returns the total bytes of the tensors and arrays in objects: weights and state of rows.
+    """Returns the bytes of all tensors, arrays and native objects that can be reached from roots.
 
-    Memory that two objects share is counted once. The memory of CUDA graphs is not counted.
+    These are, for example, the weights of a model and the state of the rows in a batch. Storage
+    that two tensors share is counted once. The memory of CUDA graphs is not counted.
     """
     sizes: dict[int, int] = {}
     native_bytes = 0
@@ -80,8 +81,8 @@ def parts_of(value: object) -> Iterator[object]:
 
 def give_back_memory() -> None:
     """Releases the memory of a dropped model from Python, the C library and torch."""
-    gc.unfreeze()  # cycles of frozen objects would never be collected
-    freeze_heap()
+    gc.unfreeze()  # Cycles of frozen objects are never collected,
+    freeze_heap()  # so the heap is thawed, collected and frozen again.
     if malloc_trim is not None:
         malloc_trim(0)
     if torch.cuda.is_available():

@@ -47,7 +47,7 @@ def choose_format(wanted: Format | None, accept: str) -> Format:
 def json_body(
     model: str, items: Sequence[SequenceAttention], decimals: int | None
 ) -> dict[str, Any]:
-    """Returns the body that `json_chunks` will write; its matrices are still arrays.
+    """Returns the body for `service.api.responses`, which writes its arrays in parts.
 
     Args:
         model: Name of the model.

@@ -18,10 +18,10 @@ from service.text.language_codes import display_name, match_language
 router = APIRouter(tags=["deepl"])
 
 REGIONS = {"en": ("en-GB", "en-US"), "pt": ("pt-BR", "pt-PT")}
-"""Codes with a region that DeepL lists in place of a target language without a region.
+"""Maps the code of a target language to the codes with a region that DeepL lists in its place.
 
-DeepL's clients refuse these target languages without a region. A model for the language without a
-region serves all of its regions.
+DeepL's clients refuse `en` and `pt` as target languages. One model of a language serves all of its
+regions.
 """
 
 

@@ -64,7 +64,10 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 
 
 def _reader_of(*names: str) -> BlockReader:
-    """Returns a reader of the elements with the given names, which contain only text."""
+    """Returns a reader that translates elements with the given names.
+
+    The elements must contain only text. All other elements without children stay as they are.
+    """
     return BlockReader(
         lambda element: (
             Role.APART if len(element) or local_name(element) in names else Role.APART_KEPT

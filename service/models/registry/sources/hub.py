@@ -211,7 +211,10 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
 
 
 def _to_cached_file(name: str, root: Path) -> RemoteFile:
-    """Describes a file of Hugging Face's cache, which names contents after published checksums."""
+    """Describes a file of Hugging Face's cache.
+
+    In this cache, a file is a link, and the name of the linked file is the published checksum.
+    """
     path = root / name
     digest = path.resolve().name
     return RemoteFile(
@@ -256,7 +259,8 @@ def _delete(path: Path) -> None:
 def _link(path: Path, target: Path) -> None:
     """Links a file of Hugging Face's cache to `target`.
 
-    The link is hard, or symbolic if `target` is on another disk.
+    The link is hard. If that fails, for example because `target` is on another disk, the link is
+    symbolic.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
