@@ -20,7 +20,7 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
 _TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
-"""Pattern that is faster to search than `_FORMS`. Texts without a match are not searched further."""
+"""Pattern that is searched faster than `_FORMS`. A text without a match is not searched again."""
 
 _FORMS = re.compile(
     r"""
