@@ -5,11 +5,8 @@
   * DocumentTooLargeError: the document is over a limit
 """
 
-import re
 from collections.abc import Sequence
 from typing import Protocol
-
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 class DocumentError(Exception):
@@ -43,11 +40,6 @@ class Document(Protocol):
             language: Code of the target language. Some formats state the language of the text; with
                 "" the document keeps the code that it states.
         """
-
-
-def has_words(text: str) -> bool:
-    """Reports whether a text has a letter. Only such a text is translated."""
-    return _LETTER.search(text) is not None
 
 
 def decode(data: bytes) -> str:

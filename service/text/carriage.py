@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from model.tokenization.tokenizer import Tokenizer
 from service.text.chunking import ChunkedText
+from service.text.letters import has_words
 from service.text.protection import MARKER, ProtectedText
-from service.text.segmentation import Segments, has_words
+from service.text.segmentation import Segments
 from service.text.stand_ins import Carrier, carry
 
 NO_SPANS = ProtectedText("", ())

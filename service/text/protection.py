@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from service.text.segmentation import has_words
+from service.text.letters import has_words
 
 FIRST_MARKER = 0xF0000
 MAX_SPANS = 0x10FFFD - FIRST_MARKER

@@ -1,13 +1,12 @@
 """Splits a text into sentences for translation and joins the translations again.
 
 A translation model takes one sentence at a time. The characters outside sentences are kept as
-separators and never reach the model: line breaks, white space, runs of punctuation or emoji. The
+separators and never reach the model: line breaks, white space, numbers, punctuation and emoji. The
 text always equals `separators[0] + sentences[0] + separators[1] + ...`.
 
 Sentence boundaries come from `sentencex`, which has rules for about 300 languages. In a whole text,
 `sentencex` merges lines and drops a paragraph break at the end. This module therefore passes it one
-line at a time. A sentence that is too long for a model is cut by
-`chunking`, not here.
+line at a time. A sentence that is too long for a model is cut by `chunking`, not here.
 """
 
 import re
@@ -16,23 +15,18 @@ from dataclasses import dataclass
 
 from sentencex import get_sentence_boundaries
 
+from service.text.letters import has_letters, has_words
+
 # The time of `sentencex` grows with the square of the number of sentences in a line. A line of
 # 16,000 Chinese sentences (48,000 characters) took 0.8 s as a whole, and 0.06 s in windows of this
 # length.
 WINDOW_CHARS = 2_000
-
-_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 # `sentencex` 1.0.32 steps one byte back over the white space in "B ." and panics if the space has
 # more bytes (no-break space, ideographic space). It also fails on a lone surrogate. All other white
 # space and all surrogates are therefore replaced by one plain space each. `sentencex` counts code
 # points, so all positions stay the same.
 _UNSAFE = re.compile(r"[^\S ]|[\ud800-\udfff]")
-
-
-def has_words(text: str) -> bool:
-    """Returns whether a text has a letter or a digit."""
-    return _LETTER_OR_DIGIT.search(text) is not None
 
 
 @dataclass(slots=True)
@@ -87,8 +81,8 @@ def split_sentences(text: str, language: str, at_line_breaks: bool = True) -> Se
 
     Line breaks are those of `str.splitlines`: CR, LF, CRLF, VT, FF, FS, GS, RS, NEL, LS and PS.
     White space (`str.isspace`) around a sentence belongs to a separator. White space inside a
-    sentence stays there. Text without a letter or digit ("...", "🎉", "---") belongs to a
-    separator.
+    sentence stays there. Text without a letter ("...", "🎉", "12.") belongs to a separator,
+    unless it is all of the text and has a digit.
 
     Args:
         text: Any text. Lone surrogates are kept.
@@ -118,7 +112,7 @@ def _segments(pieces: Iterable[str]) -> Segments:
     sentences: list[str] = []
     gap: list[str] = []
     for piece in pieces:
-        if not has_words(piece):
+        if not has_letters(piece):
             gap.append(piece)
             continue
         sentence = piece.strip()

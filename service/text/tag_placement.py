@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.tokenization.tokenizer import Span
+from service.text.letters import has_words
 from service.text.markup import Kind
-from service.text.segmentation import has_words
 from service.text.tags import Tag
 
 

@@ -77,3 +77,11 @@ def test_entities_are_text(real_server: AnyServer) -> None:
     assert "&lt;" in translated
     assert "&eacute;" not in translated
     assert "é" in translated
+
+
+@pytest.mark.parametrize("number", ["12.", "531.", "831.", "1031."])
+def test_number_before_a_sentence_is_not_translated(real_server: AnyServer, number: str) -> None:
+    text = f"{number} The cat sat on the mat."
+    translated = real_server.translate([text, number, "3.5 - 4"]).json()["translatedText"]
+    assert translated[0].startswith(f"{number} O gato"), translated
+    assert translated[1:] == [number, "3.5 - 4"]

@@ -14,8 +14,8 @@ from typing import Any, Union
 
 from lxml import etree
 
-from service.documents.base import has_words
 from service.text.html.elements import parse_fragment
+from service.text.letters import has_letters
 
 MAX_UNITS = 500
 """Largest number of inline tags of a text; the time to place them grows faster than linearly."""
@@ -319,4 +319,4 @@ def _distance(place: float, start: int, length: int) -> float:
 
 def is_translated(nodes: Sequence[Node]) -> bool:
     """Reports whether a text has words to translate."""
-    return has_words(words_of(nodes))
+    return has_letters(words_of(nodes))

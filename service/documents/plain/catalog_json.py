@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Iterator
 
-from service.documents.base import DocumentError, decode, has_words, split_margins
+from service.documents.base import DocumentError, decode, split_margins
 from service.documents.plain.passages import Passage, PassageDocument
+from service.text.letters import has_letters
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _KEY = re.compile(r"\s*:")
@@ -41,7 +42,7 @@ def _parts(text: str) -> Iterator[str | Passage]:
         if _KEY.match(text, match.end()):
             continue
         value = json.loads(match[0], strict=False)
-        if not has_words(value) or _NO_TEXT.fullmatch(value.strip()):
+        if not has_letters(value) or _NO_TEXT.fullmatch(value.strip()):
             continue
         yield text[begin : match.start()]
         yield _passage(match[0], value)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from babel.messages.pofile import PoFileError, denormalize, escape
 
-from service.documents.base import DocumentError, decode, has_words, split_margins
+from service.documents.base import DocumentError, decode, split_margins
 from service.documents.plain.passages import Line, Passage, PassageDocument, lines_of
+from service.text.letters import has_letters
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d+)\])?\s*(?=\")")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -79,7 +80,7 @@ def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
     plural = sources.get("msgid_plural", singular)
     for each in entry:
         source = plural if each.number else singular
-        if each.keyword == "msgstr" and is_open and has_words(source):
+        if each.keyword == "msgstr" and is_open and has_letters(source):
             yield _passage(each, source)
         else:
             yield from map(str, each.lines)

@@ -7,8 +7,9 @@ inside a paragraph, such as emphasis and links, belong to its text.
 import re
 from collections.abc import Iterator, Sequence
 
-from service.documents.base import decode, has_words
+from service.documents.base import decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.text.letters import has_letters
 
 _FENCE = re.compile(r"(?:[>\s]|[-*+] |\d+[.)] )*(`{3,}|~{3,})")
 _MARKER = re.compile(
@@ -128,7 +129,7 @@ class _Reader:
 
     def _flush(self) -> Iterator[str | Passage]:
         paragraph, self.paragraph = self.paragraph, []
-        if any(has_words(line.content) for line in paragraph):
+        if any(has_letters(line.content) for line in paragraph):
             yield joined(paragraph)
         else:
             yield from map(str, paragraph)
@@ -139,5 +140,5 @@ def _cells(line: Line) -> Iterator[str | Passage]:
     yield line.prefix
     for part in _CELL_BORDER.split(line.content):
         for cell in lines_of(part):
-            yield joined([cell]) if has_words(cell.content) else str(cell)
+            yield joined([cell]) if has_letters(cell.content) else str(cell)
     yield line.suffix

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
-from service.documents.base import decode, has_words
+from service.documents.base import decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.text.letters import has_letters
 
 MIN_WRAPPED_WIDTH = 40
 """A paragraph whose longest line is shorter than this is a verse or a list, not wrapped text."""
@@ -31,7 +32,7 @@ def _parts(lines: Sequence[Line]) -> Iterator[str | Passage]:
             yield joined(paragraph)
         else:
             for line in paragraph:
-                yield joined([line]) if has_words(line.content) else str(line)
+                yield joined([line]) if has_letters(line.content) else str(line)
 
 
 def is_wrapped(lines: Sequence[Line]) -> bool:

@@ -7,8 +7,9 @@ translated in two parts, because each part must stay with its timing.
 import re
 from collections.abc import Iterator, Sequence
 
-from service.documents.base import DocumentError, decode, has_words
+from service.documents.base import DocumentError, decode
 from service.documents.plain.passages import Line, Passage, PassageDocument, joined, lines_of
+from service.text.letters import has_letters
 
 _TIMING = re.compile(r"(\d+:)?\d\d?:\d\d[,.]\d+ *--> *(\d+:)?\d\d?:\d\d[,.]\d+")
 _OPENING = re.compile(r"(?:\{\\[^}]*\}|</?[a-zA-Z][^>]*>|[-–—]\s*|>>\s*|\s+)*")
@@ -70,7 +71,7 @@ def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
     """Yields the passages of a cue: one passage for each speaker, and the lines without words."""
     speech: list[Line] = []
     for line in map(_without_tags, cue):
-        if _SPEAKER.search(line.prefix) or not has_words(line.content):
+        if _SPEAKER.search(line.prefix) or not has_letters(line.content):
             yield from _passage(speech)
             speech = []
         speech.append(line)
@@ -78,7 +79,7 @@ def _passages(cue: Sequence[Line]) -> Iterator[str | Passage]:
 
 
 def _passage(speech: Sequence[Line]) -> Iterator[str | Passage]:
-    if any(has_words(line.content) for line in speech):
+    if any(has_letters(line.content) for line in speech):
         yield joined(speech)
     elif speech:
         yield "".join(map(str, speech))

@@ -34,6 +34,7 @@ from service.text.detection import Detection, LanguageDetector
 from service.text.formatting.formatting import Formatting, lower_capitals
 from service.text.glossary.terms import Terms
 from service.text.html import html_text
+from service.text.letters import has_letters
 from service.text.protection import ProtectedText, protect
 from service.text.segmentation import Segments, one_sentence, split_sentences, whole_lines
 from service.text.tags import Tag, distribute, lift
@@ -279,7 +280,9 @@ class Translator:
         tokenizer = route[0].vocabularies.source
         protected, tags = self._protect(text, request, route)
         text = protected.text
-        if request.split_sentences:
+        if request.protects and not has_letters(text):
+            segments = Segments((text,), ())
+        elif request.split_sentences:
             segments = split_sentences(text, source, request.split_lines)
         else:
             segments = whole_lines(text) if request.has_markup else one_sentence(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from service.errors import SHOWN_CHARS, InvalidRequestError
-from service.text.segmentation import has_words
+from service.text.letters import has_words
 
 EntriesFormat = Literal["tsv", "csv"]
 
