@@ -141,8 +141,8 @@ class Catalog:
             aliases: Maps each alias to a served name.
 
         Raises:
-            CheckpointError: A reference leads to no model, a file is damaged, there is no model for
-                an offered language, or an alias leads to no model.
+            CheckpointError: A reference or an alias leads to no model, or a file is damaged. There
+                is no model for an offered language, or an alias is the name of a model.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -299,7 +299,7 @@ class Catalog:
         return first, second
 
     def _direct(self, source: str, target: str) -> Direction | None:
-        """Returns a model that translates the pair without a second model; None if there is none."""
+        """Returns a model that alone translates the pair; None if there is no such model."""
         if source == target:
             return None
         if own := self.pairs.get((source, target)):
