@@ -21,7 +21,7 @@ FIGURES = {
 
 
 def measure(options: Options) -> Result:
-    """Measures one start in each round, followed by a load.
+    """Starts the server and puts a load on it, once in each round.
 
     Raises:
         MissingError: The server does not start, or the load generator cannot be compiled.
@@ -42,7 +42,11 @@ def measure(options: Options) -> Result:
 
 
 def loaded(server: Server, bodies: list[str], shape: Shape) -> dict[str, float]:
-    """Sends a load to a newly started server, and returns its figures before and after the load."""
+    """Sends a load to a newly started server, and returns all figures of the round.
+
+    They are the time of the start, the memory before and after the load, and the figures of the
+    load itself.
+    """
     idle = server.memory()
     done = load.run(server.port, bodies, shape, server.pid)
     after = server.memory()

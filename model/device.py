@@ -6,7 +6,7 @@ from model.errors import DeviceError
 
 
 def select_device(name: str) -> torch.device:
-    """Returns the device of that name; `auto` selects CUDA if the machine has it.
+    """Returns the device of that name; `auto` selects a CUDA device if there is one, else the CPU.
 
     Raises:
         DeviceError: The name is unknown, or the machine has no such device.

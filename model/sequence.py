@@ -20,8 +20,8 @@ class DecodingOptions:
         num_hypotheses: Number of hypotheses returned, at most beam_size.
         length_penalty: Exponent p; a score is the sum of log-probabilities / length ** p.
         return_scores: Whether a greedy search computes probabilities (beam search always does).
-        return_attention: Whether a greedy search without scores returns the attention by which
-            tokens are aligned, if the runner records it.
+        return_attention: Whether a hypothesis has its cross-attention, by which words are aligned.
+            Only a greedy search without scores returns it, and only if the runner records it.
     """
 
     beam_size: int = 1
@@ -44,8 +44,8 @@ class Hypothesis:
         tokens: Ids; the last is EOS unless the length limit ended the translation.
         log_probs: Natural log-probability of each token; empty without scores.
         score: Sum of log_probs divided by length ** length_penalty; None without scores.
-        attention: Cross-attention (tokens, source tokens) that `ModelRunner.attention` returns;
-            None if it was not recorded.
+        attention: Cross-attention (tokens, source tokens), as `attention` of
+            `model.backends.base.ModelRunner` returns it; None if it was not recorded.
     """
 
     tokens: list[int]
@@ -63,7 +63,7 @@ class Sequence:
         source: Ids, EOS included.
         options: Search options.
         first_id: First token of the target, whatever the logits are; None leaves the choice to
-            the search. Only models with `forces_first` accept an id.
+            the search. Only models with `forces_first` in their config accept an id.
     """
 
     id: int
@@ -99,11 +99,11 @@ class BatchStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """The limits of the in-flight batch.
+    """The limits of the in-flight batch, which sequences enter and leave between decode steps.
 
     Attributes:
         max_rows: Maximum number of rows decoded together; a beam takes beam_size rows. 0 lets
-            `load_engine` choose.
+            `model.checkpoints.build.load_engine` choose.
         max_source_tokens: Maximum number of tokens of one source, EOS included.
         max_batch_tokens: Maximum number of tokens encoded together, padding included.
     """

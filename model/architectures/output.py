@@ -1,4 +1,7 @@
-"""Implements output layers for an in-flight batch: full vocabulary or shortlists."""
+"""Implements output layers for an in-flight batch: full vocabulary or shortlists.
+
+Sentences enter an in-flight batch and leave it while its other rows continue.
+"""
 
 from typing import Protocol
 
@@ -25,7 +28,7 @@ class OutputLayer(Protocol):
         """Frees the row."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns float32 logits (B, U) of the first B rows for hidden states (B, D)."""
+        """Returns float32 logits (B, U), for hidden states (B, D) of the first B rows."""
 
     def token_ids(self, columns: Ids) -> Ids:
         """Returns the vocabulary ids of these columns of the logits."""
@@ -68,7 +71,9 @@ class FullOutput:
 
 
 def force_first(logits: Tensor, positions: Tensor, first_ids: Tensor) -> None:
-    """Masks, in place, all tokens but the given first token of each row at position 0.
+    """Masks all tokens of each row at position 0, except the row's token in `first_ids`.
+
+    The logits are changed in place.
 
     Args:
         logits: Logits (B, V).

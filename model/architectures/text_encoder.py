@@ -14,7 +14,10 @@ from model.architectures.encoder import EncoderLayer
 from model.embedding_config import TextEncoderConfig
 
 MAX_DISTANCE = 128
-"""Distance from which on all distances share the last bucket of MPNet's relative position bias."""
+"""Distance, in tokens, up to which MPNet's relative position bias distinguishes distances.
+
+All keys on one side of the query that are at least this far away are in the same bucket.
+"""
 
 
 class TextEmbedding(nn.Module):
@@ -42,12 +45,13 @@ class TextEmbedding(nn.Module):
 
 
 class RelativeBias(nn.Module):
-    """The term that each head adds to an attention score, by the distance from query to key.
+    """The term that each head adds to an attention score.
 
-    All layers share the terms. Each distance belongs to a bucket, and each bucket has one learned
-    term per head. Half of the buckets are for keys after the query, and the other half are for all
-    other keys. In each half, the first buckets hold one distance each. The later buckets hold
-    ranges of distances, which are spaced logarithmically up to MAX_DISTANCE.
+    The term depends on the distance from query to key. All layers share the terms. Each distance
+    belongs to a bucket, and each bucket has one learned term per head. Half of the buckets are for
+    keys after the query, and the other half are for all other keys. In each half, the first buckets
+    hold one distance each. The later buckets hold ranges of distances, which are spaced
+    logarithmically up to MAX_DISTANCE.
 
     Source: Raffel et al. 2020 (T5), section 2.1.
     """

@@ -119,7 +119,7 @@ def load_engine(
 
 
 def default_rows(model: EncoderDecoder, limits: EngineLimits) -> int:
-    """Returns the largest number of rows in a batch if the settings do not give this number."""
+    """Returns the number of rows that replaces a `max_rows` of 0."""
     if model.device.type == "cpu":
         return CPU_ROWS
     free_bytes, _ = torch.cuda.mem_get_info(model.device)

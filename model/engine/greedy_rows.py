@@ -1,7 +1,10 @@
 """Holds the targets of all greedy rows as arrays.
 
-A greedy row takes the most probable token of each step and needs no scores. For a thousand rows, a
-Python loop would take longer than the decode step on a GPU.
+A row of the batch holds one target, which is a translation in progress. A greedy row takes the most
+probable token of each step and needs no scores. All other rows belong to a search, which is a beam
+search or a greedy search with scores.
+
+For a thousand rows, a Python loop would take longer than the decode step on a GPU.
 """
 
 from collections.abc import Sequence as SequenceOf
@@ -32,7 +35,10 @@ class GreedyRows:
         self.lengths[row], self.limits[row] = 0, limit
 
     def remaining(self, rows: int) -> Ids:
-        """Returns how many tokens each of the first `rows` rows may still get (B,), at least 1."""
+        """Returns how many tokens each of the first `rows` rows may still get (B,).
+
+        The result is at least 1, because a decode step computes at least one token of every row.
+        """
         left: Ids = np.maximum(self.limits[:rows] - self.lengths[:rows], 1)
         return left
 

@@ -78,11 +78,11 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
 
     def project_query(self, x: Tensor) -> Tensor:
-        """Returns queries (B, H, T, K) for the attending stream (B, T, D)."""
+        """Returns queries (B, H, T, K) for x (B, T, D), which attends to the keys."""
         return self._split(self.query(x))
 
     def project_key_value(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns keys and values, each (B, H, S, K), for the attended stream (B, S, D)."""
+        """Returns keys and values, each (B, H, S, K), for the attended memory (B, S, D)."""
         return self._split(self.key(memory)), self._split(self.value(memory))
 
     def forward(
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         """Attends from x (B, T, D) to key and value (B, H, S, K).
 
         Args:
-            x: The attending stream (B, T, D).
+            x: Vectors (B, T, D), from which queries are computed.
             key: Keys from `project_key_value`.
             value: Values from `project_key_value`.
             bias: Term added to the scores, (B, 1, 1 or T, S); -inf excludes a key.

@@ -1,4 +1,7 @@
-"""Builds the FastAPI application: services, dialects, error handlers and middleware."""
+"""Builds the FastAPI application: services, dialects, error handlers and middleware.
+
+A dialect is one API with its routes, such as DeepL's or OpenAI's.
+"""
 
 import logging
 import math
@@ -63,10 +66,10 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Application(FastAPI):
-    """A FastAPI application whose OpenAPI document includes bodies that FastAPI does not read."""
+    """A FastAPI application that also documents request bodies that its routes parse themselves."""
 
     def openapi(self) -> dict[str, Any]:
-        """Returns the OpenAPI document without dangling references."""
+        """Returns the OpenAPI document, with the schemas of these bodies among its components."""
         document = super().openapi()
         move_definitions(document)
         return document

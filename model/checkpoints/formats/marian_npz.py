@@ -1,4 +1,4 @@
-"""Reads the `.npz` files of Marian's training, which hold the same tensors as a `.bin` file."""
+"""Reads the `.npz` files that Marian writes in training; they hold the tensors of a `.bin` file."""
 
 import zipfile
 import zlib

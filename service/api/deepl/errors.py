@@ -49,7 +49,7 @@ class DeepLErrorBody(BaseModel):
 DEEPL_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": DeepLErrorBody} for status in (400, 403, 413, 429, 456, 500, 503, 504)
 }
-"""Error responses of most routes in DeepL's shape, for OpenAPI."""
+"""Error responses in DeepL's shape, which most routes of this dialect list in OpenAPI."""
 
 
 WRONG_KEY = "Authorization failure, check auth_key"

@@ -1,4 +1,7 @@
-"""The parts of a translation that several dialects share: texts, languages, options and quota."""
+"""The parts of a translation that several dialects share: texts, languages, options and quota.
+
+A dialect is one API of the server, such as LibreTranslate's or DeepL's.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -22,7 +25,7 @@ from service.text.language_codes import base_language
 def as_texts(
     name: str, given: str | Sequence[str], settings: Settings, context: RequestContext
 ) -> list[str]:
-    """Returns the texts of a request, and adds their number to its context.
+    """Returns the texts of a request, and sets their number in the request's context.
 
     Args:
         name: Name of the parameter with the texts.
@@ -54,13 +57,14 @@ def find_languages(
 
     Args:
         catalog: Served models.
-        source: Name and value of the parameter; without a value the language is detected.
-        target: Name and value of the parameter.
+        source: Name and value of the parameter with the source language; without a value, the
+            language is detected.
+        target: Name and value of the parameter with the target language.
 
     Raises:
         InvalidRequestError: A value is empty.
         UnsupportedLanguageError: The server has no such language or pair. `param` of the error is
-            the name of the parameter.
+            the name of the parameter at fault.
     """
     check_given(**{name: code for name, code in (source, target) if code is not None})
     found = None if source[1] is None else _find_language(catalog, source[0], source[1])
@@ -88,7 +92,7 @@ def decoding_options(
 ) -> DecodingOptions:
     """Returns the options of the search.
 
-    Equal requests share one object, so that a message to a worker contains it once.
+    Calls with equal arguments return the same object, so a message to a worker contains it once.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 
@@ -96,10 +100,10 @@ def decoding_options(
 async def find_terms(
     services: Services, glossaries: Sequence[str], source: str | None, target: str
 ) -> Terms | None:
-    """Returns the terms of glossaries between two languages.
+    """Returns the terms of glossaries from one language to another.
 
-    If several glossaries have the same term, the first of them decides. The result is None without
-    glossaries, or if the source language is not known.
+    If several glossaries have the same source term, the first of them decides. The result is None
+    without glossaries, or if the source language is not known.
 
     Raises:
         NotFoundError: A glossary does not exist, or no glossary has a dictionary for the languages.

@@ -22,7 +22,7 @@ ROLES: dict[str, Role] = {
     **dict.fromkeys(KEPT, Role.KEPT),
     **dict.fromkeys((*APART_KEPT, "note-citation"), Role.APART_KEPT),
 }
-"""Roles of elements by name. All other elements with content have blocks of their own."""
+"""Maps the names of elements inside a paragraph to their roles; `_role` covers all others."""
 
 BREAKS = frozenset(("tab", "line-break"))
 _STYLE_NAME = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}name"

@@ -114,6 +114,9 @@ class RemoteModel:
     def with_pins(self, pins: Mapping[str, str]) -> "RemoteModel":
         """Returns the same model. A file without a published checksum gets its pin as checksum.
 
+        Args:
+            pins: Maps the names of files to the sha256 checksums that a manifest requires.
+
         Raises:
             NotPublishedError: A pin names a file that the model does not have.
             DamagedFileError: The published checksum of a file differs from its pin.
@@ -169,7 +172,7 @@ def measure(name: str, path: Path) -> StoredFile:
 
 
 def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
-    """Returns how a file on disk differs from the published file; None if they are equal."""
+    """Returns how a file on disk differs from the published values; None if it has all of them."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"
     if file.sha256 is not None and stored.sha256 != file.sha256:

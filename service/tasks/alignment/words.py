@@ -1,8 +1,8 @@
 """Merges tokens into words, and attention between tokens into attention between words.
 
 Words are separated by white space. A run of letters and digits is a word, and so is every
-punctuation mark or symbol. Words begin and end at the borders of pieces. The text "mat." is two
-words only if the full stop is a piece of its own.
+punctuation mark or symbol. Words begin and end at the borders of tokens. The text "mat." is two
+words only if the full stop is a token of its own.
 """
 
 import unicodedata
@@ -27,10 +27,10 @@ class TokenClass(Enum):
 
 
 def word_spans(side: TokenizedText) -> list[Span]:
-    """Returns the words of a text as tokens [first, end); together they cover all its tokens.
+    """Returns each word of a text as a span [first, end) of tokens; every token is in one word.
 
-    A special token is a word of its own. So is the last token, even if it is not special, because
-    the last token is never an input of the decoder. All `input_spans` are therefore whole words.
+    A special token is a word of its own. So is the last token, even if it is not special. The last
+    token is never an input of the decoder, so `input_spans` leaves out this word.
     """
     starts = list(_word_starts(side))
     return list(zip(starts, [*starts[1:], len(side.ids)], strict=True))
@@ -46,7 +46,7 @@ def merge(
 ) -> NDArray[np.float32]:
     """Merges attention between tokens into attention between words.
 
-    The columns of a word's pieces are summed, and their rows are averaged. Rows that sum to 1
+    The columns of a word's tokens are summed, and their rows are averaged. Rows that sum to 1
     therefore still sum to 1.
 
     Args:
@@ -55,7 +55,8 @@ def merge(
         columns: Spans that together cover all S columns.
 
     Returns:
-        Attention between words, (..., number of rows, number of columns), summed in float64.
+        Attention between words, (..., number of rows, number of columns). The sums are computed in
+        float64.
     """
     first_columns = [first for first, _ in columns]
     first_rows = [first for first, _ in rows]

@@ -22,7 +22,7 @@ class DocumentJob:
         texts: Its texts.
         source: Served language, or None to detect it.
         target: Served language.
-        context: Context of the job. The deadline depends on its `started`.
+        context: Context of the job. The time limit begins at `context.started`.
         state: State that clients see.
         terms: Terms of a glossary; only with a `source`.
     """

@@ -75,7 +75,8 @@ class DocumentTranslator:
 
         Raises:
             DocumentError: The document cannot be read.
-            OverloadedError: Too many documents are being translated or kept.
+            OverloadedError: Too many documents are being translated, or the kept translations take
+                too many bytes.
             QuotaExceededError: The API key has too few characters left this month.
         """
         format_of(name)  # First, so that an unknown extension is refused even by a busy server.
@@ -142,7 +143,7 @@ class DocumentTranslator:
             )
 
     def _keep(self, state: DocumentState) -> None:
-        """Saves a state, and removes the document when it has expired."""
+        """Saves a state, and schedules the removal of the document after it has expired."""
         self._save(state)
         self._remove_later(state)
 
@@ -177,11 +178,15 @@ class DocumentTranslator:
 
     @property
     def _batch_chars(self) -> int:
-        # A text usually has more characters than tokens, so a batch rarely exceeds this limit.
+        # A text usually has more characters than tokens, so a batch rarely exceeds
+        # `max_pending_tokens`.
         return min(BATCH_CHARS, self.settings.max_pending_tokens)
 
     async def _detect(self, job: DocumentJob) -> str:
-        """Returns the language of a document; the target language if no language is detected."""
+        """Returns the language of a document; the target language if no language is detected.
+
+        With the target language as source, the texts stay as they are.
+        """
         texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
         sample = "\n".join(words_of(job.document, texts))[:SAMPLE_CHARS]
         sources = self.translator.catalog.sources(job.target)
@@ -191,7 +196,7 @@ class DocumentTranslator:
     async def _translate_batches(
         self, job: DocumentJob, waiting: deque[list[str]], known: dict[str, str | None]
     ) -> None:
-        """Takes batches from `waiting` and translates them until it is empty."""
+        """Takes batches from `waiting`, and translates them, until `waiting` is empty."""
         while waiting:
             texts = waiting.popleft()
             known.update(zip(texts, await self._translate_batch(job, texts), strict=True))

@@ -53,19 +53,21 @@ class TranslationRequest:
         source: Served language, or None to detect the language of each text.
         target: Served language.
         options: Options of the search.
-        split_sentences: Whether texts are split into sentences. If false, a text is one sentence. A
-            text with markup then has one sentence for each block.
+        split_sentences: Whether texts are split into sentences. If false, a plain text is one
+            sentence, and a text with markup has one sentence for each block.
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
             request is refused if no single model has the pair, or if the model is remote. It must
             not have `protects`, markup or `terms`.
-        protects: Whether protected spans come back unchanged: placeholders, URLs, markup and rare
-            symbols. The translations then also get the case and the final punctuation of the texts.
+        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. They are
+            the protected spans. The translations then also get the case and the final punctuation
+            of the texts.
         is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
             without `protects`.
         xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
             unchanged even without `protects`.
         split_lines: Whether every line break ends a sentence. Ignored without `split_sentences`.
-        is_bulk: Whether the sentences wait in the bulk lane even if they are few.
+        is_bulk: Whether the sentences wait in the bulk lane even if they are few. The bulk lane
+            gets fewer rows than the lane of interactive requests.
         terms: Terms of a glossary from the source to the target; None without a `source`.
     """
 
@@ -132,7 +134,7 @@ class _Work:
 
 
 class Translator:
-    """Translates texts: prepare them, submit their sentences, assemble the translations.
+    """Prepares texts, submits their sentences to workers, and assembles the translations.
 
     Args:
         catalog: Served models.
@@ -310,7 +312,7 @@ class Translator:
     def _protect(
         self, text: str, request: TranslationRequest, route: tuple[Direction, ...]
     ) -> tuple[ProtectedText, list[Tag]]:
-        """Returns a text with markers, and the inline tags that were taken out of it.
+        """Returns a text with markers for its protected spans, and the inline tags taken out of it.
 
         On a route of two models, there is no attention between source and target words, and a
         remote model gives no attention. In these two cases the tags stay in the text as markers.

@@ -82,9 +82,9 @@ def with_case(source: str, translation: str, languages: tuple[str, str]) -> str:
 def is_title_case(text: str) -> bool:
     """Returns whether a text is in Title Case.
 
-    At least two of its words begin with a capital letter. All other words are in SMALL_WORDS or
-    begin with a character that is not a letter. A text that ends with a full stop is taken for a
-    sentence that contains names.
+    At least two of its words begin with a capital letter. A word that begins with a lower-case
+    letter is in SMALL_WORDS and comes after a capitalised word. A text that ends with a full stop
+    is taken for a sentence that contains names.
     """
     is_sentence = text.endswith(".") and not text.endswith("..")
     if is_sentence or len(text) > MAX_TITLE_CHARS:

@@ -1,5 +1,7 @@
 """Computes embeddings in a worker: the texts of one model, batch by batch and slice by slice.
 
+A slice is the part of a batch that is computed in one step.
+
 Texts of similar length are computed together, short texts first. If a short text arrives while a
 long text is computed, the next slice is usually for the short text. A share of the work goes to the
 oldest text, so that long texts are also finished while many short texts arrive.
@@ -20,8 +22,9 @@ from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor
 
 BATCH_TOKENS = 256
-"""Approximate number of tokens of a batch. On a CPU a larger batch hardly needs less time per
-token, but texts that arrive later wait longer. A smaller batch needs more time per token."""
+"""Largest number of tokens of a batch, unless the batch is one longer text. On a CPU a larger batch
+hardly needs less time per token, but texts that arrive later wait longer. A smaller batch needs
+more time per token."""
 
 OLDEST_SHARE = 0.25
 """Share of the work that goes to the batch of the oldest text while shorter texts are also waiting.
@@ -29,13 +32,16 @@ The share is counted in tokens, because a slice costs more if its texts are long
 
 
 class Batch(Protocol):
-    """A batch of texts whose vectors are computed slice by slice, such as an EmbeddingEncode."""
+    """A batch of texts whose vectors are computed slice by slice, such as an `EmbeddingEncode`.
+
+    The class is in `model.encoding.embedding`.
+    """
 
     def advance(self) -> bool:
         """Computes the next slice; returns False once all texts are computed."""
 
     def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
-        """Returns the vectors computed so far, by index of the text."""
+        """Maps the indices of the texts computed since the last call to their vectors."""
 
 
 BeginBatch = Callable[[Sequence[EmbeddingItem]], Batch]
@@ -101,7 +107,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.begin = begin
         self.buckets = [Bucket() for _ in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
-        self.debt = 0.0  # tokens of OLDEST_SHARE that the oldest text has not received yet
+        self.debt = 0.0  # tokens that OLDEST_SHARE still owes to the oldest text
 
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])
