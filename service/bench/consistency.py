@@ -25,9 +25,9 @@ class ConsistencyReport:
         sentences: Number of sentences.
         clients: Number of clients that send at random times.
         seed: Seed of the clients' order and pauses.
-        lists_differ: Lines with different translations when sent in a list and when sent alone.
-        clients_differ: Lines with different translations when many clients send the lines at
-            random times, and when each line is sent alone.
+        lists_differ: Lines whose translation in a list differs from their translation alone.
+        clients_differ: Lines whose translation differs from their translation alone when many
+            clients send the lines at random times.
     """
 
     pair: str
