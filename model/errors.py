@@ -86,7 +86,7 @@ class UnknownTokenError(InputError):
 
 
 class BeamSizeError(InputError):
-    """The beam size is below 1, or the sequences need more rows than the batch has free."""
+    """The beam size is below 1, or more rows are needed than are free in the batch."""
 
 
 class FirstTokenError(InputError):

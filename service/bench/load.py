@@ -37,8 +37,8 @@ class LoadReport:
         p50_ms: Median latency in milliseconds.
         p95_ms: 95th percentile of the latency in milliseconds.
         p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Maps the name of each error to its count. A name is made of the status and the error
-            type, or is the kind of a RequestError.
+        errors: Maps the name of each error to its count. The name is, for example, a status with an
+            error type, or the kind of a RequestError.
         mean_rows: Mean number of rows in use in a decode step.
         padding_share: Share of padding among all positions that the models computed, 0 to 1.
         ratio: Sentences per second, divided by the sentences per second of the first run.

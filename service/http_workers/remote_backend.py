@@ -73,7 +73,8 @@ class RemoteBackend:
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
         """Opens the channel to the main process, and closes it after the context.
 
-        Before it closes the channel, it waits until all requests have ended, or FINAL_SECONDS.
+        Before it closes the channel, it waits until all requests have ended, for at most
+        FINAL_SECONDS.
         """
         reader, writer = await asyncio.open_connection(sock=connection)
         self.outbox = Outbox(writer)

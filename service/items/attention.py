@@ -12,8 +12,8 @@ ATTENTION = "attention"
 class AttentionItem:
     """A pair or text whose attention is captured.
 
-    The value of its result is a list with one element for each query of the job: an
-    `model.inspection.query.AttentionMaps`, or an `model.inspection.trace.AttentionTrace`.
+    The value of its result is a list with one element for each query of the job: a
+    `model.inspection.query.AttentionMaps` or a `model.inspection.trace.AttentionTrace`.
 
     Attributes:
         model: Served name of the model.

@@ -26,7 +26,7 @@ class WorkerFigures(Protocol):
 
     @property
     def batches(self) -> Mapping[str, Mapping[BatchStats, int]]:
-        """Maps each model to the number of its calls with each shape of a batch."""
+        """For each model, maps the shape of a batch to the number of calls with this shape."""
 
     @property
     def splits(self) -> Mapping[str, int]:

@@ -62,8 +62,8 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
        names a script, the variant must name the same script.
     4. Exactly one of several offered variants is in the script of the code. If the code names no
        script, it is the likely script in CLDR ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
-    5. By rules 1 to 4 another code of the same language matches ("tl" -> "fil", LibreTranslate's
-       "zt" -> "zh-Hant").
+    5. Another code of the same language has a match by rules 1 to 4 ("tl" -> "fil",
+       LibreTranslate's "zt" -> "zh-Hant").
 
     Any other choice would be a guess and is no match.
 
