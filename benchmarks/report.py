@@ -19,7 +19,8 @@ class Sample:
         contestant: Name of the engine or server.
         case: Name of the condition, such as `64 clients`.
         round: Number of the round, counted from 1; 0 for figures that are not measured in rounds.
-        figures: Measured figures by name. A name includes the unit, such as `p50_ms`.
+        figures: Maps the name of each figure to its value. A name includes the unit, such as
+            `p50_ms`.
     """
 
     contestant: str
@@ -30,13 +31,13 @@ class Sample:
 
 @dataclass
 class Result:
-    """Results of one section.
+    """Results of one section of the benchmarks, such as `http`.
 
     Attributes:
         section: Name of the section.
         samples: Samples, one for each contestant, case and round.
         facts: Conditions of the run, such as versions and options.
-        scores: BLEU or Spearman's correlation of a contestant's output, by contestant.
+        scores: Maps each contestant to the BLEU or Spearman's correlation of its output.
         notes: Notes on the parts that were left out, with the reasons.
     """
 
@@ -73,9 +74,10 @@ def spread(result: Result, contestant: str, case: str, figure: str) -> Spread | 
 
 
 def ratio(result: Result, contestant: str, case: str, figure: str, against: str) -> float | None:
-    """Returns the median of the ratios of two contestants' figures in each round.
+    """Divides `contestant`'s figure by `against`'s figure in each round; returns the median.
 
-    Each round has its own ratio, so that a change of the machine's speed affects both figures.
+    Both figures of a ratio come from the same round. A machine that is slower in some rounds
+    therefore hardly changes the ratios. The result is None if no round has both figures.
     """
     by_round: dict[int, dict[str, float]] = {}
     for sample in result.samples:
@@ -122,7 +124,7 @@ def replace_marked(text: str, name: str, block: str) -> str:
     """Replaces the text between the two markers for `name` by a block.
 
     Raises:
-        ValueError: The text does not have each marker once, in order.
+        ValueError: A marker is missing or occurs twice, or the end marker comes first.
     """
     start, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
     before, found, rest = text.partition(start)

@@ -1,6 +1,7 @@
 """Runs the benchmarks: `python -m benchmarks.run --source en.txt --reference pt.txt`.
 
-`make bench` runs this command.
+`make bench` runs this command. The benchmarks have sections, such as `http`. Each section measures
+one task and makes one table.
 """
 
 import subprocess
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def finish(name: str, result: Result, options: Options) -> None:
-    """Saves a section's samples, prints its table, and writes it to the file of `--write`."""
+    """Saves a section's result, prints its table, and writes the table to the file of `--write`."""
     result.facts = {**report.machine(), **result.facts, "rounds": options.rounds}
     saved = report.save(result, RESULTS)
     block = show(result, SECTIONS[name].table(result, options))
@@ -88,7 +89,7 @@ def finish(name: str, result: Result, options: Options) -> None:
 
 
 def show(result: Result, table: str) -> str:
-    """Joins a table, the conditions of the run, and the notes."""
+    """Returns one text of a table, the conditions of the run, and the notes."""
     notes = "".join(f"\n\nNote: {note}." for note in result.notes)
     return f"{table}\n\n{report.conditions(result.facts)}.{notes}"
 
@@ -113,7 +114,8 @@ def check_markers(path: Path, names: tuple[str, ...]) -> None:
     """Checks, before anything is measured, that the tables can be written.
 
     Raises:
-        SystemExit: The file is not found, or a marker in it is missing.
+        SystemExit: The file cannot be read, or `report.replace_marked` cannot find the place of a
+            section's table.
     """
     try:
         text = path.read_text("utf-8")

@@ -11,7 +11,7 @@ ModelError
    ├─ EmptySourceError              the source has no tokens
    ├─ SourceTooLongError            the source has more tokens than the limit
    ├─ UnknownTokenError             a token id is outside the vocabulary
-   ├─ BeamSizeError                 the beam is wider than the batch
+   ├─ BeamSizeError                 the beam size is below 1, or needs more rows than are free
    ├─ FirstTokenError               the target cannot begin with the given token
    └─ AttentionQueryError           the model cannot answer the attention query
 """
@@ -50,7 +50,8 @@ class WeightMismatchError(CheckpointError):
     """The tensors of the file do not match the parameters of the model.
 
     Args:
-        missing: Parameters without a tensor, and expected tensors that are not in the file.
+        missing: Expected tensors that are not in the file, and parameters for which no tensor is
+            expected.
         unexpected: Tensors without a parameter.
         shapes: Tensors whose shape differs from their parameter's shape, with both shapes.
         name: Name of the file, if known.
@@ -85,11 +86,11 @@ class UnknownTokenError(InputError):
 
 
 class BeamSizeError(InputError):
-    """A sequence needs more rows than the batch has."""
+    """The beam size is below 1, or more rows are needed than are free in the batch."""
 
 
 class FirstTokenError(InputError):
-    """A target cannot begin with the given token."""
+    """The model never generates the given first token, or accepts no first token at all."""
 
 
 class AttentionQueryError(InputError):

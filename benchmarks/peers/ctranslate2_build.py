@@ -1,7 +1,10 @@
-"""Builds the stand-in: `python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER`.
+"""Builds a model for CTranslate2 that stands in for a Marian model, which it cannot run.
 
-`benchmarks.files` writes WEIGHTS and SETTINGS. WEIGHTS holds the built-in weights under Marian's
-names, and the shortlist. The built-in decoder has no self-attention. So each decoder layer gets a
+    python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER
+
+`benchmarks.files` writes WEIGHTS and SETTINGS. WEIGHTS holds the Marian model's weights under
+their own names, and its shortlist: the target pieces allowed for each source piece. The Marian
+decoder has no self-attention, but a decoder of CTranslate2 needs it. So each decoder layer gets a
 copy of the self-attention of one of the last encoder layers.
 """
 
@@ -28,7 +31,7 @@ def main() -> None:
 
 
 def build(arrays: dict[str, Any], facts: dict[str, Any], folder: Path) -> None:
-    """Writes a model folder in int8, with the vocabulary map and the settings."""
+    """Writes the model folder: weights in int8, the shortlist (if any), and the settings."""
     layers = (facts["encoder_layers"], facts["decoder_layers"])
     add_self_attention(arrays, *layers)
     spec = ctranslate2.specs.TransformerSpec.from_config(layers, facts["num_heads"], pre_norm=False)
@@ -62,7 +65,11 @@ def pieces(path: str) -> list[str]:
 
 
 def write_map(path: Path, arrays: dict[str, Any], source: list[str], target: list[str]) -> None:
-    """Writes the shortlist as CTranslate2 reads it: source piece, tab, allowed target pieces."""
+    """Writes the shortlist, if there is one, as a vocabulary map of CTranslate2.
+
+    Each line has a source piece, a tab, and the allowed target pieces. The first line has no source
+    piece: its target pieces are always allowed.
+    """
     if "shortlist_offsets" not in arrays:
         return
     offsets, ids = arrays["shortlist_offsets"], arrays["shortlist_ids"]

@@ -1,8 +1,9 @@
-"""sentence-transformers in one process with all cores, behind the peers' protocol.
+"""Embeds texts with sentence-transformers in one process, for `benchmarks.peers.protocol`.
 
     python -m benchmarks.peers.sentence_transformers SOURCE FOLDER DTYPE BATCH WORKERS
 
-The library sorts the texts of a call by length. With BATCH 1 each text is a call of its own.
+PyTorch uses WORKERS threads. The library sorts the texts of a call by length. With BATCH 1 each
+text is a call of its own.
 """
 
 import sys
@@ -11,7 +12,7 @@ from benchmarks.peers import protocol, vectors
 
 
 def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translate:
-    """Loads the model and returns a function from texts to packed vectors."""
+    """Loads the model and returns a function that embeds texts, for `protocol.serve`."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -28,7 +29,7 @@ def load(folder: str, dtype: str, batch: int, workers: int) -> protocol.Translat
 
 
 def main() -> None:
-    """Serves the protocol."""
+    """Reads the arguments, and answers the harness until stdin ends."""
     source, folder, dtype, batch, workers = sys.argv[1:]
     sentences = protocol.read_lines(source)
     protocol.serve(sentences, load(folder, dtype, int(batch), int(workers)))

@@ -19,7 +19,7 @@ from model.sequence import BatchStats, Sequence
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The log-probabilities (k, U) of the k rows of one search, and the ids of the U columns."""
+    """The log-probabilities (k, U) of the k rows of one beam search, and the U columns' ids."""
 
     log_probs: Tensor
     ids: Ids
@@ -32,7 +32,7 @@ class Decoded:
     Attributes:
         best: Most probable id of each row at each decode step (B, steps); -1 in the steps after a
             row has ended.
-        scores: Scores of each requested group of rows, in the order of the request.
+        scores: Scores of each group of rows in `scored`, in the same order.
         padding_rows: Number of padding rows computed in addition to the rows in use.
     """
 
@@ -64,8 +64,8 @@ class ModelRunner(Protocol):
 
     Attributes:
         model: The model that runs.
-        pipeline_depth: Number of launched steps that may be pending before the engine waits for
-            the oldest. In a pending step each row continues with its most probable token.
+        pipeline_depth: Number of launched steps that may still run on the device when the engine
+            launches the next step. Each row then continues with its most probable token.
         tokens_per_call: Maximum number of tokens per row that one call of `decode` returns.
     """
 
@@ -74,10 +74,14 @@ class ModelRunner(Protocol):
     tokens_per_call: int
 
     def clear(self) -> None:
-        """Clears every row. Call it after an error in the middle of a step."""
+        """Frees every row. Call it after an error in the middle of a step."""
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
-        """Encodes sequences and assigns beam_size rows to each, from `row` on."""
+        """Encodes sequences and assigns `beam_size` rows to each, from `row` on.
+
+        Returns:
+            The counts of each batch that the encoder computed.
+        """
 
     def decode(
         self, rows: int, scored: SequenceOf[list[int]], remaining: Ids, max_tokens: int
@@ -102,7 +106,7 @@ class ModelRunner(Protocol):
         `aligning_head` is None, they are the mean over all heads of the layer.
 
         Args:
-            row: A row whose options ask for attention.
+            row: A row of a sequence whose options ask for attention.
             tokens: Number of tokens that the row has decoded.
 
         Returns:
@@ -118,8 +122,8 @@ class ModelRunner(Protocol):
         Args:
             source: Row numbers.
             target: Row numbers without repetition.
-            is_same_source: Whether the rows translate the same sentence, as in a beam that is
-                reordered.
+            is_same_source: Whether row source[i] and row target[i] translate the same sentence,
+                as when a beam search reorders its rows. The cross-attention state is then the same.
         """
 
     def leave(self, first: int, end: int) -> None:

@@ -48,7 +48,8 @@ class EmbeddingJob:
         ids: Token ids, special tokens included, truncated to the model's limit.
         is_per_token: Whether the result is the last hidden state of each token, not one vector of
             the text.
-        is_raw: Whether to skip a final Normalize.
+        is_raw: Whether the vector keeps its length, even if the model ends with a Normalize
+            module, which would scale it to length 1.
     """
 
     ids: list[int]
@@ -92,7 +93,8 @@ class SlicedEncode(ABC):
         """Returns the vectors finished since the last call; on a GPU, waits for the computation.
 
         Returns:
-            Float32 vectors by the job's index: (E) for a text, or (T, D) for its tokens.
+            Maps the index of each job to its float32 vector (E), or to the vectors of its tokens
+            (T, D).
         """
         finished, self.finished = self.finished, {}
         return {number: vectors.cpu().numpy() for number, vectors in finished.items()}
@@ -183,7 +185,12 @@ def batches(numbered: Sequence[NumberedJob], max_tokens: int) -> Iterator[list[N
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Adjacent texts of equal length: their number, and the number of tokens of each text."""
+    """Adjacent texts of equal length.
+
+    Attributes:
+        texts: Number of texts.
+        length: Number of tokens of each text.
+    """
 
     texts: int
     length: int
@@ -196,7 +203,7 @@ class PackedBatch:
 
     Args:
         encoder: Text encoder.
-        sequences: Ids of the texts; texts of equal length are adjacent.
+        sequences: Token ids of each text; texts of equal length are adjacent.
         slice_tokens: Approximate number of tokens in a slice.
     """
 
@@ -229,10 +236,11 @@ class PackedBatch:
         return embedded
 
     def _bias(self) -> Tensor | None:
-        """Returns the bias (1, H, S, S) of the longest text; shorter texts use its corner.
+        """Returns the relative position bias (1, H, S, S) of the longest text, or None.
 
-        It has four dimensions because the fused kernel needs them. For three dimensions PyTorch
-        would select another kernel, which computes other bits.
+        A shorter text uses the first rows and columns. The bias has four dimensions because the
+        fused kernel needs them. For three dimensions PyTorch would select another kernel, which
+        computes other bits.
         """
         if self.encoder.relative_bias is None:
             return None
@@ -240,7 +248,7 @@ class PackedBatch:
         return bias[None]
 
     def _attend(self, projected: Heads, bias: Tensor | None) -> Slices[Tensor]:
-        """Returns the weighted values (1, H, N, K) of all heads, text by text."""
+        """Computes the weighted values (1, H, N, K) of all heads, one group after the other."""
         sizes = [group.texts * group.length for group in self.groups]
         parts = [torch.split(heads, sizes, dim=2) for heads in projected]
         attended: list[Tensor] = []

@@ -56,7 +56,7 @@ class TokenizedText:
 
 
 class Tokenizer:
-    """One SentencePiece vocabulary; its normaliser is inside the file.
+    """Tokenises with one SentencePiece vocabulary, whose file also holds the normaliser.
 
     Args:
         path: A `.spm` file.
@@ -66,7 +66,9 @@ class Tokenizer:
         eos_id: Id at the end of every text.
         unk_id: Id of text that the vocabulary has no piece for.
         hidden_ids: Ids that are left out of decoded text.
-        prefix: Ids in front of every text, such as the token of a language.
+        prefix: Ids that `tokenize` puts in front of every text, such as the token of a language.
+        seen_characters: Characters that `unknown_in` has looked up so far.
+        unknown_characters: Characters among them that the vocabulary does not have.
 
     Raises:
         CheckpointFormatError: The file is damaged or has no EOS.
@@ -93,13 +95,15 @@ class Tokenizer:
         return number
 
     def before(self, token: str) -> Self:
-        """Returns a copy that puts a token before every text. An empty string means no token."""
+        """Returns a copy with this token as its prefix. An empty string means no prefix."""
         other = copy(self)
         other.prefix = [self.id_of(token)] if token else []
         return other
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text without EOS. The result is empty for white space alone.
+        """Returns the ids of a text, without the prefix and EOS.
+
+        The result is empty for white space alone.
 
         Args:
             text: Without lone surrogates.
@@ -130,7 +134,7 @@ class Tokenizer:
         return text
 
     def tokenize(self, text: str) -> TokenizedText:
-        """Returns a text with the ids that the model reads: the ids of `encode`, and EOS.
+        """Returns a text with the ids that the model reads: prefix, ids of `encode`, and EOS.
 
         Args:
             text: Without lone surrogates.

@@ -18,16 +18,18 @@ MAX_PAUSE_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ConsistencyReport:
-    """The lines whose translation depends on other requests or texts; lines are counted from 1.
+    """The lines whose translation depends on other requests or texts.
+
+    Lines are counted from 1. Each translation is compared with that of the line when sent alone.
 
     Attributes:
         pair: Source and target language, such as `en-pt`.
         sentences: Number of sentences.
         clients: Number of clients that send at random times.
         seed: Seed of the clients' order and pauses.
-        lists_differ: Lines with different translations when sent in a list and when sent alone.
-        clients_differ: Lines with different translations when many clients send the lines at
-            random times, and when each line is sent alone.
+        lists_differ: Lines that are translated differently when they are sent in a list.
+        clients_differ: Lines that are translated differently when many clients send the lines at
+            random times.
     """
 
     pair: str

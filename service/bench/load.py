@@ -1,8 +1,8 @@
 """Closed-loop load: each client sends its next sentence after the reply to the previous one.
 
-A sentence counts if it finishes inside the measured window. The window starts after the warm-up and
-ends while all clients still send. Errors are counted during the whole run. Some figures come from
-the server's /metrics: they are the increases between the start and the end of the window.
+A sentence counts if its reply arrives inside the measured window. The window starts after the
+warm-up. At its end the clients stop sending. Errors are counted during the whole run. Some figures
+are computed from the server's /metrics at the start and at the end of the window.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ class LoadReport:
         p50_ms: Median latency in milliseconds.
         p95_ms: 95th percentile of the latency in milliseconds.
         p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Number of errors by name: status and error type, or the kind of a RequestError.
+        errors: Maps the name of each error to its count. The name is, for example, a status with an
+            error type, or the kind of a RequestError.
         mean_rows: Mean number of rows in use in a decode step.
         padding_share: Share of padding among all positions that the models computed, 0 to 1.
         ratio: Sentences per second, divided by the sentences per second of the first run.

@@ -118,7 +118,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_parallel(source: Path, other: Path) -> list[str]:
-    """Reads the lines of `other`; line n belongs to line n of `source`.
+    """Returns the lines of `other`, and checks that `source` has the same number of lines.
 
     Raises:
         BenchError: The files have different numbers of lines, or one cannot be read.

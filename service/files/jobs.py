@@ -35,8 +35,8 @@ def default_target(source: Path, language: str) -> Path:
 def jobs_of(source: Path, target: Path) -> Iterator[Job]:
     """Yields a job for a file, or for each file of a known format in a folder and its subfolders.
 
-    Files of a folder are sorted by path. Hidden files and the folder of the translations are left
-    out.
+    Files of a folder are sorted by path. Hidden files, hidden folders and the folder of the
+    translations are left out.
     """
     if not source.is_dir():
         yield Job(source, target / source.name if target.is_dir() else target)

@@ -1,9 +1,10 @@
 """The messages between an HTTP worker and the main process.
 
-The messages are sent in lists over one socket pair. The Submit of a short request also asks for its
-admission. The answer is one or more Results, or a Refusal. For a long request, an Admit asks for
-the admission first, so that a refused text is not tokenised. The end of a request (Release, Ended)
-is sent together with later messages. Deadlines are sent as durations.
+The messages are sent in lists over one socket pair. The main process admits each request, and the
+admission is called a lease. The Submit of a short request also asks for its admission. The answer
+is one or more Results, or a Refusal. For a long request, an Admit asks for the admission first, so
+that a refused text is not tokenised. The end of a completed request (Release, Ended) waits a short
+time for later messages, to be sent in one list. Deadlines are sent as durations.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ class HttpWorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """HTTP worker to main process: it accepts connections."""
+    """HTTP worker to main process: the HTTP worker accepts connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +155,10 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """HTTP worker to main process: it serves the models of a Serve.
+    """HTTP worker to main process: the HTTP worker serves the models of a Serve, or cannot.
 
-    Its requests for models that are no longer served have ended, or the time limit of a request has
-    passed.
+    The requests of the HTTP worker for models that it no longer serves have ended, or the time
+    limit of a request has passed.
 
     Attributes:
         id: Id of the Serve.
@@ -174,7 +175,7 @@ class Results:
 
     Attributes:
         id: Id of the submission.
-        results: Index of each item, and its result.
+        results: Index of each finished item in the submission, and its result.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""A Backend in an HTTP worker: it sends messages to the main process."""
+"""Implements `service.tasks.backend.Backend` in an HTTP worker, by messages to the main process."""
 
 import asyncio
 import itertools
@@ -71,9 +71,10 @@ class RemoteBackend:
 
     @asynccontextmanager
     async def connected(self, connection: socket.socket) -> AsyncIterator[None]:
-        """Opens the channel to the main process; closes it after the context.
+        """Opens the channel to the main process, and closes it after the context.
 
-        Before that, it waits at most FINAL_SECONDS until all requests have ended.
+        Before it closes the channel, it waits until all requests have ended, for at most
+        FINAL_SECONDS.
         """
         reader, writer = await asyncio.open_connection(sock=connection)
         self.outbox = Outbox(writer)
@@ -111,8 +112,8 @@ class RemoteBackend:
     async def admit(self, tokens: int, at_once: bool) -> "RemoteLease":
         """Admits a request of about `tokens` tokens.
 
-        If `at_once` is false, nothing is sent yet: the message that contains the request's items
-        also asks for the admission.
+        If `at_once` is false, this method sends nothing. The first `submit` of the lease then asks
+        for the admission, and its result stream raises the errors.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
@@ -221,7 +222,7 @@ class RemoteBackend:
 
 
 class RemoteLease:
-    """A Lease that the main process holds.
+    """Implements `service.tasks.backend.Lease` by messages. The main process holds the lease.
 
     Args:
         backend: Sends the messages.

@@ -12,12 +12,13 @@ ATTENTION = "attention"
 class AttentionItem:
     """A pair or text whose attention is captured.
 
-    The value of its result is a list with an AttentionMaps or AttentionTrace for each query.
+    The value of its result is a list with one element for each query of the job: a
+    `model.inspection.query.AttentionMaps` or a `model.inspection.trace.AttentionTrace`.
 
     Attributes:
         model: Served name of the model.
         job: Token ids and queries.
-        is_bulk: Whether the item waits in the bulk lane.
+        is_bulk: Whether the item waits in a bulk lane of `service.scheduling.lanes`.
         id: Number that the scheduler assigns.
     """
 

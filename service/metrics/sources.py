@@ -26,7 +26,7 @@ class WorkerFigures(Protocol):
 
     @property
     def batches(self) -> Mapping[str, Mapping[BatchStats, int]]:
-        """Number of model calls of each shape, for each model."""
+        """For each model, maps the shape of a batch to the number of calls with this shape."""
 
     @property
     def splits(self) -> Mapping[str, int]:
@@ -38,4 +38,4 @@ class WorkerFigures(Protocol):
 
     @property
     def memory_bytes(self) -> Mapping[str, int]:
-        """Memory of the worker by kind: resident, allocated, reserved, peak."""
+        """Maps each kind of memory (resident, allocated, reserved, peak) to its bytes."""

@@ -15,7 +15,7 @@ MAX_GLOSSARIES = 1_000
 """Largest number of glossaries of a server. DeepL has the same limit."""
 
 KEPT_TERMS = 16
-"""Number of `Terms` that a process keeps for later requests."""
+"""Number of `Terms` objects, one for each choice of dictionaries, that a process keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Dictionary:
     Attributes:
         source: Code of the source language, without a region.
         target: Code of the target language, without a region.
-        entries: Target term of each source term.
+        entries: Maps each source term to its target term.
     """
 
     source: str
@@ -144,7 +144,7 @@ class GlossaryStore:
             return _read(connection, glossary)
 
     def replace(self, glossary: str, dictionary: Dictionary) -> DictionaryInfo:
-        """Stores a dictionary. It replaces a dictionary with the same languages.
+        """Stores a dictionary, in place of any stored dictionary with the same languages.
 
         Raises:
             NotFoundError: There is no such glossary.
@@ -208,7 +208,7 @@ class GlossaryStore:
             return self._terms[key]
 
     def _keep(self, versions: tuple[str, ...], terms: Terms) -> None:
-        """Keeps terms for later requests, and drops the oldest terms if there are too many."""
+        """Keeps a `Terms` object for later requests; drops the oldest one if there are too many."""
         if len(self._terms) >= KEPT_TERMS:
             del self._terms[next(iter(self._terms))]
         self._terms[versions] = terms

@@ -18,7 +18,8 @@ MAX_ACCEPT_ENTRIES = 10
 # This set is checked first: Locale.parse searches the disk for 0.2 ms for each unknown tag.
 _LOCALES = frozenset(localedata.locale_identifiers())
 
-# Other names of languages: LibreTranslate's own codes, and languages with two codes in BCP 47.
+# Maps a code to another code of the same language. The languages have two codes in BCP 47, or a
+# code that only LibreTranslate uses.
 _OTHER_NAMES = {
     "pb": "pt-BR",
     "zt": "zh-Hant",
@@ -60,9 +61,9 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     3. Exactly one variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code
        names a script, the variant must name the same script.
     4. Exactly one of several offered variants is in the script of the code. If the code names no
-       script, CLDR gives it ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
-    5. These rules match another name of the language ("tl" -> "fil", LibreTranslate's
-       "zt" -> "zh-Hant").
+       script, it is the likely script in CLDR ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
+    5. Another code of the same language has a match by rules 1 to 4 ("tl" -> "fil",
+       LibreTranslate's "zt" -> "zh-Hant").
 
     Any other choice would be a guess and is no match.
 
@@ -174,7 +175,10 @@ def _known_locale(tag: str) -> Locale | None:
 
 
 def _name_in(locale: Locale, code: str) -> str | None:
-    """Returns a name for a canonical code, such as "Portuguese (Angola)", or None."""
+    """Returns a name for a canonical code, such as "Portuguese (Angola)".
+
+    The result is None if the locale has no name for the language.
+    """
     names = locale.languages
     whole: str | None = names.get(code.replace("-", "_"))
     if whole is not None:

@@ -30,8 +30,8 @@ def read_tensors(weights: Path) -> Arrays:
     """Returns every tensor as float32.
 
     Args:
-        weights: The result of `find_weights`: a `.safetensors` file, a pickle of PyTorch, or the
-            index of shards (`.index.json`).
+        weights: The result of `weight_files.find_weights`: a `.safetensors` file, a pickle of
+            PyTorch, or the index of shards (`.index.json`).
 
     Raises:
         CheckpointFormatError: A file is damaged, is a pointer of Git LFS, or holds more than
@@ -99,12 +99,12 @@ def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:
 
 
 def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights: Path) -> Arrays:
-    """Returns the tensors with only one copy of each tensor that a file holds under several names.
+    """Removes copies: a file may hold the same tensor under several names, and one name is kept.
 
     Args:
         arrays: The tensors of the file.
-        copies: For each name to keep, the other names of the same tensor.
-        weights: The file, for the message.
+        copies: Maps each name to keep to the other names of the same tensor.
+        weights: The file, for the error message.
 
     Raises:
         CheckpointFormatError: Two copies of a tensor differ.

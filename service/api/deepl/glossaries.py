@@ -1,4 +1,8 @@
-"""DeepL's glossaries of version 2. Each glossary has one dictionary and cannot be changed."""
+"""The glossary routes of version 2 of DeepL's API.
+
+In version 2 a glossary has exactly one dictionary, and cannot be changed. A glossary of version 3
+may have several dictionaries.
+"""
 
 import asyncio
 from typing import Any
@@ -96,7 +100,7 @@ async def delete_glossary(request: Request, glossary_id: str) -> Response:
 
 @router.get("/v2/glossary-language-pairs", response_model=LanguagePairs, responses=DEEPL_ERRORS)
 async def language_pairs(request: Request) -> Response:
-    """Lists the pairs of languages that a dictionary may have: all pairs that are translated."""
+    """Lists the pairs of languages between which the server translates, for dictionaries."""
     services = await checked(request)
     return JSONResponse(
         {
@@ -126,7 +130,7 @@ def pairs(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def checked_name(name: str) -> str:
-    """Returns the name of a glossary.
+    """Checks the name of a glossary, and returns it.
 
     Raises:
         InvalidRequestError: The name is empty or too long.
@@ -151,7 +155,7 @@ def read_dictionary(body: DictionaryRequest, services: Services) -> Dictionary:
     )
     source, target = (base_language(code or "") for code in found)
     if source == target:
-        raise InvalidRequestError("both languages are the same; send two", param="target_lang")
+        raise InvalidRequestError("both languages are the same; change one", param="target_lang")
     return Dictionary(source, target, read_entries(body.entries, body.entries_format))
 
 
@@ -160,7 +164,7 @@ def _is_single(glossary: Glossary) -> bool:
 
 
 async def _single(services: Services, glossary_id: str) -> Glossary:
-    """Returns a glossary with one dictionary.
+    """Returns a glossary, if it has exactly one dictionary.
 
     Raises:
         NotFoundError: The glossary does not exist, or it does not have exactly one dictionary.

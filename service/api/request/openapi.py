@@ -12,8 +12,8 @@ REFERENCE = "#/components/schemas/{model}"
 def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
     """Returns the OpenAPI fields of a route that reads the request body without FastAPI.
 
-    The result has the definitions of the schema in `$defs`. `move_definitions` later moves them to
-    the components of the document, to which the references point.
+    The result refers to the body's schema in `components` of the OpenAPI document, but holds the
+    schema in `$defs`. `move_definitions` later moves it to `components`.
 
     Args:
         model: Schema of the body.
@@ -27,7 +27,7 @@ def request_body(model: type[BaseModel], *media_types: str) -> dict[str, Any]:
 
 
 def move_definitions(document: dict[str, Any]) -> None:
-    """Moves the definitions of all request bodies of an OpenAPI document to its components."""
+    """Moves the `$defs` of all request bodies of an OpenAPI document to its `components`."""
     schemas = document["components"]["schemas"]
     for operations in document["paths"].values():
         for operation in operations.values():

@@ -1,4 +1,6 @@
-"""POST /predict, in TEI's shape: the labels of a text or pair, and their scores.
+"""POST /predict, as in TEI (text-embeddings-inference): scores a text or a pair of texts.
+
+A served model has only one label, so each input gets one score.
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
@@ -26,7 +28,11 @@ Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 
 
 def check_inputs(value: Any, info: ValidationInfo) -> Any:
-    """Refuses inputs other than a text, a pair of texts, or a list of lists of one or two texts."""
+    """Returns `inputs` unchanged if they have one of the three permitted shapes.
+
+    They are a text, a pair of texts, or a list of lists that each have one or two texts. Other
+    values and empty texts are refused.
+    """
     name = info.field_name
     if isinstance(value, list) and value and isinstance(value[0], list):
         for place, each in enumerate(value):
@@ -71,7 +77,7 @@ class PredictRequest(ScoreParameters):
         return isinstance(self.inputs, list) and isinstance(self.inputs[0], list)
 
     def query(self) -> ScoreQuery:
-        """Returns the request for the task."""
+        """Returns the query for `service.tasks.reranking.Reranker`."""
         given = self.inputs if self.is_batch else [self.inputs]
         inputs: list[Inputs] = [(each,) if isinstance(each, str) else tuple(each) for each in given]
         return ScoreQuery(

@@ -39,7 +39,7 @@ class Role(Enum):
     EMPTY = auto()
     """An inline element that stays as it is and is no word, such as an image."""
     MARK = auto()
-    """An inline element that is EMPTY and keeps its order, such as the start of a bookmark."""
+    """An EMPTY element whose order among the other marks is kept, such as a bookmark's start."""
     KEPT = auto()
     """An inline element that stays as it is and takes the place of a word."""
     ASIDE = auto()
@@ -51,7 +51,7 @@ class Role(Enum):
 
 
 MAX_DEPTH = 10
-"""Largest number of elements around a whole text that are left out of it."""
+"""Largest number of elements around a whole text that get no tag in the text."""
 
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 """The attribute that says whether white space is part of a text."""
@@ -148,10 +148,13 @@ class BlockReader:
     def _block(self, first: Place, children: list[Element], depth: int = 0) -> Iterator[Block]:
         """Yields the block of neighbouring elements, if they have words.
 
+        Elements with more than MAX_UNITS inline tags give one block for each string instead.
+
         Args:
             first: String before the elements.
             children: The elements.
-            depth: Number of elements around the whole text that need no tag.
+            depth: Number of elements around `children` that contain the whole text. They stay
+                where they are, so the text has no tags for them.
         """
         first, children = self._trimmed(first, children)
         nodes: list[Node] = [first.get(), *self._nodes(children)]
@@ -215,9 +218,9 @@ class BlockReader:
 
 
 def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
-    """Yields the block of strings with the same formatting. The first string gets the translation.
+    """Yields one block for all these strings, or nothing if they have no words.
 
-    The tree keeps its elements. Nothing is yielded if the strings have no words.
+    The first string gets the translation, and the others become empty. No element is moved.
     """
 
     def write(nodes: list[Node]) -> None:
@@ -232,13 +235,13 @@ def _plain_block(places: Sequence[Place]) -> Iterator[Block]:
 
 
 def _keeps_lines(element: Element) -> bool:
-    """Reports whether line breaks are part of the text of an element."""
+    """Returns whether line breaks are part of the text of an element."""
     found = (each.get(SPACE) for each in (element, *element.iterancestors()))
     return next(filter(None, found), "default") == "preserve"
 
 
 def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -> None:
-    """Writes a translated tree in the place of neighbouring elements."""
+    """Replaces neighbouring elements, and the string before them, by translated nodes."""
     owner = first.element if first.part == "text" else first.element.getparent()
     following = children[-1].getnext()
     for child in children:
@@ -247,13 +250,15 @@ def _rebuild(first: Place, children: Sequence[Element], nodes: Sequence[Node]) -
 
 
 def _fill(owner: Element, following: Element | None, last: Place, nodes: Sequence[Node]) -> None:
-    """Inserts a tree into an element. Takes linear time, so it uses no indices of children.
+    """Inserts nodes into an element.
+
+    It takes linear time, because it does not look up children by index.
 
     Args:
         owner: The element.
-        following: Child before which the tree is inserted; None for the end.
-        last: String before the tree. Its content is replaced.
-        nodes: The tree.
+        following: Child before which the nodes are inserted; None for the end.
+        last: String before the nodes. Its content is replaced.
+        nodes: Strings and inline elements, in order.
     """
     last.set("")
     for node in nodes:

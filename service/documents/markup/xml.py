@@ -21,7 +21,7 @@ def parse_xml(data: bytes, name: str) -> Element:
 
     Raises:
         DocumentError: The file is not well-formed, or declares entities.
-        DocumentTooLargeError: The file is over the limit.
+        DocumentTooLargeError: The file has more than MAX_XML_BYTES.
     """
     if len(data) > MAX_XML_BYTES:
         raise DocumentTooLargeError(
@@ -59,13 +59,13 @@ def local_name(element: Element) -> str:
 
 
 class XmlDocument:
-    """An XML file with blocks to translate. Its texts are HTML.
+    """An XML file with blocks to translate. A block is translated as a text in HTML.
 
     Args:
         root: Root of the file.
         blocks: Blocks, in the order of the file.
-        set_language: Writes the code of the target language into the tree; None if the format does
-            not state a language.
+        set_language: Writes the code of the target language into the tree; None if the format has
+            no place for it.
     """
 
     is_html = True

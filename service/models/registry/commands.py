@@ -56,7 +56,7 @@ Cache = Annotated[str | None, _CACHE]
 
 
 class _Choice:
-    """The settings, the cache, and the entries of the named models, for one command."""
+    """The settings and the cache for one command, and an entry for each model to work on."""
 
     def __init__(self, models: list[str] | None, cache: str | None) -> None:
         flags = {} if cache is None else {"model_cache": cache}
@@ -186,7 +186,7 @@ def _open_bar(name: str, size: int | None) -> Iterator[Callable[[int, int | None
 
 @app.command()
 def verify(models: Models = None, cache: Cache = None) -> None:
-    """Compare the checksum of every file with its recorded and pinned checksums."""
+    """Compare each file with its known checksums (of the download, package or manifest)."""
     with _errors_shown():
         choice = _Choice(models, cache)
         faults = _each(choice.entries, lambda entry: _verify(entry, choice.cache))

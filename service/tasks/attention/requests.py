@@ -1,4 +1,4 @@
-"""Requests for attention, independent of HTTP: model, kinds, layers, heads and view.
+"""Defines requests for attention, independent of HTTP.
 
 The schemas of `/attention` import this module. Schemas must be imported fast, so this module does
 not import numpy.
@@ -13,7 +13,7 @@ Level = Literal["token", "word"]
 Reduce = Literal["none", "mean_heads", "max_heads", "mean_layers_heads", "rollout"]
 Norm = Literal["weights", "value_norms"]
 Numbers = Literal["all"] | Sequence[int]
-"""Numbers of layers or heads: from 0, or negative from the end."""
+"""Indices of layers or heads. A negative index counts from the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class View:
 
     Attributes:
         level: Whether attention is between tokens or between words.
-        top_k: Number of values kept of each row, the largest ones; None keeps all.
+        top_k: Number of values to keep in each row; the largest are kept. None keeps all.
         decimals: Number of decimals to which values are rounded; None leaves them unrounded.
     """
 
@@ -57,16 +57,17 @@ class InspectionRequest(ModelChoice):
         target_texts: Translations, one for each text. None stands for the model's own translation.
         is_split: Whether texts are split into sentences.
         kinds: Kinds of attention.
-        layers: Numbers of the layers.
-        heads: Numbers of the heads.
+        layers: Indices of the layers.
+        heads: Indices of the heads.
         reduce: Reduction over heads and layers.
         norm: Whether weights alone or weights times value norms are returned.
-        needs_equal_layers: Whether each kind must have the same number of layers, for bertviz.
+        needs_equal_layers: Whether each kind must have the same number of layers, as the BertViz
+            format requires.
         view: Form in which the matrices are returned.
         alignment_layer: Layer whose cross-attention aligns words; None for the model's default.
         alignment_head: Head that aligns words, or `mean`; None for the model's default.
-        alignment_shift: 1 if the attention of a row belongs to the decoder's input token, 0 if it
-            belongs to the predicted token. None for the model's default.
+        alignment_shift: 0 if a decode step's attention aligns the token that the step predicts, 1
+            if it aligns the step's input token. None for the model's default.
     """
 
     texts: Sequence[str]
@@ -92,10 +93,10 @@ class TraceRequest(ModelChoice):
         text: One sequence.
         target_text: Its translation; None for the model's own translation.
         kind: Kind of attention.
-        layer: Number of the layer, from 0, or negative from the end.
-        head: Number of the head, from 0, or negative from the end.
-        query: Number of the token whose attention is computed, from 0, or negative from the end. It
-            is a source token for the encoder, otherwise a target token.
+        layer: Index of the layer. Negative indices count from the end, here and below.
+        head: Index of the head.
+        query: Index of the token whose attention is computed. It is a source token for the encoder,
+            otherwise a target token.
     """
 
     text: str

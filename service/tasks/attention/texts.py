@@ -58,7 +58,7 @@ class EmbeddedText:
 
 @dataclass(frozen=True, slots=True)
 class TextQueries:
-    """The query of a request about texts that are embedded.
+    """The attention query of a request; it is the same for all texts of the request.
 
     Attributes:
         attention: Query for the attention that the request asks for.
@@ -167,8 +167,8 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
     Args:
         model: Translation model.
-        name: `prompt_name` of the request: a language if the model is multilingual, and None for
-            any other model.
+        name: `prompt_name` of the request. It names a language if the model is multilingual, and
+            is None otherwise.
 
     Raises:
         InvalidRequestError: The model has no prompts, or needs the name of a language.
@@ -181,9 +181,9 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
 
 
 def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
-    """Tokenises a text for a translation model's encoder.
+    """Tokenises a text for a translation model's encoder, without truncation.
 
-    Only the number of tokens is returned for a very long text with more tokens than the limit.
+    A very long text with more tokens than the limit is only counted, because it is refused later.
     """
     if number := count_long(text, tokenizer, limit):
         return TextTokens(TokenizedText(text, [], [], [], []), number)

@@ -22,7 +22,8 @@ def read_entries(text: str, entries_format: EntriesFormat) -> dict[str, str]:
 
     Args:
         text: One entry a line; empty lines are skipped.
-        entries_format: `tsv`, or `csv`, where two more columns may name the languages.
+        entries_format: `tsv` or `csv`. A line of `csv` may have two more columns for the languages,
+            which are ignored.
 
     Raises:
         InvalidRequestError: A line is not an entry, a term is invalid or occurs twice as a source
