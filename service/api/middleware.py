@@ -1,5 +1,8 @@
 """Middleware around every request: its id, timings and metrics, CORS, and direct routes.
 
+A direct route is called without FastAPI. A dialect (`service.api.dialect`) is one of the APIs of
+the server, such as OpenAI's.
+
 The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide
 the disconnection of a client from the routes.
 """

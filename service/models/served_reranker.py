@@ -1,4 +1,4 @@
-"""A served cross-encoder without its weights."""
+"""A served cross-encoder without its weights, which only the device workers have."""
 
 from dataclasses import dataclass
 from typing import ClassVar

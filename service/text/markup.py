@@ -55,7 +55,8 @@ class MarkupText(ProtectedText):
     """A text whose tags and protected spans are replaced by markers.
 
     Attributes:
-        tags: Kind of each inline tag, by its marker; start tags and end tags are balanced.
+        tags: Maps the marker of each inline tag to the kind of the tag. Start tags and end tags are
+            balanced.
     """
 
     tags: dict[str, Kind] = field(default_factory=dict)
@@ -71,11 +72,11 @@ class MarkupText(ProtectedText):
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, which are given as plain text."""
+        """Returns the same text with more spans. The given spans are plain text, without entities."""
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker may move from the end of a sentence to the separator."""
+        """Returns whether a marker may move out of a sentence, into the separator beside it."""
         return marker in self.tags or ProtectedText.may_move(self, marker)
 
     def keeps_order(self, text: str) -> bool:
@@ -121,7 +122,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
 def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
     """Returns a text with spaces in place of line breaks, which end no sentence in markup.
 
-    White space next to the tag of a block stays as it is.
+    White space next to the tag of a block, or at an end of the whole text, stays as it is.
     """
     if text.isspace():
         around = tokens[max(0, index - 1) : index + 2]
