@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         help="opus-mt or nllb-600m, or both separated by a comma; by default both on a GPU, and "
         "opus-mt on a CPU",
     )
-    add("--rows", default="64,256", help="numbers of sentences decoded at once")
+    add("--rows", default="64,256", help="sentences decoded at once; one or more numbers")
     add("--tokens", type=int, default=30, help="number of tokens of each source and target")
     add("--rounds", type=int, default=5, help="how often each engine is measured")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")

@@ -82,10 +82,7 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Returns the arrays; the token table gets a second row for each token if there are segments.
-
-    The module docstring describes the second row.
-    """
+    """Returns the arrays. With two segments, the token table gets a second row for each token."""
     merged = dict(arrays)
     if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
         tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])

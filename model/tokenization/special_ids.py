@@ -20,8 +20,8 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
         name: Name of this file, for messages.
 
     Raises:
-        CheckpointFormatError: The post-processor is of an unknown kind, its template does not name
-            the text exactly once, or more than one of its parts puts ids around a text.
+        CheckpointFormatError: The post-processor is of an unknown kind, or its template does not
+            name the text exactly once. Or several of its parts put ids around a text.
     """
     processor = tokenizer.post_processor
     if processor is None:

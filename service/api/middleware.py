@@ -58,8 +58,8 @@ class RequestMiddleware:
         app: The wrapped application.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: All dialects. The dialect of a request decides its task label and the shape of its
-            errors.
+        dialects: All dialects. The dialect of a request decides the label `task` of its metrics and
+            the shape of its errors.
     """
 
     def __init__(

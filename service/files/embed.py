@@ -110,7 +110,7 @@ class EmbeddedLines:
     """The lines of one request.
 
     Attributes:
-        lines: All lines, also blank ones.
+        lines: Lines of the request, also blank ones.
         vectors: Vectors (m, D) of the m lines that are not blank.
         num_truncated: Number of lines that were too long.
     """

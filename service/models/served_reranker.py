@@ -19,7 +19,7 @@ class ServedReranker:
 
     Attributes:
         files: Files of the model.
-        config: Its sizes and segments.
+        config: Sizes of the model, and its number of segments.
         tokenizer: Tokenizer of pairs.
     """
 

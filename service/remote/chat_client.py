@@ -20,7 +20,7 @@ logger = logging.getLogger("regard.remote")
 CONNECT_SECONDS = 10.0
 
 PAUSE_SECONDS = 1
-"""Time after which a request may be repeated, if the endpoint sends no Retry-After.
+"""Time after which a request may be repeated, if the endpoint sends no Retry-After in seconds.
 
 `service.remote.endpoint` makes the second attempt.
 """

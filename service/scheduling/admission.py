@@ -75,8 +75,8 @@ class Admission:
     def reserve(self, tokens: int) -> Reservation:
         """Reserves capacity for a request of about `tokens` tokens.
 
-        The check and the count are one step, before anything is computed. So many requests that
-        arrive at the same time cannot exceed the limits together.
+        The check and the count are one step, before anything is computed. Requests that
+        arrive at the same time can therefore not exceed the limits together.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.

@@ -1,7 +1,8 @@
 """Protects a text with markup: markers replace its tags and the protected spans in its words.
 
-The readers of formats, such as `html_text`, cut a text into tokens. The text of each block, such as
-a paragraph or a list item, is translated as a whole; the tags inside it are inline tags.
+The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The text of
+each block, such as a paragraph or a list item, is translated as a whole. The tags inside it are
+inline tags.
 """
 
 import re
@@ -52,7 +53,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class MarkupText(ProtectedText):
-    """A text whose tags and protected spans are replaced by markers.
+    """A text with a marker in place of each tag and each protected span.
 
     Attributes:
         tags: Maps the marker of each inline tag to the kind of the tag. Start tags and end tags are
@@ -72,7 +73,7 @@ class MarkupText(ProtectedText):
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans. The given spans are plain text, without entities."""
+        """Returns the same text with more spans, which are given without entities."""
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
@@ -86,7 +87,7 @@ class MarkupText(ProtectedText):
 
 
 def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
-    """Replaces the tags and the protected spans of a text by markers.
+    """Puts a marker in place of each tag and each protected span of a text.
 
     Args:
         tokens: Tokens of the text.

@@ -78,7 +78,7 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Makes `finished` leave out the load of a model; returns False if there is no such load."""
+        """Makes `finished` leave out the load of a model; returns False without such a load."""
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:

@@ -238,7 +238,7 @@ class AttentionRequest(AttentionQuestion):
         return View(self.level, self.top_k, self.decimals)
 
     def inspection(self) -> InspectionRequest:
-        """Returns the request in the form that the inspectors take."""
+        """Returns the request as `service.tasks.attention` takes it."""
         given = self.target_text
         return InspectionRequest(
             source=self.source,
@@ -360,7 +360,7 @@ class StepsRequest(AttentionQuestion):
     )
 
     def trace(self) -> TraceRequest:
-        """Returns the request in the form that the inspectors take."""
+        """Returns the request as `service.tasks.attention` takes it."""
         return TraceRequest(
             source=self.source,
             target=self.target,

@@ -241,7 +241,8 @@ class _Reader:
     def _claim(self, element: Any, parent: Unit | None) -> _Origin | None:
         """Returns the source element of a translated element; None if its tag must be left out.
 
-        A tag is left out if its id or name is wrong, if it is a repetition, or if it is misplaced.
+        A tag is left out if its id or name is wrong, or if the element was found before. It is also
+        left out if it is not inside the same element as in the source.
         """
         origin = self.by_id.get(element.get("id", ""))
         if origin is None or origin.unit in self.found or origin.parent is not parent:
@@ -253,7 +254,7 @@ class _Reader:
         return new
 
     def _add_missing(self, origin: _Origin) -> None:
-        """Adds an element whose tag the translation has lost: around likely words, or at the end."""
+        """Adds an element whose tag the translation lost: around likely words, or at the end."""
         inside = self._children(origin.parent)
         inside[:] = joined(inside)
         new = self._new(origin)
@@ -288,7 +289,7 @@ def _units(nodes: Sequence[Node]) -> Iterator[Unit]:
 def _likely_words(
     source: Sequence[Node], unit: Unit, nodes: Sequence[Node]
 ) -> tuple[int, int, int] | None:
-    """Returns the words around which an element is put whose tag the translation has lost.
+    """Returns the words around which a lost element is put: its tag is not in the translation.
 
     If the translation has the element's own words exactly once, such as a name or a number, these
     are taken. If not, the words at the same relative position are taken.

@@ -70,7 +70,10 @@ def read_po(data: bytes) -> PassageDocument:
 
 
 def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry; if all its translations are empty, passages in their place."""
+    """Yields the lines of an entry.
+
+    If all its translations are empty, a passage takes the place of each of them.
+    """
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
         is_open = not any(each.value for each in entry if each.keyword == "msgstr")

@@ -1,6 +1,6 @@
 """Cuts the tokens of an HTML page into passages, the texts to translate, and into kept strings.
 
-A block is a run of text and inline elements, such as a paragraph. Each block is one passage.
+A block is a run of text and inline elements, such as a paragraph. Usually a block is one passage.
 """
 
 import html
