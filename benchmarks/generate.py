@@ -16,7 +16,9 @@ from benchmarks.report import Result
 
 
 def measure(options: Options) -> Result:
-    """Measures OPUS-MT's shape with 64 and 256 rows; on a GPU also NLLB's.
+    """Measures models of OPUS-MT's sizes, which decode 64 or 256 sentences at once.
+
+    On a GPU, it also measures models of NLLB-600M's sizes.
 
     Raises:
         MissingError: The process failed.
@@ -33,7 +35,8 @@ def measure(options: Options) -> Result:
 def _environment() -> dict[str, str]:
     """Returns the environment variables, with transformers from `.bench/` on PYTHONPATH.
 
-    PYTHONPATH stays as it is if the project's environment already has transformers.
+    PYTHONPATH stays as it is if the project's environment already has transformers, or if
+    transformers cannot be found in `.bench/`.
     """
     if importlib.util.find_spec("transformers"):
         return dict(os.environ)

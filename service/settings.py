@@ -120,7 +120,8 @@ class Settings(BaseSettings):
     )
     shortlist: Literal["auto", "on", "off"] = Field(
         "auto",
-        description="Restrict output to the lexical shortlist. `auto` does so only on a CPU.",
+        description="Restrict output to the lexical shortlist, the likely tokens for a source. "
+        "`auto` does so only on a CPU.",
     )
     workers: int = Field(
         0,
@@ -183,7 +184,9 @@ class Settings(BaseSettings):
         "documents get 429.",
     )
     bulk_sentences: PositiveInt = Field(
-        16, description="A request with more sentences or texts than this waits in the bulk lane."
+        16,
+        description="A request with more sentences or texts than this waits in the bulk lane, "
+        "behind short requests.",
     )
     max_attention_values: PositiveInt = Field(
         1_000_000,
@@ -307,8 +310,8 @@ class Settings(BaseSettings):
 
         Args:
             models: Folders and packages of the models.
-            placements: Device and dtype that a manifest gives to single models, by folder. An empty
-                string stands for the server's own setting.
+            placements: Maps the folder of a model to the device and dtype that a manifest gives to
+                it. An empty string stands for the server's own setting.
         """
         found = self.model_copy(update={"models": tuple(models)})
         found._placements = dict(placements)
@@ -322,7 +325,7 @@ class Settings(BaseSettings):
 
     @property
     def placements(self) -> Mapping[str, tuple[str, str]]:
-        """Device and dtype that a manifest gives to single models, by folder."""
+        """Maps the folder of a model to the device and dtype that a manifest gives to it."""
         return self._placements
 
     @property
@@ -332,7 +335,7 @@ class Settings(BaseSettings):
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Served names of models, by their aliases."""
+        """Maps each alias to the served name of its model."""
         pairs = (each.split("=", 1) for each in self.model_aliases)
         return {alias.strip(): name.strip() for alias, name in pairs}
 

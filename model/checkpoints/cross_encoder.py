@@ -1,11 +1,11 @@
 """Builds a cross-encoder, filled with its weights, from its files.
 
 BERT adds a segment vector to each token vector. The query is segment 0, and the text is segment 1.
-`TextEmbedding` always adds the vector of segment 0, because embedding models read single texts. So
-the token table of a cross-encoder gets a second row for each token. Row `vocab_size + id` holds the
-vector of `id`, plus the vector of segment 1, minus the vector of segment 0. The forward pass of
-embedding models can then run a cross-encoder unchanged. The table of BERT-base grows from 30,522 to
-61,044 rows, and takes 94 MB more in float32.
+`model.architectures.text_encoder.TextEmbedding` always adds the vector of segment 0, because
+embedding models read single texts. So the token table of a cross-encoder gets a second row for each
+token. Row `vocab_size + id` holds the vector of `id`, plus the vector of segment 1, minus the
+vector of segment 0. The forward pass of embedding models can then run a cross-encoder unchanged.
+The table of BERT-base grows from 30,522 to 61,044 rows, and takes 94 MB more in float32.
 """
 
 import re
@@ -36,9 +36,9 @@ from model.quantization.asymmetric import quantize
 TOKENS = "embeddings.word_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
 IGNORED = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.")
-"""Names of tensors that may remain unused: two constants, and the pooler.
+"""Pattern for the names of tensors that a model may leave unused: two constants, and the pooler.
 
-BERT's head uses the pooler, and the heads of the other families do not.
+Only BERT uses the pooler, as a part of its head. The other families leave it unused.
 """
 
 
@@ -51,8 +51,9 @@ def load_cross_encoder_model(
         files: Files of the model.
         device: Device that computes.
         dtype: Precision of the encoder: float32, bfloat16, int8, or `auto`. `auto` never
-            selects int8. The check of int8 compares vectors by their cosine, and the cosine of
-            vectors of one number says nothing. See `MIN_COSINE` in `model.precision`.
+            selects int8 here. For embedding models, it does so only if the int8 vectors have a
+            high cosine with the float32 vectors (`model.precision.MIN_COSINE`). The cosine of
+            vectors of one number says nothing.
 
     Raises:
         CheckpointError: The files are damaged or unsupported, or do not fit each other.
@@ -81,7 +82,7 @@ def load_cross_encoder_model(
 
 
 def folded(arrays: Mapping[str, NDArray[Any]], config: CrossEncoderConfig) -> dict[str, Any]:
-    """Returns the arrays with a token table that has one row for each token in each segment."""
+    """Returns the arrays. With two segments, the token table gets a second row for each token."""
     merged = dict(arrays)
     if config.num_segments > 1 and TOKENS in arrays and TYPES in arrays:
         tokens, types = np.asarray(arrays[TOKENS]), np.asarray(arrays[TYPES])

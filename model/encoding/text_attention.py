@@ -1,7 +1,11 @@
-"""Captures the attention of an embedding model's encoder in sliced passes over texts.
+"""Captures the attention of an embedding model's encoder.
 
-Texts are packed and run through the layers as in `embedding`; the fused kernel computes the hidden
-states. The attention weights are computed separately, as in `teacher_forced`.
+A pass is cut into slices of about half a layer; between two slices a worker can do other work.
+Texts are packed, as in `model.encoding.embedding`: concatenated without padding between them. The
+fused kernel computes the hidden states. It does not return the attention weights, so they are
+computed separately, as in `model.encoding.teacher_forced`.
+
+A capture (`model.inspection.capture`) collects the result of one query.
 """
 
 from collections.abc import Sequence
@@ -26,7 +30,7 @@ class TextCapturePass(CapturePass):
 
     Args:
         encoder: Encoder on its device, in float32 or bfloat16.
-        jobs: Texts with resolved queries, without targets.
+        jobs: Texts without targets. Their queries name existing layers and heads.
         slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
@@ -67,7 +71,7 @@ class CapturedBatch(PackedBatch):
         self.captured = captured
 
     def capture(self) -> Slices[None]:
-        """Presents every queried layer to the captures."""
+        """Passes the heads of every queried layer to the captures that need this layer."""
         queried = {
             number for each in self.captured for number in each.layers(AttentionKind.ENCODER)
         }
@@ -99,7 +103,7 @@ class CapturedBatch(PackedBatch):
 
 
 def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    """Raises an error if a job with resolved queries cannot be computed.
+    """Raises an error if a job cannot be computed; its queries must name existing layers and heads.
 
     Raises:
         EmptySourceError: The text has no tokens.

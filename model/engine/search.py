@@ -1,6 +1,7 @@
 """Selects the search of a sequence: greedy or beam. A search turns log-probabilities into ids.
 
-Sequences that need no log-probabilities are decoded without a search (`greedy_rows`).
+Sequences that need no log-probabilities are decoded without a search, by
+`model.engine.greedy_rows`.
 """
 
 from model.engine.beam import BeamSearch

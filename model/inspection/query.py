@@ -74,8 +74,8 @@ class AttentionQuery:
     """A query for the attention of some layers and heads, between all tokens.
 
     Attributes:
-        layers: Numbers of layers, counted from 0, for each kind, in the order of the result.
-        heads: Numbers of heads, counted from 0, in the order of the result.
+        layers: Maps each kind to the indices of its layers, in the order of the result.
+        heads: Indices of heads, in the order of the result.
         reduce: Reduction over layers and heads.
         norm: Values of the result: weights or value norms.
     """
@@ -180,9 +180,7 @@ def resolve_query(
     reduce: Reduction = Reduction.NONE,
     norm: AttentionNorm = AttentionNorm.WEIGHTS,
 ) -> AttentionQuery:
-    """Returns the query with the caller's layer and head numbers resolved.
-
-    The numbers may be negative or omitted.
+    """Returns the query for the layers and heads that a caller names.
 
     Args:
         config: Config of the model.
@@ -233,7 +231,7 @@ def _check_rollout(
 def resolve_trace(
     config: InspectedConfig, trace: TraceQuery, source_tokens: int, target_tokens: int
 ) -> TraceQuery:
-    """Returns the resolved query for a caller's trace query.
+    """Returns a caller's trace query with numbers that count from the start.
 
     Args:
         config: Config of the model.
@@ -299,7 +297,7 @@ def listed(values: SequenceOf[object] | type[StrEnum]) -> str:
 
 
 def check_job(config: ModelConfig, job: AttentionJob) -> None:
-    """Raises an error if a job with resolved queries cannot be computed.
+    """Raises an error if a job cannot be computed. Its queries must be resolved.
 
     Raises:
         EmptySourceError: The source has no tokens.

@@ -7,10 +7,12 @@ from model.config import Sinusoids
 
 
 def sinusoid_table(length: int, d_model: int, convention: Sinusoids) -> Tensor:
-    """Returns position embeddings (length, D), float32: sines first, then cosines.
+    """Returns position embeddings (length, d_model), float32: sines first, then cosines.
 
-    Source: Vaswani et al. 2017, section 3.5; Marian's frequencies are 10000^(-k/(n-1)) for
-    n = D / 2 (marian-dev, src/graph/node_initializers.cpp), Hugging Face's 10000^(-k/n).
+    There are n = d_model / 2 frequencies. Frequency k is 10000^(-k/(n-1)) in Marian, and
+    10000^(-k/n) in Hugging Face's transformers.
+
+    Source: Vaswani et al. 2017, section 3.5; marian-dev, src/graph/node_initializers.cpp.
     """
     n = d_model // 2
     divisor = n - 1 if convention is Sinusoids.MARIAN else n

@@ -5,9 +5,12 @@ from torch import Tensor, nn
 
 
 class SSRU(nn.Module):
-    """The simpler simple recurrent unit: keeps the past of a target in one vector per row.
+    """The simpler simple recurrent unit: takes the place of self-attention in a decoder.
 
-    f = sigmoid(Wf x + bf);  c = f * c + (1 - f) * W x;  y = relu(c)
+    One vector for each sentence, the cell c, stands for all earlier target tokens.
+    For each input x:
+
+    f = sigmoid(Wf x + bf);  c = f * c + (1 - f) * W x;  output = relu(c)
 
     Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
     """
@@ -27,7 +30,7 @@ class SSRU(nn.Module):
         return forget, (1 - forget) * self.update(x)
 
     def recur(self, forget: Tensor, update: Tensor, cell: Tensor) -> Tensor:
-        """Returns outputs (B, T, D) for gates (B, T, D); updates the cell (B, D) in place."""
+        """Returns outputs (B, T, D) for results of `gates`; updates the cell (B, D) in place."""
         outputs = []
         for position in range(forget.shape[1]):
             cell.mul_(forget[:, position]).add_(update[:, position])

@@ -16,12 +16,12 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
     """Returns the special ids around a single text.
 
     Args:
-        tokenizer: From a `tokenizer.json`.
-        name: The file, for messages.
+        tokenizer: Tokenizer that was read from a `tokenizer.json`.
+        name: Name of this file, for messages.
 
     Raises:
         CheckpointFormatError: The post-processor is of an unknown kind, or its template does not
-            contain exactly one text.
+            name the text exactly once. Or several of its parts put ids around a text.
     """
     processor = tokenizer.post_processor
     if processor is None:
@@ -53,7 +53,7 @@ def _around(options: Mapping[str, Any]) -> SpecialIds:
 
 
 def _in_template(pieces: list[Mapping[str, Any]], special: Mapping[str, Any]) -> SpecialIds:
-    """Returns the ids around the text in a template, which must contain the text once."""
+    """Returns the ids around the text in a template, which must name the text exactly once."""
     places = [number for number, piece in enumerate(pieces) if "Sequence" in piece]
     if len(places) != 1:
         raise ValueError(f"its template names the text {len(places)} times")

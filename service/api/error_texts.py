@@ -64,7 +64,7 @@ def unknown(name: str) -> ErrorText:
 
 
 def not_supported(value: object, name: str, choices: str) -> ErrorText:
-    """Returns the text for a value that is none of a parameter's choices, such as format `pdf`."""
+    """Returns the text for a value that a parameter does not allow, such as format `pdf`."""
     shown = str(value)[:SHOWN_CHARS]
     return ErrorText(f"{shown} {name} is not supported", f"use {choices}")
 
@@ -122,7 +122,11 @@ def unsupported_pair(source: str, target: str, targets: Sequence[str]) -> ErrorT
 
 
 def text_of(error: ServiceError) -> ErrorText:
-    """Returns the text of an error: its message, or LibreTranslate's text about a language."""
+    """Returns the text of an error.
+
+    For an unsupported language it is LibreTranslate's text, if the available ones are known. For
+    any other error it is the error's message.
+    """
     if not isinstance(error, UnsupportedLanguageError) or not error.available:
         return ErrorText(error.message, error.details)
     if error.source is None:

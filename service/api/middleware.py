@@ -1,5 +1,8 @@
 """Middleware around every request: its id, timings and metrics, CORS, and direct routes.
 
+A direct route is called without FastAPI. A dialect (`service.api.dialect`) is one of the APIs of
+the server, such as OpenAI's.
+
 The middleware is pure ASGI. Middleware that runs the routes in separate asyncio tasks would hide
 the disconnection of a client from the routes.
 """
@@ -55,8 +58,8 @@ class RequestMiddleware:
         app: The wrapped application.
         recorder: Counts requests.
         requests: Registers the running requests.
-        dialects: All dialects. The dialect of a request decides its task label and the shape of its
-            errors.
+        dialects: All dialects. The dialect of a request decides the label `task` of its metrics and
+            the shape of its errors.
     """
 
     def __init__(

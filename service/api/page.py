@@ -1,7 +1,8 @@
-"""GET / and GET /static/{path}: the page, from files that are part of the package.
+"""GET / and GET /static/{path}: the web page on which people translate and look at attention.
 
-The page is plain HTML, CSS and ES modules that call the public API. It needs no build step and no
-other host: the Content-Security-Policy makes a browser load and run only these files.
+Its files are part of the package: plain HTML, CSS and ES modules that call the public API. They
+need no build step and no other host. The Content-Security-Policy makes a browser load and run only
+these files.
 """
 
 import os

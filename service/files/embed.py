@@ -41,7 +41,7 @@ def embed(  # noqa: PLR0913 - one parameter is one flag
         str | None, typer.Option(help="name as in /v1/models; by default the first that embeds")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt-name", help="prompt of the model before each line")
+        str | None, typer.Option("--prompt-name", help="name of the prompt put before each line")
     ] = None,
     dimensions: Annotated[
         int | None, typer.Option(min=1, help="number of leading values kept of each vector")
@@ -110,7 +110,7 @@ class EmbeddedLines:
     """The lines of one request.
 
     Attributes:
-        lines: n lines, also blank ones.
+        lines: Lines of the request, also blank ones.
         vectors: Vectors (m, D) of the m lines that are not blank.
         num_truncated: Number of lines that were too long.
     """

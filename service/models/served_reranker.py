@@ -1,4 +1,4 @@
-"""A served cross-encoder without its weights."""
+"""A served cross-encoder without its weights, which only the device workers have."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +19,7 @@ class ServedReranker:
 
     Attributes:
         files: Files of the model.
-        config: Its sizes and segments.
+        config: Sizes of the model, and its number of segments.
         tokenizer: Tokenizer of pairs.
     """
 

@@ -1,6 +1,7 @@
 """One request to a chat endpoint, and the errors of its reply.
 
-Errors for clients name the served model, and the log names the endpoint. No text is ever quoted.
+An error that a client gets names the served model. The log names the endpoint instead. Neither ever
+contains the text of a request or a translation.
 """
 
 import logging
@@ -19,7 +20,10 @@ logger = logging.getLogger("regard.remote")
 CONNECT_SECONDS = 10.0
 
 PAUSE_SECONDS = 1
-"""Time before the second attempt, if the endpoint does not name a time."""
+"""Time after which a request may be repeated, if the endpoint sends no Retry-After in seconds.
+
+`service.remote.endpoint` makes the second attempt.
+"""
 
 MAX_PAUSE_SECONDS = 60
 """Upper limit on the Retry-After that an endpoint sends. The limit replaces larger values."""

@@ -1,7 +1,8 @@
 """Admission of requests whose sentences may need remote models.
 
-An admitted request has a lease. The lease sends items for local models to the workers, and items
-for remote models to endpoints. All requests count in the admission, whatever models they use.
+An item is a piece of work for one model, such as a sentence to translate. An admitted request has a
+lease. The lease sends items for local models to the workers, and items for remote models to
+endpoints. Requests for remote models count towards the limits of the admission too.
 """
 
 import asyncio
@@ -45,9 +46,9 @@ class RoutingAdmitter:
     async def admit(self, tokens: int, at_once: bool) -> Lease:
         """Admits a request of about `tokens` tokens.
 
-        If there are remote models, the backend decides at once, whatever `at_once` says. It could
-        not decide at the first items, because it gets no items if a request needs only remote
-        models.
+        With `at_once`, the decision is made now, and otherwise perhaps when the first items come.
+        If there are remote models, it is always made now. The backend gets no items of a request
+        that needs only remote models, so it could not decide about this request later.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.

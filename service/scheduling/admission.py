@@ -75,8 +75,8 @@ class Admission:
     def reserve(self, tokens: int) -> Reservation:
         """Reserves capacity for a request of about `tokens` tokens.
 
-        The capacity is counted before anything is computed. A burst of requests therefore cannot
-        exceed the limits between the check and the count.
+        The check and the count are one step, before anything is computed. Requests that
+        arrive at the same time can therefore not exceed the limits together.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
@@ -88,7 +88,7 @@ class Admission:
         return Reservation(self, tokens)
 
     def adjust(self, reservation: Reservation, tokens: int) -> None:
-        """Replaces the estimate by the counted number of tokens.
+        """Replaces the estimated number of tokens of a request by the counted number.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
@@ -101,7 +101,7 @@ class Admission:
     def grow(self, reservation: Reservation, tokens: int) -> None:
         """Raises the count of an admitted request to `tokens`.
 
-        Does nothing if the count is already that high.
+        Does nothing if the count is already that high. The limits are not checked.
         """
         more = max(0, tokens - reservation.tokens)
         self.tokens += more

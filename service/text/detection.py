@@ -60,7 +60,10 @@ class LanguageDetector:
         self.choose(languages)
 
     def choose(self, languages: Collection[str]) -> None:
-        """Replaces the candidates. A detection in progress uses the old set or the new one."""
+        """Replaces the candidates.
+
+        A detection in progress uses the old candidates, the new ones, or only those in both sets.
+        """
         self._codes = _codes_by_iso(languages)
         self._detector = self._builder().build() if self._codes else None
 

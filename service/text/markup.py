@@ -1,7 +1,8 @@
 """Protects a text with markup: markers replace its tags and the protected spans in its words.
 
-The readers of formats, such as `html_text`, cut a text into tokens. The text of each block, such as
-a paragraph or a list item, is translated as a whole; the tags inside it are inline tags.
+The reader of a format, such as `service.text.html.html_text`, cuts a text into tokens. The text of
+each block, such as a paragraph or a list item, is translated as a whole. The tags inside it are
+inline tags.
 """
 
 import re
@@ -52,10 +53,11 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class MarkupText(ProtectedText):
-    """A text whose tags and protected spans are replaced by markers.
+    """A text with a marker in place of each tag and each protected span.
 
     Attributes:
-        tags: Kind of each inline tag, by its marker; start tags and end tags are balanced.
+        tags: Maps the marker of each inline tag to the kind of the tag. Start tags and end tags are
+            balanced.
     """
 
     tags: dict[str, Kind] = field(default_factory=dict)
@@ -71,11 +73,11 @@ class MarkupText(ProtectedText):
         )
 
     def extended(self, spans: Sequence[str]) -> Self:
-        """Returns the same text with more spans, which are given as plain text."""
+        """Returns the same text with more spans, which are given without entities."""
         return ProtectedText.extended(self, [escape(span, quote=False) for span in spans])
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker may move from the end of a sentence to the separator."""
+        """Returns whether a marker may move out of a sentence, into the separator beside it."""
         return marker in self.tags or ProtectedText.may_move(self, marker)
 
     def keeps_order(self, text: str) -> bool:
@@ -85,7 +87,7 @@ class MarkupText(ProtectedText):
 
 
 def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupText:
-    """Replaces the tags and the protected spans of a text by markers.
+    """Puts a marker in place of each tag and each protected span of a text.
 
     Args:
         tokens: Tokens of the text.
@@ -121,7 +123,7 @@ def protect_markup(tokens: Sequence[Token], unknown: Collection[str]) -> MarkupT
 def _in_one_line(text: str, tokens: Sequence[Token], index: int) -> str:
     """Returns a text with spaces in place of line breaks, which end no sentence in markup.
 
-    White space next to the tag of a block stays as it is.
+    White space next to the tag of a block, or at an end of the whole text, stays as it is.
     """
     if text.isspace():
         around = tokens[max(0, index - 1) : index + 2]

@@ -13,7 +13,7 @@ from service.workers.loading import LoadedModel
 
 USUAL_SWITCH_SECONDS = 0.005
 SWITCH_SECONDS = 0.0005
-"""Python's switch interval: the usual interval, and the interval while a model is loaded.
+"""Values of Python's switch interval: the usual one, and the one while a model is loaded.
 
 A thread may hold the interpreter lock for this time while another thread waits for the lock. The
 main thread releases the lock in every operation of a step. With the usual interval, it would then
@@ -52,8 +52,8 @@ class BackgroundLoads:
     """The loads in progress. All methods must be called from the worker's main thread."""
 
     def __init__(self) -> None:
-        self.threads: dict[int, str] = {}  # model names by number of the load
-        self.wanted: dict[str, int] = {}  # numbers of loads by model name, without dropped loads
+        self.threads: dict[int, str] = {}  # number of a load -> name of its model
+        self.wanted: dict[str, int] = {}  # name of a model -> number of its load, if not dropped
         self.numbers = itertools.count()
         self.turn = threading.Lock()
         self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
@@ -78,7 +78,7 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Drops the load of a model; returns False if the model is not being loaded."""
+        """Makes `finished` leave out the load of a model; returns False without such a load."""
         return self.wanted.pop(name, None) is not None
 
     def finished(self) -> list[Outcome]:

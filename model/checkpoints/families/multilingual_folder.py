@@ -61,9 +61,10 @@ LANGUAGE_CODES = {
     ).split(),
     "wmt21": "en ha is ja cs ru zh de".split(),
 }
-"""Language codes of M2M100 models, by the name of the list of codes.
+"""Maps the name of each list of M2M100 language codes to the codes.
 
-Version 5 of transformers writes the name of the list, and not the language tokens, into the files.
+Version 5 of transformers writes only the name of the list into the files of a model, and not the
+language tokens.
 
 Source: transformers, models/m2m_100/tokenization_m2m_100.py, FAIRSEQ_LANGUAGE_CODES.
 """
@@ -80,7 +81,8 @@ def is_multilingual_folder(folder: Path) -> bool:
 def read_multilingual(folder: Path) -> Parts:
     """Returns the parts of the model in a folder.
 
-    If the folder's name contains a pair, the model gets only this pair. If not, it gets all pairs.
+    If the folder's name contains a pair of languages, the model translates only this pair. If not,
+    it translates between all its languages.
 
     Raises:
         CheckpointFormatError: A part is missing or damaged.
@@ -121,7 +123,10 @@ def is_small_100(folder: Path) -> bool:
 
 
 def _only(tokens: LanguageTokens, pair: tuple[str, str], folder: Path) -> LanguageTokens:
-    """Returns the tokens of one pair, under the tags in the folder's name."""
+    """Returns the tokens of the two languages that the folder's name contains.
+
+    Their tags are those of the folder's name, such as `zh` for a model's `zh-Hans`.
+    """
     tags = {token: tag for tag, token in tokens.targets.items()}
     chosen = [choose_target(tag, tags) for tag in pair]
     if None in chosen:
@@ -153,7 +158,7 @@ def language_tokens(folder: Path) -> list[str]:
 
 
 def read_ids(folder: Path) -> dict[str, int]:
-    """Returns the id of each piece, of each language's token, and of unused entries.
+    """Maps each piece and each language token to its id; unused ids get names of their own.
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
@@ -179,7 +184,7 @@ def read_ids(folder: Path) -> dict[str, int]:
 
 
 def read_tokenizer(folder: Path) -> MappedTokenizer:
-    """Returns the tokenizer of all languages, which puts no language token in front of texts.
+    """Returns one tokenizer for all languages. It puts no language token in front of texts.
 
     Raises:
         CheckpointFormatError: A file is damaged.

@@ -97,7 +97,7 @@ Numbers = Annotated[
     Field(json_schema_extra=not_empty),
     BeforeValidator(check_numbers),
 ]
-"""Numbers of layers or heads, or all of them."""
+"""Layers or heads, by their numbers; or `all` of them."""
 
 Decimals = Annotated[int, Field(ge=0, le=9), NotBool]
 
@@ -180,13 +180,13 @@ class AttentionRequest(AttentionQuestion):
     layers: Numbers = Field(
         [-1],
         description="Numbers of layers, or `all`. Negative numbers count from the end: -1 is the "
-        "last layer. For bertviz the default is `all`.",
+        "last layer. With `format` `bertviz` the default is `all`.",
     )
     heads: Numbers = Field("all", description="Numbers of heads, or `all`; -1 is the last head.")
     reduce: Reduce = Field(
         "mean_heads",
-        description="Reduction over heads and layers. bertviz shows every head: for it, the "
-        "default is `none`, and `mean_heads` has the same effect as `none`.",
+        description="Reduction over heads and layers. `format` `bertviz` shows every head. With "
+        "it, the default is `none`, and `mean_heads` has the same effect as `none`.",
     )
     norm: Norm = Field(
         "weights",
@@ -196,8 +196,8 @@ class AttentionRequest(AttentionQuestion):
     level: Level = Field("token", description="Attention between tokens, or between words.")
     top_k: Positive | None = Field(
         None,
-        description="Return only the `top_k` largest values of each row. `indices` has their "
-        "columns.",
+        description="Return only the `top_k` largest values of each row. The field `indices` of "
+        "the response has their columns.",
     )
     decimals: Decimals | None = Field(
         None, description="Decimals to which values are rounded; by default they are not rounded."
@@ -234,11 +234,11 @@ class AttentionRequest(AttentionQuestion):
 
     @property
     def view(self) -> View:
-        """Returns the form in which the client gets the matrices."""
+        """Returns the level, the number of values and their decimals in the response."""
         return View(self.level, self.top_k, self.decimals)
 
     def inspection(self) -> InspectionRequest:
-        """Returns the request in the form that the inspectors take."""
+        """Returns the request as `service.tasks.attention` takes it."""
         given = self.target_text
         return InspectionRequest(
             source=self.source,
@@ -360,7 +360,7 @@ class StepsRequest(AttentionQuestion):
     )
 
     def trace(self) -> TraceRequest:
-        """Returns the request in the form that the inspectors take."""
+        """Returns the request as `service.tasks.attention` takes it."""
         return TraceRequest(
             source=self.source,
             target=self.target,

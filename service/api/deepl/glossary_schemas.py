@@ -1,4 +1,6 @@
-"""Schemas of DeepL's glossaries, version 2 (one dictionary) and version 3 (several).
+"""Schemas of DeepL's glossaries.
+
+In version 2 of the API a glossary has one dictionary, and in version 3 one or more.
 
 Source: https://developers.deepl.com/api-reference/multilingual-glossaries.
 """
@@ -75,7 +77,7 @@ class GlossaryBody(BaseModel):
 
 
 class GlossaryList(BaseModel):
-    """Glossaries with one dictionary, from the oldest to the newest."""
+    """All glossaries that have exactly one dictionary, from the oldest to the newest."""
 
     glossaries: list[GlossaryBody]
 

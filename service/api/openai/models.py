@@ -82,7 +82,7 @@ def all_models(services: Services, status: Status) -> list[AnyModelBody]:
 
 
 def find_model(name: str, models: Sequence[AnyModelBody]) -> AnyModelBody:
-    """Returns the model that has a name.
+    """Returns the model with the given name.
 
     Raises:
         NotFoundError: There is no such model.
@@ -132,7 +132,10 @@ def translation_body(
 
 
 def remote_body(served: ServedRemote, shared: Mapping[str, Any]) -> ModelBody:
-    """Returns the description of a remote model. The state is always `ready`: it is not checked."""
+    """Returns the description of a remote model.
+
+    The state is always `ready`, because the server does not check whether the endpoint answers.
+    """
     files = served.files
     return ModelBody(
         source=files.source,
@@ -158,12 +161,12 @@ def embedding_body(
 
 
 def attention_of(resident: Resident | None) -> dict[str, AttentionSizeBody] | None:
-    """Returns the attention sizes of a resident translation model."""
+    """Returns the attention sizes of a translation model; None until a worker has loaded it."""
     return None if resident is None or resident.config is None else attention_sizes(resident.config)
 
 
 def attention_sizes(config: InspectedConfig) -> dict[str, AttentionSizeBody]:
-    """Returns the numbers of layers and heads for each kind of attention of a model."""
+    """Maps each kind of attention of a model to the number of its layers and heads."""
     heads = config.num_heads
     return {
         kind.value: AttentionSizeBody(layers=layers, heads=heads)

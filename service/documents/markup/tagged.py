@@ -1,7 +1,8 @@
-"""Texts with inline tags: a piece of a document as a tree, and as HTML for the translation.
+"""Texts with inline elements, in two forms: a tree, and HTML that is sent for translation.
 
-The tags are neutral: they have an id and no attributes of the document. `<span id="1">` surrounds
-words, `<img id="2">` stands for an element without words, and `<code id="3">` for kept words.
+The tags of this HTML are the same for every format: they have an id and no attributes of the
+document. `<span id="1">` surrounds words to translate. `<img id="2">` stands for an element without
+words. `<code id="3">` surrounds words that stay as they are.
 """
 
 import re
@@ -18,7 +19,10 @@ from service.text.html.elements import parse_fragment
 from service.text.letters import has_letters
 
 MAX_UNITS = 500
-"""Largest number of inline tags of a text; the time to place them grows faster than linearly."""
+"""Largest number of inline elements in a text.
+
+The time to place the elements in a translation grows faster than linearly.
+"""
 
 LINE_BREAK = "<br>"
 _LINE_BREAKS = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -27,7 +31,7 @@ _NOT_SHOWN = ("script", "style")
 
 
 class Form(Enum):
-    """The form in which an inline element is part of a text."""
+    """The kind of an inline element; the value is its tag in the HTML."""
 
     WORDS = "span"
     """An element with words to translate."""
@@ -45,8 +49,8 @@ class Unit:
         form: Its form in the text.
         source: The element in the document, as the format represents it.
         children: Its words and the elements inside it; only with the form WORDS.
-        is_ordered: Whether all neighbouring units with this mark keep their order, such as the
-            start and the end of a bookmark.
+        is_ordered: Whether the element must keep its order among the ordered elements beside it.
+            The start of a bookmark, for example, must stay before its end.
     """
 
     form: Form
@@ -174,7 +178,13 @@ def from_html(translation: str, nodes: Sequence[Node]) -> list[Node]:
 
 @dataclass(slots=True)
 class _Origin:
-    """An element of the source, with the element around it; None for the outermost ones."""
+    """An element of the source.
+
+    Attributes:
+        unit: The element.
+        parent: The element around it; None if there is none.
+        number: Its id in the HTML, from 1.
+    """
 
     unit: Unit
     parent: Unit | None
@@ -229,7 +239,11 @@ class _Reader:
         return self.top if unit is None else self.found[unit].children
 
     def _claim(self, element: Any, parent: Unit | None) -> _Origin | None:
-        """Returns the source of a translated element; None if it must be left out."""
+        """Returns the source element of a translated element; None if its tag must be left out.
+
+        A tag is left out if its id or name is wrong, or if the element was found before. It is also
+        left out if it is not inside the same element as in the source.
+        """
         origin = self.by_id.get(element.get("id", ""))
         if origin is None or origin.unit in self.found or origin.parent is not parent:
             return None
@@ -240,7 +254,7 @@ class _Reader:
         return new
 
     def _add_missing(self, origin: _Origin) -> None:
-        """Puts an element without a tag in the translation around likely words, or at the end."""
+        """Adds an element whose tag the translation lost: around likely words, or at the end."""
         inside = self._children(origin.parent)
         inside[:] = joined(inside)
         new = self._new(origin)
@@ -275,10 +289,10 @@ def _units(nodes: Sequence[Node]) -> Iterator[Unit]:
 def _likely_words(
     source: Sequence[Node], unit: Unit, nodes: Sequence[Node]
 ) -> tuple[int, int, int] | None:
-    """Returns the words that an element without a tag is put around.
+    """Returns the words around which a lost element is put: its tag is not in the translation.
 
-    These are the same words, such as a name or a number. If the translation does not have them
-    exactly once, the words at the same relative position are taken.
+    If the translation has the element's own words exactly once, such as a name or a number, these
+    are taken. If not, the words at the same relative position are taken.
 
     Args:
         source: The element and its siblings in the source.

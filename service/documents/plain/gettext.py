@@ -1,5 +1,6 @@
 """Message catalogues of gettext (.po): an empty msgstr gets the translation of its msgid.
 
+In an entry with several plural forms, nothing changes if any of them has a translation already.
 Comments and translated entries are kept byte for byte, and so is the header except its language.
 Babel could write catalogues, but it wraps lines anew and drops previous messages (`#|`). A version
 control system would then show a change in every entry.
@@ -70,7 +71,10 @@ def read_po(data: bytes) -> PassageDocument:
 
 
 def _parts(entry: Sequence[_Field]) -> Iterator[str | Passage]:
-    """Yields the lines of an entry. A passage takes the place of each empty translation."""
+    """Yields the lines of an entry.
+
+    If all its translations are empty, a passage takes the place of each of them.
+    """
     try:
         sources = {each.keyword: each.value for each in entry if each.keyword != "msgstr"}
         is_open = not any(each.value for each in entry if each.keyword == "msgstr")

@@ -1,4 +1,7 @@
-"""The passages of a page of HTML: each block of text with its inline elements."""
+"""Cuts the tokens of an HTML page into passages, the texts to translate, and into kept strings.
+
+A block is a run of text and inline elements, such as a paragraph. Usually a block is one passage.
+"""
 
 import html
 import re
@@ -42,7 +45,7 @@ class Kind(Enum):
     KEPT = auto()
     """An inline element that stays as it is, with its content."""
     CONTENT = auto()
-    """A part of a kept element."""
+    """A part of a kept element, which is joined to the KEPT token before `passages` gets it."""
     APART = auto()
     """Any other part of a page. It ends a sentence."""
 
@@ -76,7 +79,10 @@ def _source(tokens: Sequence[Token]) -> str:
 
 
 def _block(tokens: Sequence[Token]) -> Iterator[str | Passage]:
-    """Yields the parts of a block: one passage; or one for each text, if tags are unbalanced."""
+    """Yields the parts of a block, which has one passage.
+
+    If its tags are unbalanced or too many, each text between two tags is a passage of its own.
+    """
     ends = _ends(tokens)
     if ends is None or len(tokens) > MAX_TOKENS:
         for token in tokens:
@@ -109,7 +115,10 @@ def _ends(tokens: Sequence[Token]) -> dict[int, int] | None:
 
 
 def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
-    """Returns the bounds of the text, without tags around the whole text."""
+    """Returns the indices of the first token of a block's text, and of the token after the last.
+
+    Tags that surround the whole text are outside these bounds.
+    """
     shown = [
         number
         for number, token in enumerate(tokens)
@@ -124,7 +133,7 @@ def _trimmed(tokens: Sequence[Token], ends: dict[int, int]) -> tuple[int, int]:
 
 
 def _parts(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Passage]:
-    """Yields a passage and the white space around it; or only characters, without words."""
+    """Yields a passage and the white space around it; if there are no words, a kept string."""
     before, source, after = split_margins(_source(tokens))
     nodes = _nodes(tokens, ends, 0, len(tokens))
     if not is_translated(nodes):
@@ -162,7 +171,7 @@ def _nodes(tokens: Sequence[Token], ends: dict[int, int], first: int, last: int)
 
 
 def _written(nodes: Sequence[Node]) -> str:
-    """Returns the characters of a tree in the page."""
+    """Returns a tree as HTML with the tags of the page."""
     parts = []
     for node in nodes:
         if isinstance(node, str):

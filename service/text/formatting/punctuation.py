@@ -14,7 +14,7 @@ FORMS = {
     "…": "…",
     "-": "-–—",
 }
-"""Final marks in plain form, and the forms of each mark in all scripts."""
+"""Maps each final mark in its plain form to its forms in all scripts."""
 
 CLOSING = "\"'”’»›)]}）」』】"
 """Characters that may follow the final mark of a sentence."""
@@ -30,7 +30,10 @@ SCRIPTS: Mapping[str, Mapping[int, int | None]] = {
     "THAI": str.maketrans("", "", "."),
     "LAO": str.maketrans("", "", "."),
 }
-"""For each script with other marks, the replacement of plain marks. None removes a mark."""
+"""Maps a script with marks of its own to a table that replaces plain marks by these marks.
+
+In a table, None removes a mark.
+"""
 
 _MARKS = {form: mark for mark, forms in FORMS.items() for form in forms}
 _SPACE = " \t\u00a0\u202f\u3000"
