@@ -17,8 +17,8 @@ class TranslationItem:
         model: Served name of the model.
         source: Token ids, EOS included.
         options: Options of the search.
-        first_id: Id that the target begins with; None if the model chooses it.
-        is_bulk: Whether the sentence waits in the bulk lane.
+        first_id: Id of the token that the target begins with; None if the model chooses it.
+        is_bulk: Whether the sentence waits in the bulk lane, because its request has many items.
         num_legs: Number of models that must still translate the sentence, `model` included.
         id: Number that the scheduler assigns.
     """

@@ -1,4 +1,4 @@
-"""The description of a task kind: one row of the task table."""
+"""The description of a task kind: one row of the task table (`service.tasks.table`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
