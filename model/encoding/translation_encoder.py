@@ -46,7 +46,7 @@ class TranslationEncode(SlicedEncode):
         lengths = [len(job.ids) for job in self.jobs]
         sequences = [job.ids for job in self.jobs]
         missing = -sum(lengths) % TOKEN_MULTIPLE
-        if missing:  # a padding text; see TOKEN_MULTIPLE in `embedding`
+        if missing:  # a padding text; see TOKEN_MULTIPLE in `model.encoding.embedding`
             sequences.append([self.model.config.eos_id] * missing)
         captured = [CapturedJob(AttentionJob(ids, [], ()), []) for ids in sequences]
         memory = yield from TeacherForcedBatch(self.model, captured, self.slice_tokens).encode()

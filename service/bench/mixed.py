@@ -83,7 +83,7 @@ class MixedReport:
         beside: Maps each kind of client to its figures in windows with long embeddings.
         p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
             the other windows.
-        errors: Maps each kind of client to a map from the name of an error to its number.
+        errors: Maps each kind of client to the number of its errors by name.
         memory_mib: Memory of workers and main process after the first round and at the end; 0 if
             the metrics do not report it.
     """
@@ -176,7 +176,7 @@ class MixedLoad:
 
         Args:
             rounds: Number of pairs of windows: one without long embeddings, then one with them.
-            seconds: Total length of all windows, with the first SETTLE_SECONDS of each.
+            seconds: Total length of all windows, including the first SETTLE_SECONDS of each.
             on_interval: Receives the progress about once a minute.
         """
         self.start = perf_counter()

@@ -95,9 +95,9 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Maps each source language to a tokenizer that puts its token before a sentence.
+        """Maps each source language to a tokenizer that puts the language's token before a text.
 
-        A model of a single pair has one tokenizer, which puts no such token.
+        A model of a single pair has one tokenizer, which adds no such token.
         """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:

@@ -57,7 +57,7 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns a translation, the seconds before the first request, and the seconds after that.
+        """Returns a translation, the seconds of waiting, and the seconds of the requests.
 
         A sentence waits while the largest allowed number of other sentences is being translated.
         If the first request ends with 429, 5xx or a connection error, a second request follows

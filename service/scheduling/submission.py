@@ -10,7 +10,7 @@ from service.scheduling.job import Job
 
 
 class Submission(ResultStream):
-    """The results of items in the scheduler. If it ends early, unfinished items are cancelled.
+    """The results of items in the scheduler. If the stream ends early, it cancels the rest.
 
     Args:
         total: Number of items.
@@ -29,7 +29,7 @@ class Submission(ResultStream):
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
 
     def finish(self, index: int, result: Result) -> None:
-        """Takes the result of the item with an index."""
+        """Takes the result of the item with the given index."""
         self.add([(index, result)])
 
     def close(self) -> None:

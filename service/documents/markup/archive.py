@@ -101,7 +101,7 @@ class ArchiveDocument:
 
     Args:
         members: All files of the archive.
-        parts: Maps the name of each file to translate to its document. `texts` has the same order.
+        parts: Maps the name of each file to translate to its document. `texts` keeps their order.
     """
 
     is_html = True

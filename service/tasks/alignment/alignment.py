@@ -111,7 +111,7 @@ def in_text(alignment: Alignment, source: TokenizedText, target: TokenizedText) 
 
 
 def moved(alignment: Alignment, starts: tuple[int, int]) -> Alignment:
-    """Converts spans of parts of two texts to spans of the whole texts; returns the alignment.
+    """Returns an alignment of parts of two texts, with spans counted from the start of the texts.
 
     Args:
         alignment: Alignment of the two parts, in code points.

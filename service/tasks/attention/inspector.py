@@ -62,7 +62,7 @@ P = ParamSpec("P")
 
 
 class Queries(Protocol[SequenceT_contra]):
-    """The attention queries of a request, with the numbers of the layers and heads of its model."""
+    """The attention queries of a request, with layers and heads as indices in its model."""
 
     @property
     def attention(self) -> AttentionQuery:
@@ -160,7 +160,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
 
     @abstractmethod
     def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Returns the queries of a request, with the numbers of its layers and heads.
+        """Returns the queries of a request, with layers and heads as indices in the model.
 
         Raises:
             InvalidRequestError: The model has no such attention.

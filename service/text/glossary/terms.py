@@ -27,7 +27,7 @@ class Match:
     Attributes:
         start: Index of its first character.
         end: Index after its last character.
-        target: The target term, with capitals where those of the sentence require it.
+        target: The target term; `_target` explains its capitals.
     """
 
     start: int
@@ -149,5 +149,5 @@ def _is_whole(sentence: str, start: int, end: int) -> bool:
 
 
 def _joins(pair: str) -> bool:
-    """Returns whether a word goes on in the two characters beside it; the nearest comes first."""
+    """Returns whether two characters are a hyphen or underscore, and then a letter or digit."""
     return len(pair) == 2 and pair[0] in _JOINERS and pair[1].isalnum()
