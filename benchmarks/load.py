@@ -1,4 +1,8 @@
-"""Runs the load generator, and measures the server's CPU time in the measured window."""
+"""Runs the load generator, and measures the server's CPU time in the measured window.
+
+In a closed loop, each client sends its next request when its last reply has arrived. In an open
+loop, requests are sent at a given rate, whether or not earlier replies have arrived.
+"""
 
 import json
 import subprocess
@@ -60,7 +64,8 @@ class Load:
         p50_ms: Median latency in milliseconds.
         p95_ms: 95th percentile of the latency in milliseconds.
         p99_ms: 99th percentile of the latency in milliseconds.
-        errors: Number of errors by status, or by `connect`, `closed`, `timeout` or `unsent`.
+        errors: Maps each kind of error to the number of such errors. A kind is a status, `connect`,
+            `closed`, `timeout` or `unsent`.
         server_cpu_seconds: CPU time of the server's process tree in the window.
         own_cpu_seconds: CPU time of the load generator in the window.
         replies: Bodies of the replies in the order of the requests; empty without `keep_replies`.
@@ -78,7 +83,7 @@ class Load:
     replies: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
-        """Returns the figures of a sample.
+        """Returns the figures that a benchmark reports, by name.
 
         If no reply has status 200, the latencies and the server's CPU time are left out.
         """

@@ -1,4 +1,6 @@
-"""Measures translated HTML: `python -m benchmarks.markup --source en.txt --target pt.txt`.
+"""Measures how well translations keep HTML tags.
+
+    python -m benchmarks.markup --source en.txt --target pt.txt
 
 The command makes HTML fragments from sentences: nested and badly nested inline tags, lists, tables,
 comments, images and entities. A running server translates the fragments, and also the sentences
@@ -6,7 +8,8 @@ without tags. The command prints:
 
 - the number of fragments whose translation has the same tags, with the same attributes,
 - the BLEU score of the sentences without tags, and of the fragments with their tags taken out,
-- the number of tags around a word that the model copies, and how many of them still surround it,
+- the number of tags around a single word that the model copies into the translation,
+- the number of these tags that still surround their word in the translation,
 - the time of both translations.
 """
 
@@ -43,7 +46,7 @@ class Fragment:
 
     Attributes:
         source: The HTML.
-        probes: Words with a tag of their own, by the `id` of the tag.
+        probes: Maps the `id` of each tag around a single word to this word.
     """
 
     source: str

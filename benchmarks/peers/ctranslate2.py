@@ -1,9 +1,12 @@
-"""CTranslate2 with a stand-in model, behind the peers' protocol.
+"""CTranslate2 with a stand-in model, driven through the messages of `benchmarks.peers.protocol`.
 
     python -m benchmarks.peers.ctranslate2 FOLDER SOURCE WORKERS full|vmap
 
-CTranslate2 has no SSRU, so it cannot load the built-in weights. The stand-in has their shape and
-most of their weights, with self-attention in place of the SSRU. Its output has no meaning, so only
+With `vmap`, a vocabulary map restricts the output; with `full`, the output may have any token.
+
+The built-in models have an SSRU, a recurrent unit, in each decoder layer. CTranslate2 has no SSRU,
+so it cannot load their weights. The stand-in has their shape and most of their weights, with
+self-attention in place of the SSRU. Its output has no meaning, so only
 its speed is measured.
 
 The stand-in must do as much work as the real model. So every batch is decoded to a fixed length:
@@ -25,7 +28,7 @@ def load(folder: str, workers: int, is_restricted: bool) -> protocol.Translate:
     """Loads the stand-in and returns a function from texts to translations.
 
     Args:
-        folder: Model folder that `ctranslate2_build` wrote.
+        folder: Model folder that `benchmarks.peers.ctranslate2_build` wrote.
         workers: Number of streams with one thread each.
         is_restricted: Whether the vocabulary map, made from the lexical shortlist, restricts the
             output.

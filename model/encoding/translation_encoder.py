@@ -1,6 +1,7 @@
 """Embeds texts with a translation model's encoder, in slices.
 
-A text's vector is the mean of the encoder's output over the text's tokens.
+A slice is a small part of the computation; between two slices a worker can do other work. A text's
+vector is the mean of the encoder's output over the text's tokens.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from model.tokenization.token_ids import check_ids
 class TranslationEncode(SlicedEncode):
     """Embeds some texts with a translation model; each call of `advance` computes one slice.
 
-    The texts are packed as in a TeacherForcedPass: the tokens of a text attend only to each other.
+    The texts are packed: they are concatenated, and the tokens of a text attend only to each other.
 
     Args:
         model: Model on its device, in any precision.
-        jobs: Texts, EOS included, computed together. Their `is_raw` has no effect, because a
-            translation model has no final Normalize.
+        jobs: Texts, EOS included, computed together. Their `is_raw` has no effect,
+            because a translation model never scales its vectors to length 1.
         slice_tokens: Approximate number of tokens in a slice.
 
     Raises:
@@ -45,7 +46,7 @@ class TranslationEncode(SlicedEncode):
         lengths = [len(job.ids) for job in self.jobs]
         sequences = [job.ids for job in self.jobs]
         missing = -sum(lengths) % TOKEN_MULTIPLE
-        if missing:  # a padding text; `TOKEN_MULTIPLE` gives the reason
+        if missing:  # a padding text; see TOKEN_MULTIPLE in `model.encoding.embedding`
             sequences.append([self.model.config.eos_id] * missing)
         captured = [CapturedJob(AttentionJob(ids, [], ()), []) for ids in sequences]
         memory = yield from TeacherForcedBatch(self.model, captured, self.slice_tokens).encode()

@@ -1,7 +1,8 @@
-"""Error responses: the default body, and handlers that answer in the shape of the route's dialect.
+"""Error responses: the default body, and handlers for all errors of routes and framework.
 
-`service.errors` has the table of all errors. A dialect with another body or another status has its
-own `ErrorShape`.
+The routes of one API, such as LibreTranslate's or OpenAI's, are a dialect. A dialect whose error
+body or status differs from the default has its own `ErrorShape`. `service.errors` has the table of
+all errors.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from service.errors import (
 from service.tasks.context import RequestContext
 
 ErrorShape = Callable[[ServiceError, RequestContext], tuple[int, dict[str, Any]]]
-"""A function that returns the HTTP status and the body of an error."""
+"""A function that takes an error and returns its HTTP status and body."""
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -39,7 +40,7 @@ class ErrorBody(BaseModel):
         description="The fault, in LibreTranslate's words if LibreTranslate has this error."
     )
     error_type: str = Field(description="The kind of error, for programs.")
-    request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
+    request_id: str = Field(description="Also in X-Request-Id; give it when you report a problem.")
     details: str | None = Field(
         None,
         description="The value, the limit and the remedy. Absent if `error` has them already.",
@@ -102,7 +103,7 @@ async def handle_service_error(request: Request, error: Exception) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Answers an error of the framework: an unknown path, or a method that the path refuses.
+    """Answers an error of the framework, such as an unknown path or a method not allowed there.
 
     OPTIONS without the headers of a preflight is no error; it gets the allowed methods.
     """
@@ -136,7 +137,7 @@ def allowed_methods(request: Request) -> list[str]:
 
 
 async def handle_validation_error(request: Request, error: Exception) -> Response:
-    """Answers an error in a header or path that the framework itself has checked."""
+    """Answers an error that the framework itself has found in a header or a path parameter."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     place, name = fault["loc"][0], fault["loc"][-1]

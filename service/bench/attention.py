@@ -74,7 +74,7 @@ def run_attention(
 ) -> AttentionReport:
     """Measures windows that alternate: without and with a client that requests attention.
 
-    This client requests all layers and heads of one text in a loop.
+    This client sends the request of `long_question` in a loop.
 
     Raises:
         BenchError: The server refuses a request, or no translation finishes in a window.
@@ -113,7 +113,9 @@ def _load(
 def long_question(
     url: str, pair: str, sentences: Sequence[str], num_tokens: int
 ) -> tuple[bytes, dict[str, int]]:
-    """Returns a request for all attention of a text, and the usage that its reply reports.
+    """Returns an attention request for a text, and the counts in the `usage` of its reply.
+
+    It requests encoder self-attention and cross-attention, in all layers and heads.
 
     Args:
         url: Address of the server.

@@ -2,8 +2,8 @@
 
 The run has periods of equal length, called windows. Clients embed long texts in every second
 window. All other clients send in every window: they embed short texts, translate, or request
-attention. Each client sends its next request after the reply to the previous request, so the server
-determines the rate of each kind of client.
+attention. Each client sends its next request after the reply to the previous request. So a faster
+server receives more requests.
 """
 
 import asyncio
@@ -76,13 +76,14 @@ class MixedReport:
         pair: Language pair of translations and attention requests.
         seconds: Time from the start of the first window to the end of the last.
         rounds: Number of pairs of windows: one without long embeddings, then one with them.
-        short_tokens: Tokens of the shortest and the longest short text.
-        long_tokens: Tokens of the shortest and the longest long text, before truncation.
-        alone: Figures by kind of client in windows without long embeddings.
-        beside: Figures by kind of client in windows with long embeddings.
+        short_tokens: Numbers of tokens of the shortest and the longest of the short texts.
+        long_tokens: Numbers of tokens of the shortest and the longest of the long texts, before
+            truncation.
+        alone: Maps each kind of client to its figures in windows without long embeddings.
+        beside: Maps each kind of client to its figures in windows with long embeddings.
         p99_ratio: P99 of short embeddings in windows with long embeddings, divided by their p99 in
             the other windows.
-        errors: Number of errors for each kind of client, by name of the error.
+        errors: Maps each kind of client to the number of its errors by name.
         memory_mib: Memory of workers and main process after the first round and at the end; 0 if
             the metrics do not report it.
     """
@@ -144,7 +145,7 @@ class Clients:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Number of clients by the name of their kind."""
+        """Maps the name of each kind to its number of clients."""
         numbers = self.translating, self.short, self.long, self.asking
         return dict(zip((TRANSLATIONS, SHORT, LONG, ATTENTION), numbers, strict=True))
 
@@ -156,7 +157,7 @@ class MixedLoad:
         address: Address of the server.
         pair: Language pair of translations and attention requests.
         traffic: Requests of each kind of client.
-        clients: Number of clients by kind.
+        clients: Maps each kind of client to the number of its clients.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class MixedLoad:
 
         Args:
             rounds: Number of pairs of windows: one without long embeddings, then one with them.
-            seconds: Total length of all windows; each includes its SETTLE_SECONDS.
+            seconds: Total length of all windows, including the first SETTLE_SECONDS of each.
             on_interval: Receives the progress about once a minute.
         """
         self.start = perf_counter()

@@ -1,4 +1,7 @@
-"""Requests of the clients of `regard bench mixed`, made of texts with known lengths."""
+"""Makes the requests that the clients of `regard bench mixed` send.
+
+A request contains a given sentence, or sentences joined to a text of a chosen number of tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +40,7 @@ class Traffic:
         kind: Name of the kind.
         requests: Encoded requests; the clients send them in turn.
         sign: Text that every good reply contains.
-        tokens: Tokens of the shortest and the longest text; None if they were not counted.
+        tokens: Numbers of tokens of the shortest and the longest text; None if not counted.
     """
 
     kind: str

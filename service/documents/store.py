@@ -1,7 +1,8 @@
 """Keeps translated documents in a folder for a limited time.
 
 All HTTP processes of a server share the folder, so each process can serve every document. A
-document has two files, which are named by its id: its state in JSON, and its content.
+document has two files, which are named by its id: its state in JSON and, once it is translated, its
+translation.
 """
 
 import json
@@ -67,7 +68,7 @@ class DocumentStore:
         self.folder = Path(folder)
 
     def save(self, state: DocumentState) -> None:
-        """Writes a state; other processes see the old state or the new one."""
+        """Writes a state; other processes read the old state or the new one, never a mixture."""
         self._write(state.id + _STATE, json.dumps(asdict(state)).encode())
 
     def finish(self, state: DocumentState, content: bytes) -> None:
@@ -86,7 +87,7 @@ class DocumentStore:
         return state if state.expires > time.time() else None
 
     def content(self, id_: str) -> bytes | None:
-        """Returns the translation of a document; None if the document has been removed."""
+        """Returns the translation of a document; None if it is not finished, or was removed."""
         try:
             return (self.folder / (id_ + _CONTENT)).read_bytes()
         except FileNotFoundError:

@@ -17,9 +17,11 @@ class TranslationItem:
         model: Served name of the model.
         source: Token ids, EOS included.
         options: Options of the search.
-        first_id: Id that the target begins with; None if the model chooses it.
-        is_bulk: Whether the sentence waits in the bulk lane.
-        num_legs: Number of models that must still translate the sentence, `model` included.
+        first_id: Id of the token that the target begins with; None if the model chooses it.
+        is_bulk: Whether the sentence waits in the bulk lane, which has less priority than the lane
+            of interactive requests.
+        num_legs: Number of models that must still run, `model` included: 2 if another model then
+            translates the result, else 1.
         id: Number that the scheduler assigns.
     """
 

@@ -67,10 +67,10 @@ class ServedModel:
         return self.files.name
 
     def reader(self, max_tokens: int) -> TextReader:
-        """Returns a reader of texts that the model's encoder embeds.
+        """Returns a TextReader for embedding texts with the model's encoder.
 
-        The tokens before a text are the same as before a source sentence. In a multilingual model,
-        they include the token of a language, which the request chooses.
+        It puts the same tokens before a text as before a source sentence. In a multilingual model,
+        these include the token of the language that the request names.
 
         Args:
             max_tokens: Largest number of tokens, EOS and language token included. Longer texts are
@@ -95,9 +95,9 @@ class ServedModel:
 
     @property
     def openings(self) -> dict[str, Tokenizer]:
-        """Source tokenizers by language; each puts the token of its language before a source.
+        """Maps each source language to a tokenizer that puts the language's token before a text.
 
-        A model of a single pair has one tokenizer, and needs no such token.
+        A model of a single pair has one tokenizer, which adds no such token.
         """
         tokenizer, tokens = self.vocabularies.source, self.files.tokens
         if self.files.source or tokens is None:
@@ -179,7 +179,7 @@ class ServedEmbedder:
 
     @property
     def reader(self) -> TextReader:
-        """Reader of texts for the model."""
+        """Turns texts into the token ids that the model reads."""
         return TextReader(
             self.name,
             self.tokenizer.encode,
@@ -198,4 +198,4 @@ LOAD_SERVED: dict[type, Callable[[Any], AnyServed]] = {
     EmbeddingFiles: ServedEmbedder.load,
     CrossEncoderFiles: ServedReranker.load,
 }
-"""Functions that load a served model, by type of its files."""
+"""Maps the type of a model's files to the function that loads the served model."""

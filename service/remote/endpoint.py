@@ -1,4 +1,7 @@
-"""Translates sentences by remote models: a limited number at once, each in up to two attempts."""
+"""Translates sentences with remote models, which run behind HTTP endpoints of other servers.
+
+The number of sentences translated at once is limited. A failed request is sent at most once more.
+"""
 
 import asyncio
 import time
@@ -54,14 +57,15 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns a translation, the seconds of waiting for a turn, and the seconds from then on.
+        """Returns a translation, the seconds of waiting, and the seconds of the requests.
 
+        A sentence waits while the largest allowed number of other sentences is being translated.
         If the first request ends with 429, 5xx or a connection error, a second request follows
         after a pause. If the pause would last beyond the deadline, the first error is raised.
 
         Args:
             text: The sentence.
-            model: A pair of languages of a remote model.
+            model: The remote model and the language pair.
             deadline: Time by time.perf_counter at which the client's request fails.
 
         Raises:

@@ -10,7 +10,7 @@ from service.scheduling.job import Job
 
 
 class Submission(ResultStream):
-    """The results of items in the scheduler. The end of the stream cancels unfinished items.
+    """The results of items in the scheduler. If the stream ends early, it cancels the rest.
 
     Args:
         total: Number of items.
@@ -24,12 +24,12 @@ class Submission(ResultStream):
         self.timer: asyncio.TimerHandle | None = None
 
     def start(self, jobs: list[Job], seconds: float) -> None:
-        """Begins to wait for jobs, for at most `seconds`."""
+        """Begins to wait for jobs; the stream fails if they are unfinished after `seconds`."""
         self.jobs = jobs
         self.timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
 
     def finish(self, index: int, result: Result) -> None:
-        """Takes the result of an item."""
+        """Takes the result of the item with the given index."""
         self.add([(index, result)])
 
     def close(self) -> None:

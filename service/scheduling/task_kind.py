@@ -1,4 +1,4 @@
-"""The description of a task kind: one row of the task table."""
+"""The description of a task kind: one row of the task table (`service.tasks.table`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class TaskKind:
             only workers may load torch.
         share: Takes the settings, and returns the share of a worker's time that the kind gets while
             other work waits. Returns None for the kind that always runs.
-        series: Phases and token counts of the kind in the metrics.
-        lengths: Returns the number of source tokens, and of target tokens if there are any, from an
-            item and the value of its result. None for a kind without these counts.
+        series: Names of the kind's model calls and token counts in the metrics.
+        lengths: Takes an item and the value of its result. Returns the number of source tokens and,
+            for a translation, the number of target tokens. None for a kind without these counts.
     """
 
     item: type[WorkItem]

@@ -19,7 +19,7 @@ from service.tasks.embedding.limits import (
 from service.tasks.threads import run_sized
 
 ServedReader = ServedEmbedder | ServedReranker
-"""A model that has a text encoder with a vocabulary."""
+"""An embedding model or a cross-encoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Vocabulary:
 
 
 def find_reader(catalog: Catalog, name: str | None) -> ServedReader:
-    """Returns the embedding model or cross-encoder with a name.
+    """Returns the embedding model or cross-encoder with the given name.
 
     Without a name, the result is the first embedding model. If no embedding model is served, it is
     the first cross-encoder.

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class AnyFiles(Protocol):
-    """The files of one model, such as a `ModelFiles`; a remote model has no files behind it."""
+    """The files of one model, such as a `ModelFiles`. For a remote model there are no files."""
 
     @property
     def name(self) -> str:
@@ -24,11 +24,12 @@ class AnyFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """Files of models, each under its served name.
+    """Models, and the devices and dtypes of single models.
 
     Attributes:
         files: Files of each model: first in the order of the settings, then in the order of loads.
-        placements: Device and dtype of single models, by folder; "" means the server's setting.
+        placements: Maps a model's folder to its device and dtype; "" means the server's setting.
+            Other models have the server's settings.
     """
 
     files: tuple[AnyFiles, ...] = ()

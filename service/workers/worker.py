@@ -64,7 +64,7 @@ held back."""
 
 
 NewExecutor = Callable[[Any, torch.device], Executor[Any]]
-"""Makes an executor from a model's executable and its device."""
+"""Makes an executor from the object that it computes with, such as an Engine, and its device."""
 
 
 def executor_class(path: str) -> NewExecutor:
@@ -79,7 +79,7 @@ class Worker:
 
     Args:
         channel: The channel to the server.
-        loaders: Functions that load models, by type of their files.
+        loaders: Maps the type of a model's files to the function that loads the model.
         set_log_level: Applies the log level of the WorkerConfig to the process.
     """
 
@@ -98,7 +98,7 @@ class Worker:
         self.is_stopping = False
         self.last_report = 0.0
         self.held_tokens = 0  # tokens of each row, decoded since the first result in `held`
-        self.held: list[Done] = []  # results of the foreground kind, which may be held back
+        self.held: list[Done] = []  # results of the kind that always runs; they may be held back
         self.done: list[Done] = []
         self.failed: list[Failed] = []
         self.splits: Counter[str] = Counter()
@@ -210,7 +210,8 @@ class Worker:
     def _compute(self) -> None:
         """Computes each task kind for its share of time.
 
-        The time that a kind takes increases the credit of all kinds after it in the task table.
+        The credit of a kind is the time for which it may run while other work waits. The time that
+        a kind takes increases the credit of all kinds after it in the task table.
         """
         shares = list(self.shares.values())
         for position, share in enumerate(shares):

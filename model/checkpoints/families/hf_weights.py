@@ -48,7 +48,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
 
     Args:
         weights: A file of tensors, or the index of shards.
-        config: The config from `hf_config.read_config`.
+        config: The config that `model.checkpoints.families.hf_config.read_config` returned.
         is_quantized: Whether matrices are rounded to int8. If False, everything is float32.
 
     Raises:
@@ -66,7 +66,7 @@ def load_weights(weights: Path, config: ModelConfig, is_quantized: bool = False)
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor) for every parameter of the model."""
+    """Returns the name of each parameter of the model, with the name of its tensor in the file."""
     tables = (
         (_layer_names("encoder", ENCODER), config.encoder_layers),
         (_layer_names("decoder", DECODER), config.decoder_layers),
@@ -102,7 +102,7 @@ def _outer_names(config: ModelConfig) -> list[Name]:
 
 
 def _copies(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Returns the other names that each table may have in a file, by the name in `name_pairs`."""
+    """Returns a map from an embedding table's name in `name_pairs` to its other names in a file."""
     if config.shared_embeddings:
         return {SHARED: (SOURCE, TARGET, OUTPUT)}
     return {TARGET: (OUTPUT,)}

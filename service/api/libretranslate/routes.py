@@ -1,4 +1,4 @@
-"""POST /translate and POST /detect, and the dialect of LibreTranslate."""
+"""POST /translate and POST /detect, and the list of all routes of LibreTranslate's API."""
 
 import time
 from typing import Any
@@ -74,7 +74,7 @@ async def translate(request: Request) -> Response:
     openapi_extra=request_body(DetectRequest, JSON, FORM),
 )
 async def detect(request: Request) -> Response:
-    """Returns up to three served languages in which a text may be written, most probable first."""
+    """Returns up to three served languages in which `q` may be written, most probable first."""
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts("q", body.q, services.settings, context)
@@ -84,7 +84,7 @@ async def detect(request: Request) -> Response:
 
 
 def resolve(body: TranslateRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Returns the request for the task, with its languages looked up and its options checked.
+    """Returns the body as a TranslationRequest: languages are looked up, options are checked.
 
     Raises:
         InvalidRequestError: An option is over its limit, or two options cannot be combined.
@@ -111,7 +111,8 @@ def resolve(body: TranslateRequest, texts: list[str], services: Services) -> Tra
     num_hypotheses = body.alternatives + 1
     beam_size = max(body.beam_size or 1, num_hypotheses)
     options = decoding_options(beam_size, num_hypotheses, body.return_scores)
-    # The words of the given text are aligned, so no stand-in may replace a protected part of it.
+    # Alignment needs the words that the client sent. Protection would replace some of them, such
+    # as URLs, by stand-ins before the translation.
     protects = not body.return_alignment
     return TranslationRequest(
         texts,

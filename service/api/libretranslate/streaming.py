@@ -31,8 +31,8 @@ SECONDS_LEFT_TO_READ = 5.0
 """Time that a client has to read the last event after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
-    "description": "The translation; with `Accept: text/event-stream` or `application/x-ndjson` "
-    "one event or line for each sentence.",
+    "description": "The translation. With `Accept: text/event-stream`, an event for each sentence. "
+    "With `Accept: application/x-ndjson`, a line for each sentence.",
     "content": {media_type: {"schema": {"type": "string"}} for media_type in (SSE, NDJSON)},
 }
 """The response in OpenAPI."""
@@ -123,7 +123,8 @@ def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
 def _body(sentence: TranslatedSentence) -> dict[str, Any]:
     """Returns the body of a sentence.
 
-    The first sentence of a text also has the detected language and the models of the text.
+    The first sentence of a text also has the language, if it was detected, and the models, if there
+    are several.
     """
     body: dict[str, Any] = {
         "input": sentence.number,

@@ -195,7 +195,7 @@ async def parse_multipart(
     Args:
         headers: Headers of the request.
         body: The whole body.
-        max_bytes: Largest size of a text.
+        max_bytes: Largest size of a field that is not a file.
         max_files: Largest number of files.
 
     Raises:
@@ -230,7 +230,10 @@ async def _value(value: str | UploadFile) -> str | Upload:
 
 
 def _normalize(value: str) -> str:
-    """Returns a form value with LF for CRLF, and "?" for the lone surrogates of a UTF-7 form."""
+    """Returns a form value with LF in place of CRLF, and "?" in place of each lone surrogate.
+
+    Some charsets, such as UTF-7, can decode to lone surrogates.
+    """
     return value.replace("\r\n", "\n").encode("utf-8", "replace").decode()
 
 

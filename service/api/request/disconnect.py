@@ -16,8 +16,8 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
     client's disconnection.
 
     Raises:
-        ClientDisconnect: The client disconnected; `RequestMiddleware` counts the request as
-            cancelled.
+        ClientDisconnect: The client disconnected. `service.api.middleware.RequestMiddleware` counts
+            the request as cancelled.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -56,7 +56,7 @@ class TeiErrorBody(BaseModel):
 
     error: str = Field(description="The fault, with the value, the limit and the remedy.")
     error_type: ErrorType = Field(description="The kind of error, for programs.")
-    request_id: str = Field(description="Also in X-Request-Id; name it in a request for help.")
+    request_id: str = Field(description="Also in X-Request-Id; give it when you report a problem.")
 
 
 TEI_ERRORS: dict[int | str, dict[str, Any]] = {

@@ -1,8 +1,8 @@
-"""Responses about embeddings: cosines, and TEI's headers with times and tokens.
+"""Computes cosines, and builds responses with the headers of TEI (Text Embeddings Inference).
 
-TEI's responses about embeddings contain only arrays, and `json_chunks` writes them. All numbers are
-float32. JSON contains the shortest decimal that parses back to the same float32. Therefore a vector
-has the same bits in JSON and in base64.
+The headers report times and numbers of tokens. The bodies contain only arrays of float32, which
+`service.api.responses.json_chunks` writes. JSON contains the shortest decimal that parses back to
+the same float32. Therefore a vector has the same bits in JSON and in base64.
 """
 
 import time
@@ -53,13 +53,15 @@ def cosines(vectors: Vectors) -> Vectors:
 def compute_headers(
     usage: EmbedUsage, stages: Mapping[str, float], total_seconds: float
 ) -> dict[str, str]:
-    """Returns TEI's headers, with times in whole milliseconds, and the number of truncated inputs.
+    """Returns TEI's headers, and a header with the number of truncated inputs.
+
+    Times are in whole milliseconds.
 
     Args:
         usage: Characters and tokens that were read.
-        stages: Seconds by stage, as in a RequestContext.
-        total_seconds: Time from the first byte of the request to now. Two headers have this value,
-            as in TEI.
+        stages: Maps the name of each stage of the request to the seconds that it took.
+        total_seconds: Time since the arrival of the request. Two headers have this value, as in
+            TEI.
 
     Source: router/src/lib.rs of TEI, `From<ResponseMetadata> for HeaderMap`. TEI
         reports every device as `gpu+optimized`; Regard reports `cpu` or `gpu`.

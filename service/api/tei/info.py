@@ -1,4 +1,4 @@
-"""GET /info and /ping, in TEI's shapes.
+"""GET /info and GET /ping, as in TEI (Text Embeddings Inference).
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c, `Info`.
 """
@@ -21,7 +21,7 @@ from service.tasks.vocabulary import ServedReader, find_reader
 router = APIRouter(tags=["operation"])
 
 POOLING = {Pooling.LAST_TOKEN: "last_token"}
-"""TEI's name of each pooling that has another name in Regard."""
+"""Maps each pooling that TEI names differently to TEI's name."""
 
 UNAVAILABLE: dict[int | str, dict[str, type[BaseModel]]] = {503: {"model": TeiErrorBody}}
 NO_MODEL: dict[int | str, dict[str, type[BaseModel]]] = {424: {"model": TeiErrorBody}}
@@ -59,7 +59,7 @@ class Info(BaseModel):
     max_batch_tokens: int
     max_batch_requests: int | None
     max_client_batch_size: int = Field(description="Largest number of texts of a request.")
-    auto_truncate: bool = Field(description="True: /embed cuts texts that are too long.")
+    auto_truncate: bool = Field(description="True, because /embed truncates by default.")
     tokenization_workers: int
     version: str
     sha: str | None
@@ -108,6 +108,6 @@ def model_type(served: ServedReader) -> ModelType:
 
 @router.get("/ping", status_code=200, response_class=Response, responses=UNAVAILABLE)
 async def ping(request: Request) -> Response:
-    """Returns an empty reply when the server accepts requests that run a model."""
+    """Returns an empty reply, or 503 if the server does not accept requests that run a model."""
     await health.ready(request)
     return Response()

@@ -1,4 +1,4 @@
-"""Schemas of TEI's requests and responses.
+"""Schemas of the requests and responses of TEI (Text Embeddings Inference).
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920.
 """
@@ -47,14 +47,14 @@ class EmbedAllRequest(EmbedParameters):
     model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat on the mat."}})
 
     inputs: Inputs = Field(
-        description="One input or a list: each is a text or a list of token ids."
+        description="One input or a list of inputs. An input is a text or a list of token ids."
     )
     model: ModelName = Field(
         None, description="Name as in /v1/models; by default the first embedding model."
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request for the task."""
+        """Returns the request in the form that the embedding task takes."""
         return EmbedQuery(self.inputs, "inputs", self.reading, self.model, is_per_token=True)
 
 
@@ -67,7 +67,7 @@ class EmbedRequest(EmbedAllRequest):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request for the task."""
+        """Returns the request in the form that the embedding task takes."""
         return EmbedQuery(
             self.inputs, "inputs", self.reading, self.model, self.dimensions, self.normalize
         )
@@ -115,17 +115,17 @@ class SimilarityRequest(Parameters):
     )
 
     def query(self) -> EmbedQuery:
-        """Returns the request for the task: the source sentence first, then the others."""
+        """Returns a query for the vectors of the source sentence and then of the others."""
         texts: list[Input] = [self.inputs.source_sentence, *self.inputs.sentences]
         parameters = self.parameters or EmbedParameters.model_validate({})
         return EmbedQuery(texts, "inputs", parameters.reading, self.model)
 
 
 EmbedResponse = list[list[float]]
-"""[input][number]"""
+"""A vector for each input."""
 
 EmbedAllResponse = list[list[list[float]]]
-"""[input][token][number]"""
+"""A vector for each token of each input."""
 
 SimilarityResponse = list[float]
 """Cosine of the source sentence with each of `sentences`."""

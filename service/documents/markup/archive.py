@@ -97,11 +97,11 @@ def write_archive(members: Mapping[str, Member], changed: Mapping[str, bytes]) -
 
 
 class ArchiveDocument:
-    """An archive with XML files to translate. Its texts are HTML.
+    """An archive with XML files to translate. `texts` returns their texts as HTML.
 
     Args:
         members: All files of the archive.
-        parts: Files to translate, by name, in the order of their texts.
+        parts: Maps the name of each file to translate to its document. `texts` keeps their order.
     """
 
     is_html = True

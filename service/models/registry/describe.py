@@ -68,9 +68,10 @@ def folders_of(place: str) -> list[Path]:
 
 
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
-    """Returns the device and dtype that a manifest sets for single models, by folder.
+    """Returns a map from the folder of each model to its device and dtype.
 
-    If the manifest sets only one of the two, the other is an empty text.
+    A manifest, a list of models, may set them. If it sets only one of the two, the other is an
+    empty text. If it sets neither, the folder is left out.
 
     Raises:
         CheckpointError: The place of a model has no model that can be served.
@@ -86,7 +87,7 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 def files_of(located: LocatedModel) -> list[StoredFile]:
     """Returns each file of a model with size and checksum.
 
-    For a folder outside the cache, these are all complete files in the folder.
+    For a folder outside the cache, these are all files in the folder except unfinished downloads.
     """
     root = root_of(located.place)
     if located.record is not None:

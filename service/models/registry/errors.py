@@ -1,5 +1,7 @@
 """Errors of finding, fetching and checking the files of a model.
 
+A reference is a text that names a model, such as `hf:NAME`. A manifest is a file that lists models.
+
 RegistryError
 ├─ UnknownReferenceError   the text is not a valid reference
 ├─ ManifestError           a manifest cannot be read; the message lists every fault
@@ -12,7 +14,8 @@ RegistryError
 ├─ OfflineError            the network is needed, but a setting forbids it
 └─ MissingFilesError       files that the server needs are not on disk; the message lists them all
 
-TransientError             one try failed; `HttpClient.retry` repeats it or raises DownloadError
+TransientError             one try failed; `http_client.HttpClient.retry` repeats it or raises
+                           DownloadError
 """
 
 
@@ -84,7 +87,10 @@ class TransientError(Exception):
 
     Args:
         reason: Description of the failure.
-        retry_after_seconds: Pause that the server asks for.
+        retry_after_seconds: Pause that the server asks for; 0 if it asks for none.
+
+    Attributes:
+        has_progressed: Whether the try received new bytes.
     """
 
     def __init__(self, reason: str, retry_after_seconds: float = 0.0) -> None:

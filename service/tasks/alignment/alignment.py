@@ -13,9 +13,9 @@ in both languages. Each of them occurs once in the sentence and once in the tran
 | by the model | 98.1 % | 98.3 % |
 | by people | 90.9 % | 94.5 % |
 
-A word's weight is the sum over its pieces; their mean or maximum is no better. With only the first
-piece of each word, on either side, the shares fall by 0.4 to 0.8 percentage points. Translations by
-people have lower shares, because the model was not trained to produce them.
+A word's weight is the sum over its tokens; their mean or maximum is no better. With only the first
+token of each source word or of each target word, the shares fall by 0.4 to 0.8 percentage points.
+Translations by people have lower shares, because the model was not trained to produce them.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class Alignment:
         source_words: [first, end) of each source word, special tokens left out. After `align` the
             unit is tokens; after `in_text` it is code points of the text.
         target_words: [first, end) of each target word, in the same unit.
-        pairs: Source word, target word, and weight with which the target word attends to the
-            source word; sorted by target word. Every target word is in one pair, unless the
-            source has no words.
+        pairs: Index of a source word, index of a target word, and weight with which the target word
+            attends to the source word. Sorted by target word. Every target word is in one pair,
+            unless the source has no words.
         pharaoh: The pairs as "source-target", separated by spaces.
     """
 
@@ -56,8 +56,8 @@ def align(
     Args:
         weights: Cross-attention (T, S) of one head, or the mean of several heads. Rows and columns
             include EOS.
-        source: S tokens.
-        target: T tokens; row t predicts token t.
+        source: The source sentence, S tokens.
+        target: The translation, T tokens. Row t predicts token t.
         shift: 0 if the attention of a row belongs to the predicted token, as in a head trained to
             align (Marian's guided alignment). 1 if it belongs to the decoder's input, which is the
             token before. The last target token is never an input, so its attention is then the row
@@ -111,7 +111,7 @@ def in_text(alignment: Alignment, source: TokenizedText, target: TokenizedText) 
 
 
 def moved(alignment: Alignment, starts: tuple[int, int]) -> Alignment:
-    """Returns the alignment of two parts of texts with its words as spans of the whole texts.
+    """Returns an alignment of parts of two texts, with spans counted from the start of the texts.
 
     Args:
         alignment: Alignment of the two parts, in code points.

@@ -1,4 +1,4 @@
-"""The steps of an attention request, shared by translations and embedded texts."""
+"""Answers attention requests, in steps that translations and embedded texts have in common."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class InspectedModel(Protocol):
 
     @property
     def config(self) -> InspectedConfig:
-        """Sizes and switches of the model."""
+        """The parts of the model's config that attention queries depend on."""
 
     @property
     def start(self) -> str:
@@ -62,7 +62,7 @@ P = ParamSpec("P")
 
 
 class Queries(Protocol[SequenceT_contra]):
-    """The queries of a request, resolved for its model."""
+    """The attention queries of a request, with layers and heads as indices in its model."""
 
     @property
     def attention(self) -> AttentionQuery:
@@ -70,7 +70,7 @@ class Queries(Protocol[SequenceT_contra]):
 
     @property
     def all(self) -> tuple[AttentionQuery, ...]:
-        """Queries about each sequence, in the order in which its result answers them."""
+        """Queries about each sequence. The value of its result has the answers in this order."""
 
     def assemble(
         self,
@@ -160,7 +160,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
 
     @abstractmethod
     def _queries(self, model: ModelT, request: InspectionRequest) -> Queries[SequenceT]:
-        """Resolves the queries of a request.
+        """Returns the queries of a request, with layers and heads as indices in the model.
 
         Raises:
             InvalidRequestError: The model has no such attention.

@@ -181,7 +181,7 @@ class Embedder:
 
 
 def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
-    """Returns the reader and the prompt that the `prompt_name` of a request chooses.
+    """Returns the TextReader and the prompt that the `prompt_name` of a request chooses.
 
     In a multilingual translation model the name is a language. The returned reader then puts the
     language's token before each text, and the prompt is empty.
@@ -195,7 +195,7 @@ def prompted(reader: TextReader, name: str | None) -> tuple[TextReader, str]:
 
 
 def read_all(query: EmbedQuery, reader: TextReader, prompt: str) -> list[ReadText]:
-    """Reads each input; returns its token ids and their number."""
+    """Returns each input as token ids, with their number before truncation."""
     read: Callable[..., ReadText] = reader.read
     direction = query.reading.truncation_direction
     return [read(each, prompt, direction) for each in query.inputs]

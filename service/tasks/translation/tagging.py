@@ -26,7 +26,7 @@ class TaggedPair:
     """A sentence with tags, and one of its translations.
 
     Attributes:
-        text: The text of the sentence.
+        text: The text that the sentence is in.
         index: Index of the sentence in the text.
         rank: Rank of the translation; 0 is the best.
         translated: The sentence as the model reads it, without tags, and the translation.
@@ -51,7 +51,10 @@ class TaggedPair:
         return insert(target.text, place_tags(self._tags(), words))
 
     def _tags(self) -> list[Tag]:
-        """Returns the tags with their places in the sentence as the model reads it."""
+        """Returns the tags with their places in the sentence as the model reads it.
+
+        The places change if stand-ins, short words, have taken the place of protected spans.
+        """
         tags = self.text.tags[self.index]
         carrier = self.text.carriage.carriers.get(self.index)
         if carrier is None:

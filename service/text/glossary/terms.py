@@ -27,7 +27,7 @@ class Match:
     Attributes:
         start: Index of its first character.
         end: Index after its last character.
-        target: The target term. It has capitals if the sentence has the source term in capitals.
+        target: The target term; `_target` explains its capitals.
     """
 
     start: int
@@ -57,7 +57,7 @@ class Terms:
     """Pairs of source terms and target terms.
 
     Args:
-        entries: Target term of each source term.
+        entries: Maps each source term to its target term.
     """
 
     def __init__(self, entries: Mapping[str, str]) -> None:
@@ -120,9 +120,9 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _target(term: _Term, given: Sequence[str], is_first: bool) -> str | None:
-    """Returns the target term in the case of the given words; None if the words do not match.
+    """Returns the target term with capitals like the given words; None if they are another term.
 
-    A capital letter at the start of a sentence does not change the case of the target term.
+    A capital letter at the start of a sentence does not change the target term.
     """
     source = list(term.source)
     if [*given] == source:
@@ -149,5 +149,5 @@ def _is_whole(sentence: str, start: int, end: int) -> bool:
 
 
 def _joins(pair: str) -> bool:
-    """Returns whether two characters beside a word, the nearest first, make the word longer."""
+    """Returns whether two characters are a hyphen or underscore, and then a letter or digit."""
     return len(pair) == 2 and pair[0] in _JOINERS and pair[1].isalnum()

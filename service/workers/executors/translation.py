@@ -1,4 +1,4 @@
-"""Computes translations in a worker: the in-flight batch of one model."""
+"""Translates the items of one model in a worker."""
 
 from collections.abc import Collection, Iterable
 
@@ -11,7 +11,7 @@ from service.items.translation import TranslationItem
 from service.workers.executors.base import Backlog, Executor, take_all
 
 SMALL_ROWS = 16
-"""A batch with fewer rows than this number is decoded in low-latency steps."""
+"""A batch with fewer rows is decoded in low-latency steps, which decode fewer tokens at once."""
 
 
 class TranslationExecutor(Executor[TranslationItem]):
@@ -57,7 +57,7 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     @property
     def has_stats(self) -> bool:
-        """Whether there are calls of the model to report."""
+        """Whether there are statistics to report."""
         return bool(self.engine.stats)
 
     def add(self, items: Iterable[TranslationItem]) -> None:
@@ -109,12 +109,16 @@ class TranslationExecutor(Executor[TranslationItem]):
         )
 
     def isolate(self) -> list[TranslationItem]:
-        """Empties the engine; its items are decoded again in halves."""
+        """Empties the engine, and queues its items again in halves.
+
+        Returns:
+            An item that was alone in the engine, because it caused the failure; otherwise no item.
+        """
         self.engine.clear()
         at_fault = self.backlog.isolate()
         self.bulk.difference_update(item.id for item in at_fault)
         return at_fault
 
     def drain_stats(self) -> list[BatchStats]:
-        """Returns the calls of the model since the last call of this method."""
+        """Returns the statistics of all batches since the last call of this method."""
         return self.engine.drain_stats()
