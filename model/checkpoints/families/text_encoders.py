@@ -196,8 +196,8 @@ def _config(
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
     """Returns the row of the position table for the first token.
 
-    BERT begins at row 0. The other families begin after the row of the padding id. The padding id
-    of MPNet is fixed. In the other families, an option gives the padding id.
+    BERT begins at row 0. All other families begin after the row of the padding id. MPNet has a
+    fixed padding id. In RoBERTa, XLM-RoBERTa and CamemBERT, an option gives the padding id.
     """
     if family.pad_id is None:
         return 0

@@ -6,7 +6,7 @@ from model.tokenization.tokenizer import TokenizedText, Tokenizer
 from service.errors import InvalidRequestError, RequestTooLargeError
 
 LONG_CHARS = 16
-"""A text with more than LONG_CHARS * limit characters is very long; the limit counts tokens.
+"""If a sequence has at most n tokens, a text of more than LONG_CHARS * n characters is very long.
 
 The tokens of a very long text are counted before anything else is computed for them.
 """
@@ -60,5 +60,5 @@ def too_long(number: int, limit: int, name: str) -> RequestTooLargeError:
     """Returns the error for a text with more tokens than a sequence may have."""
     return RequestTooLargeError(
         f"Invalid request: {name} has {number} tokens, and one sequence has {limit} at most. Send "
-        "sentences (in /attention, split splits texts), or raise REGARD_MAX_SOURCE_TOKENS."
+        "sentences (/attention splits texts if split is true), or raise REGARD_MAX_SOURCE_TOKENS."
     )
