@@ -9,7 +9,8 @@ class WorkItem(Protocol):
     Attributes:
         kind: Name of its task kind, a row of `service/tasks/table.py`.
         model: Served name of the model that computes it.
-        is_bulk: Whether the item waits in the bulk lane, the queue for requests with many items.
+        is_bulk: Whether the item waits in the bulk lane. This is the queue for documents and for
+            requests with many items.
         id: Number that the scheduler assigns, unique among all items. Until then it is 0.
     """
 

@@ -93,7 +93,8 @@ EMBEDDERS = (
 )
 """Architectures whose hidden states serve as embeddings, as in folders of sentence-transformers.
 
-A model with another head was trained for another task, so its vectors are of no use as embeddings.
+Any other architecture has a head for another task. A model with such a head was trained for that
+task, so its vectors are of no use as embeddings.
 """
 
 

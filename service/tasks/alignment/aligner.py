@@ -63,8 +63,8 @@ class PairAligner:
     """Finds the attention that aligns sentence pairs.
 
     Args:
-        backend: Admission and device workers.
-        settings: Limits.
+        backend: Admits requests, and passes their work items to the device workers.
+        settings: Settings of the server, which contain the limits of a request.
     """
 
     def __init__(self, backend: Admitter, settings: Settings) -> None:
