@@ -44,7 +44,9 @@ class ServerStartError(Exception):
 
 
 def serve_command(port: int, models: str | None = None) -> list[str]:
-    """Returns the command that serves on the loopback with the settings of the environment.
+    """Returns the command that starts a server on the loopback interface.
+
+    The server takes its other settings from environment variables.
 
     Args:
         port: Port to listen on.

@@ -1,8 +1,9 @@
-"""JSON lines between the harness and an engine in a subprocess, so that engines can take turns.
+"""Protocol between the benchmark harness and an engine in a subprocess, in lines of JSON.
 
-The engine writes `{"ready": true}` once. Then it answers each line on stdin:
+The harness starts each run of an engine by a line, so that engines can take turns. The engine
+writes `{"ready": true}` once. Then it answers each line on stdin:
 
-- `{"run": n}`: it runs over the whole file and writes `{"seconds": s}`.
+- `{"run": n}`: it translates all of its sentences and writes `{"seconds": s}`.
 - `{"outputs": true}`: it writes `{"outputs": [...]}`, the output of the last run.
 
 The engine ends when stdin is closed.
@@ -38,7 +39,10 @@ def serve(sentences: list[str], translate: Translate) -> None:
 
 
 def claim_stdout() -> Any:
-    """Returns stdout for the protocol alone; the output of native libraries goes to stderr."""
+    """Returns a file that writes to stdout, and sends all other output of the process to stderr.
+
+    Native libraries may print to stdout, and would otherwise damage the lines of the protocol.
+    """
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return replies

@@ -62,9 +62,9 @@ def installed_files(package: str) -> list[Path]:
 def package_titles(reference: str, folders: Sequence[Path]) -> list[str]:
     """Returns a unique name for each model of a package.
 
-    If the package has one model, the model gets the package's name, which no other package has. If
-    it has several models, each model gets the package's name followed by the path of the model's
-    folder.
+    A single model gets the package's name, which no other package has. If there are several models,
+    each gets the package's name followed by the path of its folder. The path begins below the
+    folder that contains all of the models.
 
     Args:
         reference: `package:NAME`.

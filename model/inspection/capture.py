@@ -1,4 +1,10 @@
-"""Captures the results of attention queries from a forward pass: maps of weights, or traces."""
+"""Captures the results of attention queries from a forward pass.
+
+A result is a set of attention maps, or a trace: the whole computation of one token's attention.
+
+Shapes: H is the number of heads, K the size of a head, and D the width of the model. T is the
+number of attending tokens, and S the number of attended tokens.
+"""
 
 from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
@@ -24,7 +30,7 @@ Result = AttentionMaps | AttentionTrace
 
 T = TypeVar("T")
 Slices = Generator[None, None, T]
-"""A generator that yields after each slice of the work, and returns the result."""
+"""A generator that yields between two slices of the work, and returns the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class Capture(Protocol):
         """Returns the layers that the query needs."""
 
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
-        """Captures one of the query's layers, on the device; layers are presented in order."""
+        """Captures one of the query's layers, on the device. Call it for the layers in order."""
 
     def result(self) -> Result:
         """Returns the captured result, on the host."""
@@ -75,7 +81,7 @@ def new_captures(job: AttentionJob, device: torch.device, slice_rows: int) -> li
     Args:
         job: A sentence, its translation and the queries.
         device: Device of the captured tensors.
-        slice_rows: Number of attention rows computed in a slice.
+        slice_rows: Number of attending tokens in a slice, which are rows of a map.
     """
     lengths = len(job.source), len(job.target)
     return [_new_capture(query, lengths, device, slice_rows) for query in job.queries]
@@ -102,7 +108,7 @@ class MapsCapture:
     Args:
         query: Query of the maps.
         maps: Tensors of the result (layers, heads, T, S), filled with zeros.
-        slice_rows: Number of attention rows computed in a slice.
+        slice_rows: Number of attending tokens in a slice, which are rows of a map.
     """
 
     def __init__(
@@ -235,7 +241,7 @@ def rollout_step(weights: Tensor) -> Tensor:
 
 
 class TraceCapture:
-    """Captures the inputs of one token's attention: its query, and all keys and values.
+    """Captures the inputs of one token's attention: its query, and the attended keys and values.
 
     Args:
         query: Query of the trace.
@@ -252,7 +258,8 @@ class TraceCapture:
     def observe(self, site: AttentionSite, projected: ProjectedHeads) -> Slices[None]:
         """Captures the inputs of the computation.
 
-        In self-attention of the decoder, the last captured key belongs to the queried token.
+        In the decoder's self-attention, a token attends to itself and to earlier tokens. Only the
+        keys and values of these tokens are captured.
         """
         token = self.query.query
         end = token + 1 if site.kind is AttentionKind.DECODER else projected.key.shape[1]
@@ -270,19 +277,26 @@ class TraceCapture:
 
 
 def float_weight(linear: nn.Module) -> Tensor:
-    """Returns the float matrix (out, in) of a linear layer, which may be in any precision."""
+    """Returns the matrix (out, in) of a linear layer, as floats even for an int8 layer."""
     weight = linear.float_weight if isinstance(linear, Int8Linear) else linear.weight
     return cast("Tensor", weight)
 
 
 def head_matrices(module: MultiHeadAttention) -> Tensor:
-    """Returns a view of W_O in parts (H, K, D), one for each head."""
+    """Returns the matrix W_O of the output projection in parts (H, K, D), one for each head."""
     weight = float_weight(module.out)  # (D, H * K)
     return weight.view(len(weight), module.num_heads, -1).permute(1, 2, 0)
 
 
 def value_norms(value: Tensor, matrices: Tensor) -> Tensor:
-    """Returns the norms (H, S) of the values (H, S, K) times each head's part of W_O (H, K, D).
+    """Multiplies the values by their head's part of W_O, and returns the norms of the products.
+
+    Args:
+        value: Values (H, S, K).
+        matrices: Parts of W_O (H, K, D), from `head_matrices`.
+
+    Returns:
+        The norms (H, S).
 
     Source: Kobayashi et al. 2020, section 3, without the factor of the attention weight.
     """

@@ -2,7 +2,10 @@
 
 Source: Vaswani et al. 2017, equation 1.
 
-The module computes in float64 and does not import torch, so a reader can repeat its computation.
+The module computes in float64. It does not import torch, so NumPy alone can repeat the computation.
+
+Shapes: K is the size of a head, and S the number of attended tokens. H is the number of heads, and
+D the width of the model.
 """
 
 from dataclasses import dataclass
@@ -15,9 +18,9 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class AttentionTrace:
-    """The numbers of the computation, in the order in which they are computed.
+    """The inputs, the intermediate values and the result of the computation.
 
-    They are computed in float64, and then rounded to float32.
+    All arrays are float32. Every array except the inputs is computed in float64, and then rounded.
 
     Attributes:
         query: Query of the token in this head (K).
@@ -70,7 +73,7 @@ def trace_attention(
         query: Queries of all heads (H, K).
         key: Keys of all heads (H, S, K).
         value: Values of all heads (H, S, K).
-        head: Number of the traced head.
+        head: Number of the traced head, from 0.
         output_weight: W_O (D, D).
         output_bias: b_O (D).
         bias: Relative position bias of all heads (H, S), or None.

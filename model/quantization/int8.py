@@ -1,6 +1,6 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the int8 integers of the file, or rounded float weights of the file. Each input row has
+Weights are the int8 integers of the checkpoint, or its float weights, rounded. Each input row has
 its own scale. Marian's files also contain one multiplier for all inputs of a matrix, but it is not
 used. On the built-in models, a scale for each row loses 0.1 BLEU against float32, and Marian's
 multiplier loses 0.1 to 0.4 BLEU. A row's products depend neither on the other rows of the batch nor
@@ -30,7 +30,8 @@ class QuantizedMatrix:
 
     Attributes:
         values: Integers (out, in); (V, D) for an embedding.
-        multiplier: Divisor of the integers: a float weight is values / multiplier.
+        multiplier: Factor by which float weights are multiplied before they are rounded. The
+            integers represent the weights values / multiplier.
     """
 
     values: NDArray[np.int8]

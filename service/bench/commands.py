@@ -91,7 +91,7 @@ def consistency(
     pair: Annotated[str, _PAIR] = "en-pt",
     clients: Annotated[int, typer.Option(min=1, help="clients that send at random times")] = 32,
     url: Annotated[str | None, _URL] = None,
-    seed: Annotated[int, typer.Option(help="seed of the clients' order and pauses")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the order of the lines and of the pauses")] = 0,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Check that a text gets the same translation alone, in a list and during other requests.
@@ -140,7 +140,8 @@ def load(
 def attention(  # noqa: PLR0913 - one parameter is one flag
     clients: Annotated[int, typer.Option(min=1, help="clients that translate")] = 16,
     tokens: Annotated[
-        int, typer.Option(min=2, help="smallest number of source tokens of the text for attention")
+        int,
+        typer.Option(min=2, help="smallest number of tokens of the text sent for attention"),
     ] = 100,
     rounds: Annotated[
         int,
@@ -230,7 +231,7 @@ def alignment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Count how many equal numerals and words of a line and its translation are aligned.
+    """Count how many numerals and words that a line shares with its translation are aligned.
 
     False friends are words that exist in both languages, but never translate each other. They are
     counted separately, and none of them should be aligned.
@@ -340,7 +341,7 @@ def _mixed_table(report: MixedReport) -> Group:
         f"{report.seconds:.0f} s; memory {first:.0f} to {last:.0f} MiB"
     )
     ratio = f"{report.p99_ratio:.2f} times"
-    notes = [f"p99 of short embeddings: with long embeddings {ratio} as long as without"]
+    notes = [f"p99 of short embeddings is {ratio} as long with long embeddings as without them"]
     for kind, counts in report.errors.items():
         notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
     return Group(table, *map(escape, notes))

@@ -9,7 +9,8 @@ class WorkItem(Protocol):
     Attributes:
         kind: Name of its task kind, a row of `service/tasks/table.py`.
         model: Served name of the model that computes it.
-        is_bulk: Whether the item waits in the bulk lane, because its request has many items.
+        is_bulk: Whether the item waits in the bulk lane. This is the queue for documents and for
+            requests with many items.
         id: Number that the scheduler assigns, unique among all items. Until then it is 0.
     """
 
@@ -24,8 +25,11 @@ class WorkItem(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows that the item takes in a batch; lanes also count waiting items in rows."""
+        """Number of rows that the item takes in a batch."""
 
     @property
     def num_legs(self) -> int:
-        """Number of models that must still run, `model` included: 2 if a pivot follows, else 1."""
+        """Number of models that must still run, `model` included.
+
+        It is 2 if a second model continues from a pivot language to the target language; else 1.
+        """

@@ -16,12 +16,13 @@ class RequestContext:
     Attributes:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
-        task: Name of a task kind, `detect` or `document`; None on routes that are not counted.
+        task: Name of the request's task kind, or DETECT or DOCUMENT of
+            `service.metrics.definitions`. None on routes whose requests are not counted.
         model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
-        stages: Seconds spent in each stage, by the stage's name.
-        num_cut: Number of sentences or texts that were too long for a model, by model.
+        stages: Maps the name of each stage to the seconds spent in it.
+        num_cut: Maps a model's name to the number of sentences or texts that were too long for it.
         lease: Admission of the request; None before it is admitted.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.

@@ -14,7 +14,10 @@ Tokenising a sentence takes 4 µs. The way to a thread and back takes 50 to 100 
 """
 
 CHARS_PER_TOKEN = 3
-"""Number of characters for each token when the tokens of a request are estimated to admit it."""
+"""Assumed number of characters of a token.
+
+A request is admitted before its texts are tokenised, with an estimate of its number of tokens.
+"""
 
 
 async def run_sized(

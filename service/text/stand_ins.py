@@ -1,5 +1,8 @@
 """Carries protected spans through a translation model as stand-ins: short words that models copy.
 
+A protected span is a part of a text that the model must not change. `service.text.protection` has
+put a marker, a private-use character, in its place.
+
 A model copies a stand-in such as `XYZ1` in 97 of 100 cases. `Carrier.restore` finds the other
 cases, because each stand-in must occur exactly once in the translation. If one does not, the
 sentence is translated again with other stand-ins, and finally in parts, without its spans.
@@ -29,7 +32,7 @@ class StandIn:
 
     Attributes:
         spelling: Word in place of the span.
-        marker: Marker of the span.
+        marker: Character that `service.text.protection` has put in place of the span.
         before: Character to the left of the span; "" at the start of the sentence.
         after: Character to the right of the span; "" at the end of the sentence.
         start: Place of the marker in the sentence.

@@ -11,4 +11,4 @@ LOADERS: Loaders = {
     EmbeddingFiles: load_embedder,
     CrossEncoderFiles: load_cross_encoder,
 }
-"""Functions that load a model, by type of its files."""
+"""Maps the type of a model's files to the function that loads the model."""

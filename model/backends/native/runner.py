@@ -1,7 +1,8 @@
 """Implements the runner of int8 models on a CPU: one native call decodes several tokens per row.
 
-The native code does not pad, and computes every row by itself from integer sums. A sentence's
-translation therefore has the same bits in every batch.
+A row of the batch is one hypothesis of a sentence. The native code does not pad, and computes each
+row on its own. Its matrix products are sums of integers. A sentence's translation therefore has the
+same bits in every batch.
 """
 
 import ctypes
@@ -44,7 +45,7 @@ TOKENS_PER_CALL = 24
 
 With one token per call, an eighth of the time was spent in Python at 32 rows, and sequences were
 encoded in smaller groups. Finished rows and waiting sequences wait for the end of the call (20 ms
-at 32 rows). The engine's low-latency steps decode fewer tokens.
+at 32 rows). If `low_latency` of `model.engine.engine.Engine` is set, its calls decode fewer tokens.
 """
 
 ENCODE_TOKENS = 1024
@@ -187,7 +188,7 @@ class NativeRunner:
             self.sources[row] = tokens
 
     def leave(self, first: int, end: int) -> None:
-        """Frees rows `first` to `end` - 1."""
+        """Frees rows `first` to `end` - 1, which must be the last rows in use."""
         self.library.batch_leave(self.batch, first)
 
 
@@ -196,7 +197,7 @@ class PackedModel:
 
     Args:
         model: Int8 model; its matrices are replaced by packed matrices.
-        limits: Limits of the batch, which bound the positions.
+        limits: Limits of the batch. They determine the length of the position table.
         library: Build of the native code.
     """
 
@@ -298,7 +299,13 @@ def native_shortlist(shortlist: Shortlist | None) -> ShortlistSpec:
 def log_probs(
     logits: NDArray[np.float32], scored: SequenceOf[list[int]], groups: list[Ids]
 ) -> list[Scores]:
-    """Returns each group's log-probabilities; logits (k, stride) are in the order of the groups."""
+    """Returns the log-probabilities of each group of rows.
+
+    Args:
+        logits: Logits of all groups, one row after the other. A row may be longer than its ids.
+        scored: Rows of each group.
+        groups: Ids of each group, which are the columns of its logits.
+    """
     scores, first = [], 0
     for rows, ids in zip(scored, groups, strict=True):
         chosen = torch.from_numpy(logits[first : first + len(rows), : len(ids)])  # (k, U)

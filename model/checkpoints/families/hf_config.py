@@ -40,7 +40,7 @@ SIZES = {
     "decoder_layers": "decoder_layers",
     "vocab_size": "source_vocab_size",
 }
-"""Fields of `ModelConfig` by their names in the file."""
+"""Maps the names of options in the file to fields of `ModelConfig`."""
 
 # Options that change the computation, with the implemented values. The first value is the default.
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -93,7 +93,7 @@ FAMILIES = {
         position_offset=2,
         has_output_bias=False,
         scales_embeddings=True,
-        supported={"pad_token_id": (1,)},  # positions are counted from this id
+        supported={"pad_token_id": (1,)},  # the position offset is this id + 1
     ),
 }
 

@@ -1,4 +1,8 @@
-"""Reads options and tensors of Marian models: Firefox/Bergamot students, OPUS-MT and teachers."""
+"""Reads options and tensors of Marian models.
+
+They are the small models of Firefox and Bergamot (students), the large models that were used to
+train them (teachers), and OPUS-MT.
+"""
 
 import re
 from collections.abc import Sequence
@@ -121,9 +125,10 @@ def _alignment_layer(options: dict[str, Any], decoder_layers: int) -> int | None
 
     Layers are counted from 0. Guided alignment trains head 0 of this layer to align words. Marian
     writes its default layer, `last`, even into files of models without such training. It does not
-    write the option `guided-alignment`, so a file does not say whether the layer was trained. If
-    the named layer does not exist, the result is None and not an error, because translation does
-    not need the layer.
+    write the option `guided-alignment`, so a file does not say whether the layer was trained. In a
+    file that has this option all the same, `none` means that no layer was trained. If the named
+    layer does not exist, the result is None and not an error, because translation does not need
+    the layer.
 
     Source: marian-dev, src/models/transformer.h: the decoder's `step` counts layers from 1, and
     `collectOneHead` takes head 0; src/models/encoder_decoder.cpp, `modelFeatures_`, lists the
@@ -197,7 +202,7 @@ def load_weights(
 
 
 def matrices_of(model: EncoderDecoder, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Maps each matrix or table that an int8 model quantises to the name of its tensor."""
+    """Maps the parameter name of each matrix to its tensor name; an int8 model quantises these."""
     sizes = {name: parameter.dim() for name, parameter in model.named_parameters()}
     return {parameter: tensor for parameter, tensor in pairs if sizes.get(parameter) == 2}
 
@@ -218,7 +223,7 @@ def quantize(model: EncoderDecoder, matrices: dict[str, QuantizedMatrix]) -> Non
 
 
 def name_pairs(config: ModelConfig) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor) for every parameter of the model."""
+    """Returns (name of the parameter, name of its tensor) for every parameter of the model."""
     tables = (
         (_encoder_names(config), config.encoder_layers),
         (_decoder_names(config), config.decoder_layers),

@@ -171,7 +171,10 @@ def _read_modules(folder: Path) -> tuple[Path, tuple[tuple[str, Path], ...]]:
 
 
 def _kind(name: str) -> str:
-    """Returns `Pooling` for `sentence_transformers.models.Pooling`; other names stay whole."""
+    """Returns the last part of a name such as `sentence_transformers.models.Pooling`.
+
+    The names of classes outside sentence-transformers stay whole.
+    """
     package, _, rest = name.partition(".")
     return rest.rpartition(".")[2] if package == "sentence_transformers" else name
 

@@ -93,7 +93,8 @@ EMBEDDERS = (
 )
 """Architectures whose hidden states serve as embeddings, as in folders of sentence-transformers.
 
-A model with another head was trained for another task, so its vectors are of no use as embeddings.
+Any other architecture has a head for another task. A model with such a head was trained for that
+task, so its vectors are of no use as embeddings.
 """
 
 
@@ -196,8 +197,8 @@ def _config(
 def _position_offset(options: Mapping[str, Any], family: Family, name: str) -> int:
     """Returns the row of the position table for the first token.
 
-    BERT begins at row 0. The other families begin after the row of the padding id. The padding id
-    of MPNet is fixed. In the other families, an option gives the padding id.
+    BERT begins at row 0. All other families begin after the row of the padding id. MPNet has a
+    fixed padding id. In RoBERTa, XLM-RoBERTa and CamemBERT, an option gives the padding id.
     """
     if family.pad_id is None:
         return 0

@@ -17,7 +17,7 @@ from model.embedding_config import TextEncoderConfig
 IGNORED = re.compile(
     r"(^|\.)embeddings\.(position_ids|token_type_ids)$|^pooler\.|^cls\.|^lm_head\."
 )
-# Names of the two vectors of a layer norm in BERT's first files.
+# Maps the names of a layer norm's two vectors in BERT's oldest files to their names in newer files.
 OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 FEED_FORWARD = {
@@ -28,7 +28,7 @@ FEED_FORWARD = {
 
 
 def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
-    """Returns the name table of a family.
+    """Returns the name table of a family: which tensor of the file fills which parameter.
 
     The tensor names in the table do not have the prefix that files with a task head add.
     """
@@ -51,7 +51,7 @@ def name_table(family: Family, config: TextEncoderConfig) -> list[Name]:
 
 
 def name_pairs(family: Family, config: TextEncoderConfig) -> list[tuple[str, str]]:
-    """Returns (parameter, tensor) for every parameter of the encoder."""
+    """Returns (name of the parameter, name of its tensor) for every parameter of the encoder."""
     table = name_table(family, config)
     return [pair for name in table for pair in name.expand(config.layers, first=0)]
 

@@ -1,7 +1,7 @@
 """Inputs to embed and their options, as the routes of TEI and OpenAI accept them.
 
-TEI and OpenAI ignore unknown fields, and so does Regard. `service.tasks.embedding.limits` checks
-inputs against a model: their numbers of tokens, and the name of the prompt.
+TEI is Text Embeddings Inference, a server of Hugging Face. TEI and OpenAI ignore unknown fields,
+and so does Regard. The checks that depend on the model follow in `service.tasks.embedding.limits`.
 
 Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba53920;
 https://platform.openai.com/docs/api-reference/embeddings.
@@ -93,5 +93,5 @@ class EmbedParameters(Parameters):
 
     @property
     def reading(self) -> ReadingOptions:
-        """Returns the options for the task."""
+        """Returns the options in the form that the embedding task takes."""
         return ReadingOptions(self.truncate, self.truncation_direction, self.prompt_name)

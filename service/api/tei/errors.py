@@ -1,4 +1,4 @@
-"""Errors in TEI's shape, with TEI's statuses and TEI's names for the kinds of errors.
+"""Errors in the form of TEI (Text Embeddings Inference), with its statuses and `error_type`.
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c, `ErrorResponse`.
 """

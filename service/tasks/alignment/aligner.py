@@ -52,7 +52,7 @@ class CrossAttention:
 
     Attributes:
         weights: Cross-attention (T, S) of one head, or the mean of several heads.
-        shift: Shift of the rows, an argument of `align`.
+        shift: Number of rows by which the weights are shifted, an argument of `alignment.align`.
     """
 
     weights: NDArray[np.float32]
@@ -63,8 +63,8 @@ class PairAligner:
     """Finds the attention that aligns sentence pairs.
 
     Args:
-        backend: Admission and device workers.
-        settings: Limits.
+        backend: Admits requests, and passes their work items to the device workers.
+        settings: Settings of the server, which contain the limits of a request.
     """
 
     def __init__(self, backend: Admitter, settings: Settings) -> None:
@@ -149,7 +149,8 @@ async def capture(
 def in_parts(items: Sequence[AttentionItem], max_values: int) -> Iterator[list[AttentionItem]]:
     """Yields the items of a request in parts.
 
-    One head has at most `max_values` weights in a part, unless the part is a single item.
+    A weight belongs to a source token and a target token of an item. One head has at most
+    `max_values` weights in a part, unless the part is a single item.
     """
     part: list[AttentionItem] = []
     total = 0

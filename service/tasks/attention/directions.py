@@ -17,11 +17,12 @@ async def choose_direction(
 ) -> Direction:
     """Returns the model of a request, with the language pair that is translated.
 
-    The request contains the model's name, or the two languages.
+    The request names the model, or the languages, or both. The source language may be `auto`.
 
     Args:
         choice: Model or languages of the request.
-        texts: Texts of the request. If the source is `auto`, the first text decides the language.
+        texts: Texts of the request. If the source is `auto` or missing, it is detected from the
+            first text, unless the request names a model.
         catalog: Served models.
         detector: Detects the language of a text.
 
@@ -65,7 +66,10 @@ async def _source(
     catalog: Catalog,
     detector: LanguageDetector,
 ) -> str:
-    """Returns the source language of all texts; `auto` detects it from the first text."""
+    """Returns the source language of all texts.
+
+    If the request does not name it, it is detected from the first text.
+    """
     code = choice.source or "auto"
     if not _is_auto(code):
         return catalog.language(code)

@@ -1,4 +1,4 @@
-"""Sentence pairs, and the assembly of the attention and the alignment of pairs."""
+"""Makes the attention and the alignment of sentence pairs from the results of the workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ HEADS = {
     Reduction.MAX_HEADS: "max",
     Reduction.ROLLOUT: "rollout",
 }
-"""Value of `heads` in a response, for each reduction that makes one head of all heads."""
+"""Value of `heads` in a response, for each reduction that merges all heads into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class PairQueries:
             pairs: Sentence pairs.
             results: Result of each pair.
             start: Spelling of the decoder's start token; "" if the model has no start token.
-            view: Requested form.
+            view: Form of the attention that the client requests.
         """
         items = []
         for pair, result in zip(pairs, results, strict=True):

@@ -16,7 +16,11 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """The normalised log-probability of a sentence, and the scores of its tokens."""
+    """The score of a sentence, and the scores of its tokens.
+
+    `model.sequence.Hypothesis` defines the score of a sentence: its log-probability, normalised by
+    its length.
+    """
 
     score: float
     tokens: list[TokenScore]

@@ -3,8 +3,12 @@
 A sentence is first translated unchanged. If target terms are missing in the translation, they
 replace their source terms in the sentence, and the sentence is translated again. This works because
 models mostly copy words of the target language. If terms are still missing, stand-ins replace the
-missing terms, and finally all terms of the sentence. Models copy stand-ins more reliably than
-target terms, but a stand-in hides the meaning of the term from the model.
+missing terms, and finally all terms of the sentence. A stand-in is a short word such as `XYZ1`,
+which the target term replaces in the translation. Models copy stand-ins more reliably than target
+terms, but a stand-in hides the meaning of the term from the model.
+
+Before the stand-ins, markers are put into the sentence. A marker is one private-use character for a
+protected span, a text that the model must not change. Here target terms become such spans.
 """
 
 from collections.abc import Iterator, Sequence
@@ -100,7 +104,8 @@ def _moved(place: int, changes: Sequence[tuple[int, int]]) -> int:
 
     Args:
         place: Place in the text before the changes.
-        changes: Pairs of the end of a replaced term, and the number of characters added before it.
+        changes: The end of each replaced term, and the number of characters that the replacement
+            added. The number is negative if the text became shorter.
     """
     return place + sum(added for end, added in changes if end <= place)
 
@@ -144,7 +149,10 @@ def _as_words(one: _Termed, matches: Sequence[Match]) -> list[str]:
 
 
 def _as_markers(one: _Termed, matches: Sequence[Match]) -> list[str]:
-    """Returns markers for target terms, or the terms themselves if there are too many spans."""
+    """Returns a marker for each target term, and makes the target terms protected spans.
+
+    If no marker is left for a term, the term itself is returned.
+    """
     carriage = one.place.text.carriage
     starts_with_capital = next(filter(str.isalpha, one.sentence), "").isupper()
     first = FIRST_MARKER + len(carriage.protected.spans)

@@ -1,6 +1,7 @@
-"""HTTP GET with retries, for every registry. The client is httpx2, as in huggingface_hub.
+"""HTTP GET with retries, for the registries: Hugging Face's hub and Mozilla's index of models.
 
-The client uses the proxies set in environment variables and the certificates of the system.
+The client is httpx2, as in huggingface_hub. It uses the proxies set in environment variables and
+the certificates of the system.
 """
 
 import json
@@ -74,9 +75,13 @@ class HttpClient:
     def open(self, url: str, headers: Mapping[str, str]) -> Iterator[httpx2.Response]:
         """Sends one request; the caller reads the body of the response.
 
+        A response with status 416 is yielded too: the requested range is not in the file.
+
         Raises:
             TransientError: The request, or reading the body, failed; a later try may succeed.
-            RegistryError: The request failed for good.
+            DownloadError: The request failed, and a later try would fail too.
+            NotPublishedError: The address does not exist.
+            AccessRefusedError: The address is refused.
         """
         try:
             with self._client.stream("GET", url, headers=dict(headers)) as response:
@@ -113,7 +118,7 @@ class HttpClient:
         """Fetches and parses a JSON document.
 
         Raises:
-            RegistryError: The document cannot be fetched, or it is not JSON.
+            errors.RegistryError: The document cannot be fetched, or it is not JSON.
         """
 
         def read() -> bytes:
