@@ -1,9 +1,8 @@
 """Measures how exact attention is: `python -m benchmarks.attention --source en.txt`.
 
 The command translates every sentence. Then it runs the sentence and its translation through the
-model in one teacher-forced pass that returns all weights. Rollout combines the
-encoder's weights of all layers. z is the output of one attention head. The command prints the
-largest deviation of:
+model in one teacher-forced pass that returns all weights. Rollout combines the encoder's weights of
+all layers. z is the output of one attention head. The command prints the largest deviation of:
 
 - the sum of a row of weights from 1,
 - the weights of a sentence in a batch from its weights when it is alone,

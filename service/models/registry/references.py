@@ -36,7 +36,7 @@ class Reference:
 
     Attributes:
         source: Source of the model.
-        name: A folder, a package, `owner/name`, a language pair, or a model at an endpoint.
+        name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
         revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
             empty, the source's default is used. For the source OPENAI, it is the address of the
             endpoint, followed by `#` and the language pairs.
