@@ -183,9 +183,9 @@ class Engine:
         """Decodes at least one token of every row, and returns the finished sequences.
 
         The pipeline depth is the number of launched steps that may wait to be collected. With a
-        depth of n, a sequence is returned n steps after its last token. While the
-        batch has a search, no step remains pending, because a search needs the log-probabilities
-        of each step before the next step.
+        depth of n, a sequence is returned n steps after its last token. While the batch has a
+        search, no step waits, because a search needs the log-probabilities of each step before the
+        next step.
         """
         if not self.owners:
             return []

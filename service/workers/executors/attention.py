@@ -79,7 +79,7 @@ class AttentionExecutor(Executor[AttentionItem]):
         return done
 
     def isolate(self) -> list[AttentionItem]:
-        """Ends a batch that failed. Two halves are computed again; a single item is returned."""
+        """Ends a batch that failed. Its halves are computed again; a single item is returned."""
         self.capture = None
         return self.backlog.isolate()
 
