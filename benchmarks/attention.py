@@ -1,7 +1,8 @@
 """Measures how exact attention is: `python -m benchmarks.attention --source en.txt`.
 
 The command translates every sentence. Then it runs the sentence and its translation through the
-model in one teacher-forced pass that returns all weights. It prints the largest deviation of:
+model in one teacher-forced pass that returns all weights. Rollout combines the encoder's weights of
+all layers. z is the output of one attention head. The command prints the largest deviation of:
 
 - the sum of a row of weights from 1,
 - the weights of a sentence in a batch from its weights when it is alone,
@@ -114,7 +115,10 @@ def in_batches(pairs: Pairs) -> Iterator[Pairs]:
 def run_queries(
     model: EncoderDecoder, pairs: Pairs, queries: tuple[AttentionQuery | TraceQuery, ...]
 ) -> list[list[Any]]:
-    """Returns the results of one pass: AttentionMaps or AttentionTrace by pair and query."""
+    """Returns the results of one pass: a list for each pair, with one result for each query.
+
+    A result is an `AttentionMaps` or an `AttentionTrace`.
+    """
     attention_pass = TeacherForcedPass(model, [AttentionJob(*pair, queries) for pair in pairs])
     while attention_pass.advance():
         pass
@@ -122,7 +126,7 @@ def run_queries(
 
 
 def numpy_rollout(weights: Array) -> Array:
-    """Computes the rollout (S, S) of weights (layers, heads, S, S).
+    """Computes the attention rollout (S, S) of encoder weights (layers, heads, S, S).
 
     Source: Abnar and Zuidema 2020
     """

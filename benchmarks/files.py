@@ -1,4 +1,8 @@
-"""Converts a model's files to the forms that the peers read, below a working folder."""
+"""Writes a model's files in the forms that the peers read, in a given folder.
+
+The peers are the other engines of the benchmarks. CTranslate2 gets a stand-in: a model of the same
+shape, built from parts of the real model.
+"""
 
 import json
 from pathlib import Path
@@ -39,7 +43,7 @@ def find_pair(models: str, pair: str) -> ModelFiles:
 
 
 def write_bergamot_config(files: ModelFiles, folder: Path) -> Path:
-    """Writes Marian's settings for the native engine, with absolute paths, and returns the file."""
+    """Writes the settings file of the native Bergamot engine, and returns its path."""
     shortlist = [str(files.shortlist), False] if files.shortlist else []
     settings = {
         "models": [str(files.weights)],
@@ -57,12 +61,12 @@ def write_bergamot_config(files: ModelFiles, folder: Path) -> Path:
 def write_standin_parts(
     files: ModelFiles, source: Path, reference: Path, folder: Path
 ) -> tuple[Path, Path]:
-    """Writes the weights and settings from which `peers.ctranslate2_build` builds its stand-in.
+    """Writes the files from which `benchmarks.peers.ctranslate2_build` builds the stand-in.
 
     Args:
         files: Files of the real model.
         source: File of sentences.
-        reference: File of their translations, from which `tokens_ratio` is computed.
+        reference: File of the translations of these sentences. `tokens_ratio` reads both files.
         folder: Folder for the two files.
 
     Returns:

@@ -20,8 +20,8 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         flags: Values that override the environment.
 
     Raises:
-        typer.Exit: A value is not valid. The message names the variable, and the value unless it
-            is a key.
+        typer.Exit: A value is not valid. The message names the variable. It also quotes the value,
+            unless the value is an API key.
     """
     try:
         return Settings(**flags)
@@ -30,7 +30,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def describe_fault(fault: ErrorDetails) -> str:
-    """Returns the error message for a setting that is not valid; the message never quotes a key."""
+    """Returns the error message for a setting that is not valid. It never quotes an API key."""
     field = str(fault["loc"][0])
     known = Settings.model_fields.get(field)
     is_secret = known is not None and known.annotation is SecretStr

@@ -1,9 +1,11 @@
-"""A peer behind HTTP as a user would serve it without Regard: FastAPI, one sentence per POST.
+"""Serves a peer, another engine than Regard, over HTTP: FastAPI, with one sentence per POST.
 
     python -m benchmarks.peers.server --port P --mode naive --engine bergamot CONFIG
     python -m benchmarks.peers.server --port P --mode batched --engine ctranslate2 FOLDER [vmap]
 
-`naive` calls the engine once for each request, from a pool of threads; `batched` uses the batcher.
+`naive` calls the engine once for each request, from a pool of threads. `batched` collects the
+sentences of many requests with `benchmarks.peers.batcher`. With `vmap`, CTranslate2 uses its
+lexical shortlist.
 Requests and replies are LibreTranslate's, so that all servers get the same load.
 """
 
@@ -78,7 +80,7 @@ def naive(load: Load) -> FastAPI:
 
 
 def batched(load: Load, workers: int) -> FastAPI:
-    """Creates an app that gives the engine up to 32 requests a call."""
+    """Creates an app that gives the engine the sentences of up to 32 requests in one call."""
     batcher = Batcher(load, workers)
     return create_app(batcher.start, batcher.translate)
 

@@ -1,4 +1,7 @@
-"""Implements the runner for every model and device: plain PyTorch, one decode step per call."""
+"""Implements the runner that serves every model and device, in plain PyTorch.
+
+A runner encodes and decodes the rows of a batch (`model.backends.base.ModelRunner`).
+"""
 
 from collections.abc import Sequence as SequenceOf
 
@@ -16,8 +19,9 @@ from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens. For fewer keys, attention kernels sum in another
-order. In float32, the bits of a sentence's result would then depend on the padding of its batch."""
+"""Smallest padded length of a source or target, in tokens. For fewer keys, attention kernels sum
+in another order. In float32, the bits of a sentence's result would then depend on the padding of
+its batch."""
 
 WIDTH_MULTIPLE = 8
 """Padded lengths are multiples of this number, for the reason given for `MIN_WIDTH`, and to keep
@@ -32,7 +36,7 @@ sum in another order. A sentence that is decoded alone would then get other bits
 
 
 class TorchRunner:
-    """Encodes padded batches, and decodes dense rows of a preallocated cache.
+    """Encodes padded batches, and decodes the first rows of a preallocated cache.
 
     Args:
         model: Model on its device, in its precision.
@@ -156,7 +160,7 @@ class TorchRunner:
         self.tokens[rows] = tokens
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state of row source[i] before the call."""
+        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         device = self.model.device
         from_rows, to_rows = (torch.tensor(rows, device=device) for rows in (source, target))
         self.cache.copy_rows(from_rows, to_rows, is_same_source)

@@ -35,8 +35,10 @@ class LanguageTokens:
     """The tokens that name languages to a model of several languages.
 
     Attributes:
-        sources: Token of each source language, by tag; an empty string if the model needs no token.
-        targets: Token of each target language, by tag; an empty string if the model needs no token.
+        sources: Maps the tag of each source language to its token. The token is empty if the model
+            needs none.
+        targets: Maps the tag of each target language to its token. The token is empty if the model
+            needs none.
         begins_target: If True, source and target each begin with the token of their own language
             (M2M100, NLLB-200). If False, the source begins with the token of the target language,
             and no token names the source language (OPUS-MT, SMaLL-100).
@@ -48,7 +50,7 @@ class LanguageTokens:
 
     @property
     def openings(self) -> Mapping[str, str]:
-        """Returns the tokens that a source may begin with, by the tag of each token's language."""
+        """Maps the tag of each language to the token with which a source may begin."""
         return self.sources if self.begins_target else self.targets
 
     def before_source(self, source: str, target: str) -> str:
@@ -60,7 +62,7 @@ class LanguageTokens:
         return self.targets[target] if self.begins_target else ""
 
     def only(self, source: str, target: str, names: tuple[str, str]) -> "LanguageTokens":
-        """Returns the tokens of one pair under the tags `names`, such as `zh` for `zh-Hans`."""
+        """Returns the tokens of one pair, whose tags become `names`: `zh` instead of `zh-Hans`."""
         sources, targets = {names[0]: self.sources[source]}, {names[1]: self.targets[target]}
         return LanguageTokens(sources, targets, self.begins_target)
 
@@ -158,8 +160,8 @@ class Sides:
 
     Attributes:
         sources: Tags of the source languages.
-        target: Tag of the target language if the model has only one. Empty if the model has
-            several target languages, because its vocabulary lists them.
+        target: Tag of the target language if the model has only one. Empty if it has several: the
+            vocabulary lists them, and the name gives only their family.
     """
 
     sources: list[str]

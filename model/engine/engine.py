@@ -47,9 +47,10 @@ class RunningSearch(Running):
 
 @dataclass(slots=True)
 class LaunchedStep:
-    """A launched decode step, and the numbers that its rows have now.
+    """A launched decode step, and the present row number of each of its outputs.
 
-    A row may have moved since the launch. The number -1 stands for a row that was freed.
+    A sequence may have moved to another row since the launch. The number -1 stands for a row that
+    was freed.
     """
 
     rows: Ids
@@ -116,7 +117,7 @@ class Engine:
             EmptySourceError: The source has no tokens.
             SourceTooLongError: The source has more tokens than the limit.
             UnknownTokenError: An id is outside the vocabulary.
-            BeamSizeError: The beam is wider than the batch.
+            BeamSizeError: The beam size is below 1, or above the number of rows of the batch.
             FirstTokenError: The target cannot begin with the given token.
         """
         size, limit = self.config.source_vocab_size, self.limits.max_source_tokens
@@ -181,9 +182,10 @@ class Engine:
     def step(self) -> list[Finished]:
         """Decodes at least one token of every row, and returns the finished sequences.
 
-        With a pipeline depth of n, a sequence is returned n steps after its last token. While the
-        batch has a search, no step remains pending, because a search needs the log-probabilities
-        of each step before the next step.
+        The pipeline depth is the number of launched steps that may wait to be collected. With a
+        depth of n, a sequence is returned n steps after its last token. While the batch has a
+        search, no step waits, because a search needs the log-probabilities of each step before the
+        next step.
         """
         if not self.owners:
             return []

@@ -168,7 +168,12 @@ class DecodingCache:
 
 @dataclass(frozen=True, slots=True)
 class DecoderState:
-    """The views of the same rows for every layer, and the positions of their tokens (B, T)."""
+    """The part of the cache that one call of the decoder uses.
+
+    Attributes:
+        layers: State of the same rows in each layer.
+        positions: Target positions of the T tokens of this call (B, T).
+    """
 
     layers: list[LayerState]
     positions: Tensor

@@ -1,4 +1,6 @@
-"""Finds the stable tokens of a cut word: the tokens that the whole word has in the same place.
+"""Finds the stable tokens of a cut word. Only its beginning or its end is known.
+
+A token of the known part is stable if the whole word has the same token in the same place.
 
 An edge is a place between two tokens of the whole word. BPE and Unigram have this property: the
 tokens before an edge are the same as if `word[:edge]` were the whole word. If a word is cut, its
@@ -31,9 +33,10 @@ from tokenizers import Tokenizer, models
 End = Literal["left", "right"]
 
 MARGIN_CHARS = 256
-"""Number of characters next to a cut whose tokens may change with the text beyond the cut.
+"""Number of characters next to a cut whose tokens are never counted as stable.
 
-An example of such text is a combining accent.
+The text on the other side of the cut may change these tokens. An example of such text is a
+combining accent.
 """
 
 

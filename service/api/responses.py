@@ -17,7 +17,7 @@ CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
 
 PART_VALUES = 16 * 1024
-"""Maximum number of values that are serialised at once. A longer row is serialised as a whole.
+"""Maximum number of values that are serialised at once, except that a longer row is not divided.
 
 The server serialises this number of values in about 0.5 ms.
 """

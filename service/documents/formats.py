@@ -51,7 +51,7 @@ FORMATS: dict[str, Format] = {
     ".odt": Format("application/vnd.oasis.opendocument.text", read_odt),
     ".epub": Format("application/epub+zip", read_epub),
 }
-"""Every format, by its extension in lower case."""
+"""Maps each extension, in lower case, to its format."""
 
 
 def extension_of(name: str) -> str:

@@ -10,7 +10,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
-"""(n, D)"""
+"""n vectors of size D, as an array (n, D)."""
 
 ROW_GROUP_ROWS = 8192
 """Rows that a Parquet file collects in memory before it writes them as a row group."""
@@ -38,8 +38,8 @@ class VectorFile(Protocol):
 class NpyFile:
     """A `.npy` file with an array (N, D) of little-endian float32. It does not hold the texts.
 
-    numpy leaves room in the header for a larger number of rows. The number is therefore written
-    again at the end.
+    The header contains the number of rows, which is known only at the end. `finish` then writes the
+    header again. numpy leaves room in it for a larger number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -1,4 +1,8 @@
-"""The main process of a server with several HTTP workers; the HTTP workers answer all requests."""
+"""The main process of a server with several HTTP workers.
+
+HTTP workers are processes that answer all requests. Device workers are processes that compute the
+models.
+"""
 
 import asyncio
 import math

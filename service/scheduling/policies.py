@@ -14,8 +14,9 @@ from service.scheduling.lanes import Queue
 from service.scheduling.worker_state import WorkerState
 
 KEPT_SHARE = 1 / 8
-"""Share of a batch's rows that bulk sentences leave free until the bulk lane has its turn. Without
-free rows, an interactive sentence would wait until a bulk sentence has ended."""
+"""Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
+rows, an interactive sentence would wait until a bulk sentence has ended. The rows that `LanePair`
+owes to the bulk lane are not limited by this share."""
 
 BUCKET_CAPACITY_TOKENS = 768
 """Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
@@ -91,8 +92,8 @@ class RowPolicy:
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
-            # A worker's share of the waiting rows has room for the oldest job of each lane. With a
-            # smaller share, such a job would wait while rows are free.
+            # The share is at least as large as the oldest job of each lane. Otherwise such a job
+            # would wait although the worker has enough free rows.
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
@@ -105,10 +106,11 @@ class RowPolicy:
 
 
 class TokenPolicy:
-    """Counts tokens by length bucket, so that short texts do not wait behind long texts.
+    """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
 
     Args:
-        foreground: Name of the task kind whose used capacity breaks ties between workers.
+        foreground: Name of a task kind. If workers are equal otherwise, the worker with the least
+            work of this kind is chosen.
     """
 
     num_buckets = NUM_BUCKETS
@@ -159,7 +161,8 @@ class SlotPolicy:
     """Counts items; all models of a worker share its slots.
 
     Args:
-        foreground: Name of the task kind whose used capacity breaks ties between workers.
+        foreground: Name of a task kind. If workers are equal otherwise, the worker with the least
+            work of this kind is chosen.
     """
 
     num_buckets = 1

@@ -40,7 +40,7 @@ which sum in another order and therefore round differently.
 """
 
 MIN_WIDTH = 32
-"""Smallest padded length of a source, in tokens."""
+"""Smallest padded length of a source or target, in tokens."""
 
 MOST_ROWS = 1024
 FEWEST_ROWS = 64
@@ -53,7 +53,7 @@ MOVES = (4, 8, 16, 32, 64, 128)
 """Numbers of rows that a graph can copy. A copy of more rows runs without a graph."""
 
 ENCODE_TOKENS = 2048
-"""Largest number of padding tokens that are added to encode different padded lengths together.
+"""Largest number of padding tokens that are added to the shorter sources of one encoded batch.
 
 Encoding this number of padding tokens takes as long as encoding another small batch.
 """
@@ -267,7 +267,7 @@ class CudaRunner:
         self.tokens.index_copy_(0, places, values)
 
     def copy(self, source: list[int], target: list[int], is_same_source: bool) -> None:
-        """Copies rows: row target[i] gets the state of row source[i] before the call."""
+        """Copies rows: row target[i] gets the state that row source[i] had before the call."""
         for values in (self.widths, self.lengths):
             values[target] = values[source]
         count = next((size for size in MOVES if size >= len(source)), len(source))
@@ -309,8 +309,8 @@ def fitting_rows(model: EncoderDecoder, limits: EngineLimits, free_bytes: int) -
 def sizes(first: int, last: int, halves_from: int | None = None) -> list[int]:
     """Returns `first`, 2 * `first`, 4 * `first` and so on below `last`, and then `last`.
 
-    With `halves_from`, the result also has 1.5 times each size from `halves_from` on, but never
-    more than `last`.
+    With `halves_from`, sizes of at least `halves_from` are followed by 1.5 times the size. No size
+    is larger than `last`.
     """
     found, size = {last}, first
     while size < last:

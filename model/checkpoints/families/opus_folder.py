@@ -184,10 +184,11 @@ def _names(
        has the same two languages. In that case, the name may be more exact: `zh_hant` for the
        `zho` in the config.
     2. The languages in the folder's name. A user can rename a folder to choose the languages.
-    3. The languages in the tokenizer's config, which may have several languages of the source or
-       the target.
+    3. The languages in the tokenizer's config, which may list several source languages, or name a
+       family of target languages.
     4. The languages in `_name_or_path` of the config.
-    5. The languages in OWNER--NAME of models--OWNER--NAME/snapshots/REVISION.
+    5. The languages in the name `models--OWNER--NAME` two folders above, in the cache of the
+       Hugging Face hub.
     """
     own = read_options_if_there(folder / TOKENIZER_CONFIG)
     source, target = own.get("source_lang"), own.get("target_lang")

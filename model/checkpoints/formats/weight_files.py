@@ -60,7 +60,7 @@ def weight_files(weights: Path) -> list[Path]:
 
 
 def read_index(path: Path) -> dict[str, str]:
-    """Returns the name of the file that holds each tensor, by the tensor's name.
+    """Maps the name of each tensor to the name of the file that holds it.
 
     Raises:
         CheckpointFormatError: The index is damaged, or names a file outside its folder.
@@ -77,7 +77,9 @@ def read_index(path: Path) -> dict[str, str]:
 
 
 def revision_of(weights: Path) -> str:
-    """Returns the first digits of the sha256 checksum of the weights, over all shards in order.
+    """Returns the first hex digits of the sha256 checksum of the weights.
+
+    The checksum covers the contents of all shards, in the order of their names.
 
     Raises:
         CheckpointError: A shard is missing, or the index is damaged.

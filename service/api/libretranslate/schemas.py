@@ -102,8 +102,8 @@ class TranslateResponse(BaseModel):
     )
     alignment: list[AlignmentBody] | list[list[AlignmentBody]] | None = Field(
         None,
-        description="Present if `return_alignment` was true: one for each sentence, with words "
-        "in code points of `q` and `translatedText`.",
+        description="Present if `return_alignment` was true: one for each sentence. The places "
+        "of words are counted in code points of `q` and `translatedText`.",
     )
 
 

@@ -27,7 +27,7 @@ REFUSED = "refused"
 BOUNDS = {"greater_than_equal": (">=", "ge"), "less_than_equal": ("<=", "le")}
 
 NOT_INTEGERS = ("int_parsing", "int_parsing_size", "int_type", "int_from_float")
-"""Types of the validation errors of values that are no integers of 64 bits.
+"""Types of the validation errors that pydantic raises if a value is no integer of 64 bits.
 
 pydantic gets a JSON number beyond 64 bits as a float.
 """
@@ -92,7 +92,7 @@ class Parameters(BaseModel):
 
 
 def nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the JSON schema of a parameter, extended by null."""
+    """Returns the JSON schema of a parameter, changed so that it also accepts null."""
     null = {"type": "null"}
     about = {key: value for key, value in schema.items() if key in ABOUT}
     rest = {key: value for key, value in schema.items() if key not in ABOUT}
@@ -163,7 +163,7 @@ def check_given(**texts: str) -> None:
     """Refuses texts that are empty or only white space, as LibreTranslate does.
 
     Args:
-        texts: Texts by the name of their parameter.
+        texts: Maps the name of each parameter to its text.
 
     Raises:
         InvalidRequestError: A text is empty.
@@ -193,7 +193,7 @@ def first_fault(error: ValidationError) -> tuple[ErrorDetails, str | None, str]:
     # A union reports one fault for each member type; the deepest fault is the most exact.
     first = [fault for fault in faults if fault["loc"][:1] == faults[0]["loc"][:1]]
     fault = max(first, key=lambda fault: len(fault["loc"]))
-    # Inside a union, the place contains the member type: q, list[str], 1.
+    # For a union, pydantic puts the member type into the place: ("q", "list[str]", 1).
     types = re.compile(r"\[|^(str|int|constrained-int)$")
     place = [part for part in fault["loc"] if not types.search(str(part))]
     name = str(place[0]) if place else None

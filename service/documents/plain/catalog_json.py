@@ -14,7 +14,7 @@ _NO_TEXT = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S*|#[0-9a-fA-F]{3
 
 
 def read_json(data: bytes) -> PassageDocument:
-    """Reads a JSON file; its layout, keys, numbers and addresses are kept.
+    """Reads a JSON file; its layout, keys, numbers, URLs and colour codes are kept.
 
     Raises:
         DocumentError: The file is not UTF-8 or not JSON.
@@ -33,9 +33,9 @@ def read_json(data: bytes) -> PassageDocument:
 
 
 def _parts(text: str) -> Iterator[str | Passage]:
-    """Yields the kept parts and the passages of valid JSON.
+    """Yields the parts of valid JSON: texts that are kept, and passages to translate.
 
-    In valid JSON, every quotation mark belongs to a string.
+    In valid JSON, quotation marks occur only as part of strings, so a pattern finds all strings.
     """
     begin = 0
     for match in _STRING.finditer(text):

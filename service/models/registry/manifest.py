@@ -38,7 +38,8 @@ class ModelEntry:
         reference: Reference of the model.
         device: Device that computes the model; if empty, the server's setting is used.
         dtype: Precision of the model; if empty, the server's setting is used.
-        pins: Required sha256 checksum of each pinned file, by its path inside the model's folder.
+        pins: Maps the path of each pinned file, inside the model's folder, to the sha256 checksum
+            that the file must have.
     """
 
     reference: Reference

@@ -1,4 +1,7 @@
-"""References: texts that name a model by a source, a name and sometimes a revision."""
+"""References: texts that name a model by a source, a name and sometimes a revision.
+
+An endpoint is another server with OpenAI's API; its models translate over the network.
+"""
 
 import re
 from dataclasses import dataclass
@@ -33,10 +36,10 @@ class Reference:
 
     Attributes:
         source: Source of the model.
-        name: A folder, a package, `owner/name`, a language pair, or a model at an endpoint.
+        name: A folder, a package, `owner/name`, a language pair, or a model's name at an endpoint.
         revision: A branch, tag or commit at Hugging Face, or an architecture at Mozilla; if
-            empty, the registry's default is used. For the source OPENAI, it is the address of the
-            endpoint with the language pairs.
+            empty, the source's default is used. For the source OPENAI, it is the address of the
+            endpoint, followed by `#` and the language pairs.
     """
 
     source: Source

@@ -19,9 +19,10 @@ async def align_words(
     """Aligns each sentence with its best translation, and stores the alignments in `prepared`.
 
     Args:
-        prepared: The texts, without protected spans and without tags.
+        prepared: The texts. They have no tags and no protected spans, because a request for an
+            alignment accepts no HTML and protects nothing.
         results: Results of the sentences of all texts, in order.
-        aligner: Finds the attention between words.
+        aligner: Finds the attention between the tokens of sentences and translations.
         context: Context of the request.
 
     Raises:

@@ -2,7 +2,8 @@
 
 The second model translates the output of the first one. Sentences do not wait for each other: the
 second translation of a sentence starts as soon as its first one has finished. Both translations
-have the lease, the deadline and the lane of their request.
+have the lease, the deadline and the lane of their request. The lease is the request's permission to
+submit work.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ class PivotPipeline:
     """Translates the sentences of one request by one or two models each.
 
     Args:
-        lease: Admission of the request.
+        lease: The request's permission to submit work.
         max_source_tokens: Largest number of tokens of a sequence. A longer output of the first
             model is cut into parts.
         is_bulk: Whether the sentences wait in the bulk lane.
@@ -55,8 +56,8 @@ class PivotPipeline:
             of a route.
 
     Attributes:
-        num_cut: Number of first translations that were too long for the second model, by the name
-            of the second model.
+        num_cut: Maps the name of each second model to the number of first translations that were
+            too long for it.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Computes attention in a worker: sentence pairs or texts of one model, slice by slice.
 
-A slice takes one to five milliseconds; `time_slicing.py` decides when it is computed.
+A slice takes one to five milliseconds; `service.workers.time_slicing` decides when it runs.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -15,14 +15,14 @@ from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor, take_all
 
 BeginCapture = Callable[[Sequence[AttentionJob]], CapturePass]
-"""Begins to capture the attention of some jobs."""
+"""Starts a pass that captures the attention of the given jobs."""
 
 
 class AttentionExecutor(Executor[AttentionItem]):
     """Captures the attention of all waiting items together; a step computes one slice.
 
     Args:
-        begin: Begins to capture the attention of some jobs.
+        begin: Starts a pass that captures the attention of the given jobs.
         device: Device of the model.
     """
 
@@ -79,7 +79,7 @@ class AttentionExecutor(Executor[AttentionItem]):
         return done
 
     def isolate(self) -> list[AttentionItem]:
-        """Ends a batch that failed; its items are computed again in halves."""
+        """Ends a batch that failed. Its halves are computed again; a single item is returned."""
         self.capture = None
         return self.backlog.isolate()
 
