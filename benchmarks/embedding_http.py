@@ -74,7 +74,7 @@ def start_all(options: Options, lines: list[str], result: Result) -> list[Target
 
 
 def chosen_starts(options: Options) -> dict[str, Callable[[Options, list[str]], Target]]:
-    """Returns the functions that start the peers chosen by `--peers`, by name."""
+    """Maps the name of each peer that `--peers` chooses to the function that starts it."""
     names = chosen({PEER: infinity}, options)
     return dict.fromkeys(names, start_infinity)
 

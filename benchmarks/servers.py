@@ -103,7 +103,7 @@ class Server:
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:
-    """Describes `regard serve`; `environment` adds settings to the models and the precision."""
+    """Describes `regard serve`; `environment` adds or replaces settings."""
     command = [sys.executable, "-m", "service", "serve", "--port", "{port}"]
     settings = {"REGARD_MODELS": options.models}
     if options.dtype != "auto":

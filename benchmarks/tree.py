@@ -56,7 +56,7 @@ def parse_rollup(text: str) -> tuple[int, int]:
 
 
 def members(root: int) -> dict[int, Stat]:
-    """Finds the process and its current descendants, by process id."""
+    """Maps the id of the process and of each current descendant to its fields."""
     stats = {}
     for folder in PROC.iterdir():
         if folder.name.isdecimal():

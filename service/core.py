@@ -28,7 +28,7 @@ from service.workers.supervisor import StartWorker, Supervisor, start_process
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A Backend in the process that owns the workers."""
+    """Implements `service.tasks.backend.Backend` in the process that owns the workers."""
 
     metrics: Metrics
     admission: Admission

@@ -100,7 +100,7 @@ class TextTokenizer:
         self.cut_words = CutWords(self.tokenizer, max(map(len, vocabulary), default=0))
 
     def _lower(self) -> None:
-        """Adds a step that lowercases texts before the file's own normaliser runs.
+        """Makes the tokenizer lowercase texts before the file's own normaliser runs.
 
         Offsets still refer to the text with its original letters.
         """

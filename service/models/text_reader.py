@@ -46,7 +46,7 @@ class TextReader:
         vocab_size: Number of ids in the vocabulary.
         size: Length of a vector; None if it is known only after the weights are loaded.
         is_normalized: Whether the vectors of the model have length 1.
-        prompts: Prompts by name.
+        prompts: Maps the name of each prompt to its text.
         default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
             requests get no prompt.
         languages: Special tokens in front of a text, by the language that a request must name.

@@ -95,7 +95,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """The larger of two numbers: the rows of the oldest job in each of the two lanes."""
+        """Rows of the larger of two jobs: the oldest of each lane."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:

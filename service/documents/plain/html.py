@@ -54,7 +54,7 @@ def _is_kept(tag: str, attributes: dict[str, str | None]) -> bool:
 
 
 def _is_inside(tag: str) -> bool:
-    """Reports whether an element is inside a sentence."""
+    """Returns whether an element can be part of a sentence."""
     return tag in INLINE or tag in KEPT_INSIDE
 
 

@@ -28,7 +28,7 @@ class Prepared:
         num_cut: Number of sentences that were cut because they were too long for the model.
         carriage: The protected spans of the text.
         max_tokens: Largest number of tokens of a sentence, without EOS.
-        tags: Inline tags of each sentence that has tags, by the sentence's index.
+        tags: Maps the index of each sentence that has inline tags to these tags.
         tagged: Translations with tags, by the sentence's index and the translation's rank.
         formatting: The formatting of the sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
