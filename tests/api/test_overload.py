@@ -88,7 +88,7 @@ def test_request_that_has_more_tokens_than_it_looks_is_refused_when_it_is_read(
     serve_any: ServeAny, script: Script, num_waiting: int
 ) -> None:
     """A text is let in by its length; digits are a token each."""
-    dense = "1 2 3 4 5 6 7 8 9 0 " * 3
+    dense = "a 1 2 3 4 5 6 7 8 9 0 " * 3
     server = serve_any()
     real, looks_like = num_tokens(server, dense), len(dense) // 3 + 1
     assert looks_like + 8 < real
