@@ -77,7 +77,7 @@ def write_standin_parts(
     arrays: dict[str, Any] = {
         name: array if is_table(name) or min(array.shape) == 1 else array.T
         for name, array in file.arrays().items()
-        if array.ndim == 2  # Marian's own parameters are all matrices.
+        if array.ndim == 2  # Marian's parameters are matrices.
     }
     if files.shortlist:
         vocabularies = load_vocabularies(files)

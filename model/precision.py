@@ -65,8 +65,9 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Returns whether the device has matrix units for bfloat16.
 
     Such units are tensor cores (Ampere or later) on a GPU, and AMX tiles on a CPU. The instructions
-    AVX-512 BF16 do not count. With them, 64 rows ran 1.7 times as fast in bfloat16 as in float32.
-    But a single sentence ran a quarter slower than in float32, and its bits depended on its batch.
+    AVX-512 BF16 do not count. With these instructions, 64 rows ran 1.7 times as fast in bfloat16 as
+    in float32. But a sentence alone ran a quarter slower than in float32, and the bits of its
+    result differed from those in a batch.
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)

@@ -182,7 +182,7 @@ class Report:
     Attributes:
         done: Finished items with their values.
         failed: Items that failed.
-        batches: For each model, the number of model calls that had the same BatchStats.
+        batches: For each model, maps each BatchStats to the number of model calls that had it.
         splits: For each model, the number of failing batches that were split.
         out_of_memory: For each model, the number of times that the device ran out of memory.
         memory_bytes: Maps the kinds of memory to bytes: resident, allocated, reserved, peak.

@@ -21,8 +21,8 @@ from model.errors import CheckpointFormatError
 
 Arrays = dict[str, NDArray[np.float32]]
 
-# Finds the reason in PyTorch's message about a pickle that holds other objects than tensors. The
-# advice behind the reason is left out.
+# Finds the reason in PyTorch's message about a pickle that holds other objects than tensors.
+# PyTorch's advice, which follows the reason, is left out.
 REFUSED = re.compile(r"Unsupported (?:global|class)[^\n]*?(?= was not| which|$)", re.M)
 
 
@@ -103,7 +103,7 @@ def merge_copies(arrays: Arrays, copies: Mapping[str, tuple[str, ...]], weights:
 
     Args:
         arrays: The tensors of the file.
-        copies: Maps each name to keep to the other names of the same tensor.
+        copies: Maps the kept name of a tensor to the tensor's other names.
         weights: The file, for the error message.
 
     Raises:

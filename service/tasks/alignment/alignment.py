@@ -59,9 +59,9 @@ def align(
         source: The source sentence, S tokens.
         target: The translation, T tokens. Row t predicts token t.
         shift: 0 if the attention of a row belongs to the predicted token, as in a head trained to
-            align (Marian's guided alignment). 1 if it belongs to the decoder's input, which is the
-            token before. The last target token is never an input, so its attention is then the row
-            that predicts it.
+            align (Marian's guided alignment). 1 if the attention of a row belongs to the decoder's
+            input, which is the token before. With 1, the last target token has no such row, because
+            it is never an input. The row that predicts the last token is used instead.
     """
     source_words, target_words, merged = between_words(weights, source, target, shift)
     pairs = _best_pairs(merged)

@@ -41,7 +41,7 @@ class Encoder:
 
     @property
     def start(self) -> str:
-        """An empty text, because there is no decoder."""
+        """Spelling of the decoder's start token; empty, because there is no decoder."""
         return ""
 
 
@@ -79,7 +79,7 @@ class TextQueries:
         Args:
             texts: Tokenised texts.
             results: Result of each text.
-            start: An empty text, because there is no decoder.
+            start: Spelling of the decoder's start token; empty, because there is no decoder.
             view: Requested form.
         """
         return [

@@ -2,8 +2,8 @@
 
 The second model translates the output of the first one. Sentences do not wait for each other: the
 second translation of a sentence starts as soon as its first one has finished. Both translations
-have the lease, the deadline and the lane of their request. The lease is the request's permission to
-submit work.
+have the lease and the deadline of their request, and wait in lanes of the same kind. The lease is
+the request's permission to submit work.
 """
 
 import asyncio

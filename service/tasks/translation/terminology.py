@@ -2,13 +2,15 @@
 
 A sentence is first translated unchanged. If target terms are missing in the translation, they
 replace their source terms in the sentence, and the sentence is translated again. This works because
-models mostly copy words of the target language. If terms are still missing, stand-ins replace the
-missing terms, and finally all terms of the sentence. A stand-in is a short word such as `XYZ1`,
+models mostly copy words of the target language. If target terms are still missing, stand-ins
+replace their source terms in the sentence. If terms are missing even then, stand-ins replace all
+source terms. A stand-in is a short word such as `XYZ1`,
 which the target term replaces in the translation. Models copy stand-ins more reliably than target
 terms, but a stand-in hides the meaning of the term from the model.
 
-Before the stand-ins, markers are put into the sentence. A marker is one private-use character for a
-protected span, a text that the model must not change. Here target terms become such spans.
+This module first puts a marker in place of a source term; `fidelity.Place.load` then replaces the
+markers by stand-ins. A marker is one private-use character for a protected span, a text that the
+model must not change. Here target terms become such spans.
 """
 
 from collections.abc import Iterator, Sequence

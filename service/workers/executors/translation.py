@@ -112,7 +112,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         """Empties the engine, and queues its items again in halves.
 
         Returns:
-            An item that was alone in the engine, because it caused the failure; otherwise no item.
+            The item at fault, if it was alone in the engine; otherwise no item.
         """
         self.engine.clear()
         at_fault = self.backlog.isolate()
