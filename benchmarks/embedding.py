@@ -1,8 +1,10 @@
 """Section "embed": embeds a file of sentences without HTTP, all at once and one at a time.
 
-It compares the vectors with Regard's in float32: by their cosine, and by the largest difference of
-a component. With `--sts` it also computes the cosine of the two sentences of each pair in a file.
-It gives Spearman's correlation of these cosines with human scores.
+The contestants are Regard and sentence-transformers, each in several settings. The section compares
+the vectors of each contestant with Regard's float32 vectors. It reports the mean cosine, the least
+cosine and the largest difference of a component. With `--sts` it also computes the cosine of the
+two sentences of each pair in a file. Then it reports Spearman's correlation of these cosines with
+human scores.
 """
 
 import csv
@@ -97,9 +99,10 @@ def start_all(options: Options, case: str, source: Path, result: Result) -> list
 
 
 def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]:
-    """Returns the functions that prepare the contestants, by name.
+    """Maps the name of each contestant to the function that prepares it.
 
-    They are Regard in the precision of the options and in float32, and the chosen peers.
+    The contestants are Regard with `--dtype`, Regard in float32, and the peers that `--peers`
+    chooses.
     """
     is_single = case == ONE
     found: dict[str, Prepare] = {
@@ -115,7 +118,7 @@ def contestants(options: Options, case: str, source: Path) -> dict[str, Prepare]
 
 
 def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool) -> Contestant:
-    """Describes Regard with one process per core, or one process for single texts."""
+    """Describes Regard with `--workers` processes, or with one process if `is_single` is True."""
     arguments = {
         "--source": str(source),
         "--model": options.embedding_model,
@@ -129,7 +132,7 @@ def ours(options: Options, source: Path, name: str, dtype: str, is_single: bool)
 
 
 def peer(options: Options, source: Path, name: str, dtype: str, size: int) -> Contestant:
-    """Describes sentence-transformers with all cores.
+    """Describes sentence-transformers with `--workers` threads.
 
     Raises:
         MissingError: The peer cannot be installed on this machine.
@@ -177,7 +180,10 @@ def compared(found: Vectors, ours: Vectors) -> dict[str, float]:
 
 
 def _score(options: Options, names: list[str], result: Result) -> None:
-    """Adds Spearman's correlation, times 100, for each contestant in `names`."""
+    """Scores the contestants in `names` on the sentence pairs of `--sts`.
+
+    The score is Spearman's correlation of the cosines with the human scores, times 100.
+    """
     assert options.sts
     with options.sts.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))
@@ -207,7 +213,7 @@ def ranks(values: Vectors) -> Vectors:
 
 
 def best_peer(result: Result, case: str) -> str:
-    """Returns the name of the peer in bfloat16 with the highest median rate."""
+    """Returns the name of the fastest bfloat16 peer in a case, or "" if there is none."""
     rates = {
         name: found.median
         for each, name in report.cases(result)
@@ -218,7 +224,11 @@ def best_peer(result: Result, case: str) -> str:
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each case and contestant, and the float32 check."""
+    """Returns a table with a row for each case and contestant.
+
+    A line below it states whether Regard's float32 vectors differ from the peer's float32 vectors
+    by less than TOLERANCE.
+    """
     return "\n\n".join([_rows(result), *_verdict(result)])
 
 

@@ -1,7 +1,9 @@
-"""Virtual environments below .bench/ for packages that the project itself does not need.
+"""Installs packages that only the benchmarks need, into folders below .bench/.
 
-pip makes each environment once, from the pinned `benchmarks/requirements-NAME.txt`, and again when
-that file has changed. If pip fails, the run goes on without the peer.
+For example, a peer needs its own packages. A peer is a program with which Regard is compared. Most
+of the folders are virtual environments. Each folder is made once, from the pinned versions in
+`benchmarks/requirements-NAME.txt`, and again when that file has changed. If pip fails, the run
+leaves out the part that needs the packages.
 """
 
 import shutil
@@ -56,9 +58,10 @@ def peer_python(
 
 
 def library(name: str) -> str:
-    """Returns a folder for PYTHONPATH with packages that work with the project's environment.
+    """Installs packages that the project's own interpreter can import, and returns their folder.
 
-    Packages that the project also uses have the versions of `requirements.lock`.
+    The caller puts the folder on PYTHONPATH. Packages that the project also uses get the versions
+    of `requirements.lock`.
 
     Raises:
         MissingError: pip failed.

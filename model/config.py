@@ -78,8 +78,8 @@ class ModelConfig:
         pad_id: Id of the padding token, which is never generated; None if the vocabulary has
             no such id.
         start_id: First input of the decoder; None if it is a vector of zeros (Marian).
-        forces_first: Whether a sequence may set the first token of its target, whatever the
-            logits are. In M2M100 and NLLB this token names the target language.
+        forces_first: Whether a sequence may prescribe the first token of its target. The logits
+            then do not choose this token. In M2M100 and NLLB it names the target language.
         shared_embeddings: Whether encoder and decoder share one embedding table.
         tied_output: Whether the output layer uses the decoder's embedding table.
         decoder: Token mixer of the decoder layers.
@@ -160,7 +160,10 @@ class ModelConfig:
 
     @property
     def aligning_head(self) -> int | None:
-        """Returns the head of `aligning_layer` that aligns tokens; None for the mean of all."""
+        """Returns the head of `aligning_layer` that aligns tokens.
+
+        None means that the mean of all heads aligns them.
+        """
         return None if self.alignment_layer is None else self.alignment_head
 
     @property

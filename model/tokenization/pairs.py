@@ -1,4 +1,8 @@
-"""Converts pairs of a query and a text to the ids of a cross-encoder."""
+"""Converts pairs of a query and a text to the token ids that a cross-encoder reads.
+
+Some cross-encoders divide the ids of a pair into two segments, and add a different vector to the
+embeddings of each. Segment 1 begins with the text. Segment 0 consists of the ids before it.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +41,8 @@ class TokenizedPair:
 
     Attributes:
         ids: Token ids, special tokens included, truncated to the limit.
-        text_start: Index of the first id of segment 1, which begins with the text.
+        text_start: Index of the first id of the text, where segment 1 begins; `len(ids)` if there
+            is no segment 1.
         num_tokens: Number of tokens before truncation; a lower bound if `is_exact` is False.
         is_exact: Whether all tokens were counted.
     """
@@ -49,12 +54,14 @@ class TokenizedPair:
 
 
 class PairTokenizer:
-    """Tokenises pairs by the template of a Hugging Face post-processor.
+    """Tokenises pairs.
+
+    The Hugging Face tokenizer of the model gives the special tokens, in its post-processor.
 
     Args:
         tokenizer: Tokenizer of single texts.
         max_tokens: Largest number of tokens of a pair, special tokens included.
-        name: The file, for messages.
+        name: Name of the tokenizer's file, for error messages.
 
     Raises:
         CheckpointFormatError: The post-processor has no template of a pair, or the special tokens
@@ -108,7 +115,9 @@ class PairTokenizer:
         return TokenizedPair(ids, len(opening), num_tokens, query[1] and text[1])
 
     def single(self, text: tuple[list[int], bool], direction: Direction = "right") -> TokenizedPair:
-        """Returns one encoded text alone, truncated to the limit; all of it is segment 0.
+        """Adds special tokens to a text without a query, and truncates it to the limit.
+
+        All ids of the result are in segment 0.
 
         Args:
             text: Both results of `encode` for the text.
@@ -148,7 +157,7 @@ def read_pair_template(processor: Any, name: str) -> PairTemplate:
 
     Args:
         processor: `post_processor` of a tokenizer.
-        name: The file, for messages.
+        name: Name of the tokenizer's file, for error messages.
 
     Raises:
         CheckpointFormatError: The post-processor has no template of a pair.

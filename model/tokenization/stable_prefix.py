@@ -3,8 +3,8 @@
 If only a part of a text is tokenised, some tokens of the part differ from the tokens of the whole
 text. The other tokens are stable. A tokenizer first splits a text into words, by rules that look at
 a few neighbouring characters. Then it tokenises each word alone. So the tokens of all words are
-stable, except for the few words next to the cut. `cut_words.py` finds the stable tokens of a word
-that continues beyond the cut.
+stable, except for the few words next to the cut. `model.tokenization.cut_words` finds the stable
+tokens of a word that continues beyond the cut.
 """
 
 import unicodedata
@@ -39,9 +39,10 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
     """Returns how many tokens stand in stable words, counted from the uncut end of the text.
 
     Args:
-        edges: Number of characters from the uncut end to the far edge of each token. The token
-            nearest to the uncut end is the first.
-        words: Index of the word of each token; None for a special token.
+        edges: For each token, the number of characters between the uncut end of the text and the
+            boundary of the token that is nearer to the cut. The tokens are listed from the uncut
+            end to the cut.
+        words: Index of the word of each token, in the same order; None for a special token.
         size: Number of characters from the uncut end to the cut.
     """
     number = num_before(edges, size - MARGIN_CHARS)
@@ -49,7 +50,12 @@ def num_stable(edges: Sequence[int], words: Sequence[int | None], size: int) -> 
 
 
 def num_before(edges: Sequence[int], place: int) -> int:
-    """Returns how many tokens stand before the first token whose edge is beyond `place`."""
+    """Returns how many tokens stand before the first token that reaches beyond a place.
+
+    Args:
+        edges: As in `num_stable`.
+        place: Number of characters from the uncut end to the place.
+    """
     return next((number for number, edge in enumerate(edges) if edge > place), len(edges))
 
 

@@ -1,6 +1,8 @@
-"""The check of API keys on all routes that read parameters from a body, form or query.
+"""Checks the API key of a request.
 
-A request carries its key in the header `Authorization`, or in a field of a body, form or query.
+A request carries its key in the header `Authorization`, or in a field of a body, form or query. All
+routes with such fields check the key. Routes without fields, such as `GET /languages`, need no API
+key.
 """
 
 import hashlib

@@ -28,7 +28,8 @@ class Services:
     Attributes:
         settings: Settings of the server.
         catalog: Models and languages that are served.
-        backend: Admission, device workers and metrics, which exist once for all processes.
+        backend: Interface to the parts of the server that all processes share: admission, device
+            workers and metrics.
         translator: Translates texts.
         inspector: Computes the attention of translations.
         text_inspector: Computes the attention of texts to embed.

@@ -1,7 +1,7 @@
 """Reads Marian's `.bin` container: named float and int8 tensors, and the training options.
 
 Source: marian-dev, src/common/binary.cpp (layout) and src/tensors/cpu/intgemm_interface.h
-(int8 tensors). No code was copied. The facts were checked with real models.
+(int8 tensors). No code was copied. The layout was checked with files of real models.
 """
 
 import math
@@ -52,7 +52,9 @@ class Item:
 
 
 class MarianFile:
-    """The items of a `.bin` file. Arrays are made on request.
+    """The items of a `.bin` file: its tensors, and one item with the training options.
+
+    The file is mapped into memory. `arrays` and `quantized` make arrays from its tensors.
 
     Args:
         path: The file, already unpacked (not .gz).
@@ -132,7 +134,7 @@ class MarianFile:
             without: Names of tensors to leave out.
 
         Raises:
-            UnsupportedModelError: Some tensors have a type that only Marian's kernels read.
+            UnsupportedModelError: The type of a tensor is not float16, float32 or int8.
         """
         tensors = {name: item for name, item in self.items.items() if name != OPTIONS_ITEM}
         known = {INTGEMM8, *FLOATS}
@@ -156,7 +158,8 @@ class MarianFile:
     def _integers(self, item: Item) -> tuple[NDArray[np.int8], float]:
         """Returns the int8 values of a tensor and its multiplier.
 
-        The values are a view of the file's bytes. In the file, the multiplier follows the values.
+        A value divided by the multiplier is a weight. The values are a view of the file's bytes. In
+        the file, the multiplier follows the values.
         """
         self._check(item, item.size + 4)
         values = np.frombuffer(self.data, np.int8, item.size, item.offset)
@@ -199,5 +202,8 @@ class MarianFile:
 
 
 def is_table(name: str) -> bool:
-    """Returns whether a tensor is an embedding table. A table has the shape (V, D) in a model."""
+    """Returns whether a tensor with this name is an embedding table.
+
+    A model needs a table in the shape (V, D), and other matrices in the shape (out, in).
+    """
     return "Wemb" in name or name.endswith("_Wt")

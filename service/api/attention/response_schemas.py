@@ -11,11 +11,13 @@ class LabelsBody(BaseModel):
     """The tokens or the words of the source or of the target."""
 
     text: str
-    tokens: list[str] = Field(description="Pieces as the vocabulary spells them, or words.")
+    tokens: list[str] = Field(
+        description="Tokens as the vocabulary spells them; with `level` `word`, words."
+    )
     ids: list[int] | list[list[int]] = Field(description="Id of each token, or ids of each word.")
     offsets: list[tuple[int, int]] = Field(
-        description="First and end position of each token in the text, in code points; surrounding "
-        "white space is excluded."
+        description="[start, end) of each token or word in `text`, in code points, without the "
+        "white space around it."
     )
     special: list[bool] = Field(description="True for tokens that are not text, such as EOS.")
 
@@ -23,8 +25,8 @@ class LabelsBody(BaseModel):
 class TargetLabelsBody(LabelsBody):
     """The tokens or the words of the target.
 
-    In row t of cross-attention the decoder reads entry t of `input_tokens` and predicts entry t of
-    `tokens`.
+    Row t of cross-attention belongs to the decode step that reads entry t of `input_tokens` and
+    predicts entry t of `tokens`.
     """
 
     input_tokens: list[str] = Field(
@@ -38,7 +40,7 @@ class AttentionBody(BaseModel):
     """Attention of one kind."""
 
     kind: Kind
-    layers: list[int] = Field(description="Numbers of the layers.")
+    layers: list[int] = Field(description="Indices of the layers, from 0.")
     heads: list[int] | Literal["mean", "max", "rollout"]
     reduce: Reduce
     norm: Norm
@@ -71,7 +73,7 @@ class AlignmentBody(BaseModel):
 
 
 class AttentionItemBody(BaseModel):
-    """One sequence.
+    """The attention of one text or, with `split`, of one sentence.
 
     `alignment` gives the words as spans of tokens, even if `level` is `word`.
     """
@@ -99,7 +101,10 @@ class AttentionResponse(BaseModel):
 
 
 class BertvizItem(BaseModel):
-    """Keyword arguments of bertviz' views; the client must convert each layer to a tensor."""
+    """Keyword arguments of bertviz' `head_view` and `model_view`.
+
+    The client must convert each layer to a tensor.
+    """
 
     encoder_attention: list[list[list[list[list[float]]]]] | None = Field(
         description="[layer][0][head][row][column]"
@@ -120,7 +125,7 @@ class BertvizResponse(BaseModel):
 
 
 class StepsToken(BaseModel):
-    """The token whose attention is computed."""
+    """The token that attends to the tokens in `rows`."""
 
     index: int
     token: str = Field(
@@ -147,7 +152,7 @@ class StepsRow(BaseModel):
 
 
 class StepsVectors(BaseModel):
-    """With `vectors`: the query, the keys and the values of the head."""
+    """The query, the keys and the values of the head, if `include` contains `vectors`."""
 
     q: list[float]
     k: list[list[float]]
@@ -155,12 +160,17 @@ class StepsVectors(BaseModel):
 
 
 class StepsOutput(BaseModel):
-    """With `output` or `output_weight`: result = weight · concatenated + bias."""
+    """The output projection, if `include` contains `output` or `output_weight`.
 
-    concatenated: list[float] = Field(description="z of all heads for this query.")
+    It is result = weight · concatenated + bias.
+    """
+
+    concatenated: list[float] = Field(description="Vectors z of all heads for this query, joined.")
     bias: list[float]
     result: list[float]
-    weight: list[list[float]] | None = Field(None, description="W_O, with `output_weight`.")
+    weight: list[list[float]] | None = Field(
+        None, description="W_O, if `include` contains `output_weight`."
+    )
 
 
 class StepsResponse(BaseModel):

@@ -38,7 +38,7 @@ class DocumentRequest(Parameters):
 
 
 class DocumentHandle(BaseModel):
-    """The two secrets that name an uploaded document."""
+    """The id and the key of an uploaded document. Both are secret, and later requests need both."""
 
     document_id: str
     document_key: str
@@ -62,7 +62,7 @@ class DocumentStatus(BaseModel):
         None, description="Estimated time, while `status` is `translating`."
     )
     billed_characters: int | None = Field(
-        None, description="Code points of the texts, if `status` is `done`."
+        None, description="Number of code points of the texts, if `status` is `done`."
     )
     error_message: str | None = Field(None, description="Reason, if `status` is `error`.")
     message: str | None = Field(None, description="The same as `error_message`.")

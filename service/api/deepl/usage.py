@@ -12,7 +12,7 @@ from service.api.services import context_of, services_of
 router = APIRouter(tags=["deepl"])
 
 NO_LIMIT = 10**12
-"""Limit of a server without a limit. DeepL returns the same number for plans without a limit."""
+"""Value of `character_limit` that stands for no limit; DeepL returns it for unlimited plans."""
 
 
 class UsageRequest(Parameters):
@@ -31,7 +31,7 @@ class DeepLUsage(BaseModel):
     `/v2/document` have translated for all keys since the server started.
     """
 
-    character_count: int = Field(description="Code points of the translated texts.")
+    character_count: int = Field(description="Number of code points of the translated texts.")
     character_limit: int = Field(description=f"{NO_LIMIT:,} means that there is no limit.")
 
 

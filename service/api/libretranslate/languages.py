@@ -63,7 +63,9 @@ async def frontend_settings(
 
 
 def find(catalog: Catalog, source: str, target: str) -> tuple[str | None, str]:
-    """Returns the served languages of a request; the source is None for `auto`.
+    """Returns the languages of the catalog that a request names as source and target.
+
+    The source is None for `auto`.
 
     Raises:
         InvalidRequestError: A code is empty.
@@ -81,7 +83,7 @@ def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | N
     """
     if body.glossary and source is None:
         raise InvalidRequestError(
-            "Invalid request: a glossary needs the source language; send it in place of auto"
+            "Invalid request: a glossary needs the source language; name it in place of auto"
         )
     return [body.glossary] if body.glossary else []
 
@@ -89,8 +91,9 @@ def glossaries_of(body: TranslateRequest | TranslateFileRequest, source: str | N
 def default_target(catalog: Catalog) -> str:
     """Returns the target language that a form offers first.
 
-    It is the target of the first single-pair model with an offered target. Without such a model it
-    is the last offered language, and without translation models English.
+    This is the target of the first single-pair model whose target is a language of the server. If
+    there is no such model, it is the server's last language. On a server without translation
+    models, it is English.
     """
     targets = [model.files.target for model in catalog.models.values() if model.files.target]
     offered = [target for target in targets if target in catalog.languages]
@@ -98,5 +101,5 @@ def default_target(catalog: Catalog) -> str:
 
 
 def detection_body(detection: Detection) -> dict[str, Any]:
-    """Returns the body of one detected language."""
+    """Returns one detected language in the form of a response."""
     return {"confidence": detection.confidence, "language": detection.language}

@@ -29,11 +29,11 @@ OPENAI_PREFIX = "/v1/"
 
 @dataclass(frozen=True, slots=True)
 class OpenAIKind:
-    """The names of a kind of error in OpenAI's body.
+    """The `type` and the `code` with which OpenAI's error body names a kind of error.
 
     Attributes:
-        error_type: The `type` of the body.
-        code: The `code` of the body; None where OpenAI has none.
+        error_type: Value of `type`.
+        code: Value of `code`; None where OpenAI has none.
     """
 
     error_type: str
@@ -60,10 +60,10 @@ class OpenAIError(BaseModel):
 
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
-        description="The kind of error, or with 429 the limit: `requests` or `tokens`."
+        description="The kind of error. With status 429, the limit: `requests` or `tokens`."
     )
     param: str | None = Field(description="The parameter at fault.")
-    code: str | None = Field(description="The kind of error, for programs.")
+    code: str | None = Field(description="A more exact kind of error than `type`, or null.")
 
 
 class OpenAIErrorBody(BaseModel):
@@ -118,7 +118,10 @@ def openai_status(error: ServiceError) -> int:
 
 
 def openai_kind(error: ServiceError) -> OpenAIKind:
-    """Returns the names of an error: by its status, unless OpenAI has more exact names."""
+    """Returns the `type` and the `code` of an error.
+
+    They depend on the HTTP status alone, unless OpenAI has more exact values for the error.
+    """
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":
@@ -126,6 +129,6 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
     if isinstance(error, MissingKeyError | InvalidKeyError):
         return OPENAI_KINDS[401]
     if isinstance(error, RequestTooLargeError) and (error.param or "").endswith("]"):
-        # One text is longer than the model takes.
+        # `param` names one text of a list, such as `input[3]`: the text is too long for the model.
         return OpenAIKind("invalid_request_error", "context_length_exceeded")
     return OPENAI_KINDS[KINDS[type(error)].status]

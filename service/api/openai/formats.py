@@ -14,12 +14,14 @@ from service.tasks.embedding.embedder import EmbedUsage, Vectors
 def embeddings_chunks(
     vectors: Vectors, model: str, usage: EmbedUsage, encoding: EncodingFormat
 ) -> Iterator[bytes]:
-    """Returns the response of `/v1/embeddings`, in chunks for `json_response`.
+    """Returns the response of `/v1/embeddings` in chunks.
+
+    `service.api.responses.json_response` sends the chunks.
 
     Args:
         vectors: One row for each input.
         model: Name of the model.
-        usage: Characters and tokens that were read.
+        usage: Numbers of tokens that the model read, and the inputs that were truncated.
         encoding: Encoding of a vector.
     """
     return gather(_embeddings_parts(vectors, model, usage, encoding))
