@@ -26,9 +26,9 @@ class UsageRequest(Parameters):
 class DeepLUsage(BaseModel):
     """The characters that were translated, and their limit.
 
-    With a limit, `character_count` is the number of characters that all routes have translated for
-    the key this month. Without a limit, it is the number of characters that `/v2/translate` and
-    `/v2/document` have translated for all keys since the server started.
+    With a limit, `character_count` is the number of characters that DeepL's and LibreTranslate's
+    routes have translated for the key this month. Without a limit, it is the number of characters
+    that `/v2/translate` and `/v2/document` have translated for all keys since the server started.
     """
 
     character_count: int = Field(description="Number of code points of the translated texts.")
