@@ -23,8 +23,8 @@ class LocatedModel:
 
     Attributes:
         entry: Entry that names the model.
-        place: A folder or `package:NAME`, as `find_models` takes it.
-        record: Record of the cache; None if the model is not in the cache.
+        place: A folder or `package:NAME`, as `model.checkpoints.load.find_models` takes it.
+        record: Record of the model in the cache; None for a folder or a package.
     """
 
     entry: ModelEntry
@@ -105,7 +105,7 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """Returns the sha256 checksums that pip recorded when it installed a package, by file."""
+    """Maps each file of an installed package to the sha256 checksum that pip recorded for it."""
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()
