@@ -23,6 +23,7 @@ EOS_BIAS = -1e4
 """Bias of EOS in the output layer; it is so low that decoding never chooses EOS."""
 STANDARD_DEVIATION = 0.02
 PADDED_TO = 32
+"""Smallest number of tokens to which Regard pads a source on a GPU."""
 
 
 @dataclass(frozen=True)

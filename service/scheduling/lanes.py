@@ -14,7 +14,7 @@ from service.scheduling.job import Job
 LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""Number of the oldest jobs, for each free row, from which jobs of similar length are chosen."""
+"""For each free row, jobs of similar length are chosen from this number of the oldest jobs."""
 
 BULK_SHARE = 5
 """While jobs wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
@@ -101,7 +101,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Number of rows of the oldest job in each lane; the larger of both numbers."""
+        """Largest number of rows of a first job: the first of the interactive or of the bulk lane."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:

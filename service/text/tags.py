@@ -1,7 +1,7 @@
 """Takes the inline tags out of a text before its translation, and gives each sentence its tags.
 
-A model translates better without tags. `service.text.tag_placement` then finds the places of the
-tags in the translation.
+A model translates better without tags. `service.text.tag_placement` finds the places of
+the tags in the translation.
 """
 
 from bisect import bisect_left
@@ -75,7 +75,7 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 
     Returns:
         The segments, and a map. The separators of the segments now contain the markers of all tags
-        that belong to no sentence. The map has the index of each sentence that has tags, with these
+        that belong to no sentence. The map takes the index of each sentence that has tags to these
         tags. Their `place` and `partner` count from the start of the sentence. A `partner` outside
         of the sentence is below 0 or above the sentence's length.
     """

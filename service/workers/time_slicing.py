@@ -6,8 +6,8 @@ its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
 part of the work. Each sliced kind has a credit: the time for which its slices may be computed while
-other work waits. While a worker computes one kind, the credit of
-each later kind in the task table grows.
+other work waits. While a worker computes one kind, the credit of each later kind in the task table
+grows.
 """
 
 import time

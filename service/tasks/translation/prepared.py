@@ -134,7 +134,7 @@ class Prepared:
         """Returns the translated text from the decoded sentences.
 
         The result is None if a protected span is missing. This can happen only in alternatives, the
-        translations after the best one, because `fidelity.complete` repairs only the best one.
+        translations after the best one, because `fidelity.complete` completes only the best one.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]
