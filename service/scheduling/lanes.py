@@ -101,7 +101,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Largest number of rows of a first job: the first of the interactive or of the bulk lane."""
+        """Number of rows that the first job of either lane takes at most."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:

@@ -75,8 +75,8 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 
     Returns:
         The segments, and a map. The separators of the segments now contain the markers of all tags
-        that belong to no sentence. The map takes the index of each sentence that has tags to these
-        tags. Their `place` and `partner` count from the start of the sentence. A `partner` outside
+        that belong to no sentence. In the map, the index of each sentence that has tags leads to
+        these tags. Their `place` and `partner` count from the start of the sentence. A `partner` outside
         of the sentence is below 0 or above the sentence's length.
     """
     if not tags:
