@@ -74,10 +74,10 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
         tags: Tags that `lift` returned.
 
     Returns:
-        The segments, and a map. The separators of the segments now contain the markers of all tags
-        that belong to no sentence. In the map, the index of each sentence that has tags leads to
-        these tags. Their `place` and `partner` count from the start of the sentence. A `partner` outside
-        of the sentence is below 0 or above the sentence's length.
+        Two values. The first is the segments; their separators now contain the markers of all tags
+        that belong to no sentence. The second maps the index of each sentence that has tags to
+        these tags. Their `place` and `partner` count from the start of the sentence. A `partner`
+        outside of the sentence is below 0 or above the sentence's length.
     """
     if not tags:
         return segments, {}
