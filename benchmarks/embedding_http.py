@@ -1,7 +1,7 @@
 """Section "embed-http": sends one sentence per POST to each embedding server in turn.
 
-Regard is measured through the API of text-embeddings-inference, and infinity-emb through OpenAI's.
-Both servers answer in JSON.
+A section is a part of the benchmark that `--only` selects by its name. Regard receives requests in
+the API of text-embeddings-inference, and infinity-emb in OpenAI's API. Both servers answer in JSON.
 """
 
 import json
@@ -93,7 +93,7 @@ def start_infinity(options: Options, lines: list[str]) -> Target:
 
 
 def infinity(options: Options) -> Contestant:
-    """Describes infinity-emb with its defaults, in bfloat16, without telemetry.
+    """Describes infinity-emb on the CPU in bfloat16, without BetterTransformer and telemetry.
 
     Raises:
         MissingError: The peer cannot be installed on this machine.
@@ -119,7 +119,7 @@ def _turn(target: Target, shape: Shape, turn: int, result: Result) -> None:
 
 
 def table(result: Result, _options: Options) -> str:
-    """Returns a table with a row for each number of clients and server."""
+    """Returns a table with a row for each pair of a number of clients and a server."""
     headings = ["clients", "server", "requests/s", f"× {PEER}", "p50 ms", "p99 ms"]
     headings += ["CPU s per 1,000", "PSS MiB", "errors, at most"]
     rows = []

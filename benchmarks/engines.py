@@ -1,4 +1,8 @@
-"""Engines without HTTP. Each is a subprocess that speaks the protocol of `peers.protocol`."""
+"""Runs translation engines in subprocesses, without HTTP.
+
+Each subprocess reads and answers the messages of `benchmarks.peers.protocol`. Its command names the
+source file, which has one sentence per line.
+"""
 
 import functools
 import json
@@ -28,7 +32,7 @@ class Contestant:
         name: Name of the contestant in tables.
         command: Command of its subprocess; `{port}` stands for the port of a server.
         has_text: Whether its output is a real translation, which BLEU can score.
-        environment: Variables in addition to those of this process.
+        environment: Environment variables that are added to those of this process.
         ready_path: Route that answers 200 as soon as a server's models are loaded.
     """
 
@@ -41,7 +45,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Run:
-    """Wall and CPU seconds of one run over the whole file."""
+    """Wall and CPU seconds in which an engine translates the source file once."""
 
     seconds: float
     cpu_seconds: float
@@ -70,7 +74,7 @@ class Engine:
         self._read()
 
     def run(self) -> Run:
-        """Runs the engine over the whole file once."""
+        """Translates the source file once and measures the time."""
         before = tree.cpu_seconds(self.process.pid)
         seconds = self._ask({"run": 1})["seconds"]
         return Run(seconds, tree.cpu_seconds(self.process.pid) - before)
@@ -119,7 +123,7 @@ def log_tail(log: Path) -> str:
 
 
 def ours(options: Options) -> Contestant:
-    """Describes Regard's engine with one process per core."""
+    """Describes Regard's engine with `--workers` processes, by default one per core."""
     arguments = {
         "--source": str(options.source),
         "--pair": options.pair,
@@ -133,7 +137,7 @@ def ours(options: Options) -> Contestant:
 
 
 def bergamot(options: Options) -> Contestant:
-    """Describes native Bergamot with one thread per core and the whole file in one call.
+    """Describes native Bergamot with `--workers` threads and the whole file in one call.
 
     Raises:
         MissingError: Bergamot cannot be installed on this machine.
@@ -145,12 +149,18 @@ def bergamot(options: Options) -> Contestant:
 
 
 def ctranslate2(options: Options) -> Contestant:
-    """Describes CTranslate2 with the stand-in model and its whole vocabulary."""
+    """Describes CTranslate2 with the stand-in model, whose output may have any token.
+
+    CTranslate2 cannot load the weights of the real model (see `benchmarks.peers.ctranslate2`).
+    """
     return _ctranslate2(options, "ctranslate2", "full")
 
 
 def ctranslate2_vmap(options: Options) -> Contestant:
-    """Describes CTranslate2 with the stand-in model and a vocabulary map, its lexical shortlist."""
+    """Describes CTranslate2 with the stand-in model and a vocabulary map.
+
+    A vocabulary map is CTranslate2's form of a lexical shortlist.
+    """
     return _ctranslate2(options, "ctranslate2-vmap", "vmap")
 
 
@@ -162,12 +172,12 @@ def _ctranslate2(options: Options, name: str, vocabulary: str) -> Contestant:
 
 
 def bergamot_python(options: Options) -> str:
-    """Returns the path of a Python 3.10 with Bergamot's wheel."""
+    """Returns the path of a Python 3.10 interpreter that can import Bergamot."""
     return environments.peer_python("bergamot", options.python310, "3.10")
 
 
 def ctranslate2_python() -> str:
-    """Returns the path of a Python with CTranslate2."""
+    """Returns the path of a Python interpreter that can import CTranslate2."""
     return environments.peer_python("ctranslate2")
 
 
@@ -175,8 +185,8 @@ def ctranslate2_python() -> str:
 def build_standin(options: Options) -> Path:
     """Builds CTranslate2's stand-in model and returns its folder.
 
-    `benchmarks.peers.ctranslate2` explains the stand-in. Every run builds it anew, because it
-    depends on the language pair and the reference.
+    `benchmarks.peers.ctranslate2` explains the stand-in. Each run of the benchmark builds it once,
+    because it depends on the language pair, the source file and the reference translations.
 
     Raises:
         MissingError: CTranslate2 cannot be installed, or its build fails.

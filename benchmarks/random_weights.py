@@ -23,6 +23,7 @@ EOS_BIAS = -1e4
 """Bias of EOS in the output layer; it is so low that decoding never chooses EOS."""
 STANDARD_DEVIATION = 0.02
 PADDED_TO = 32
+"""Smallest number of tokens to which Regard pads a source on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,8 @@ class TransformersContestant:
     def run(self) -> Timing:
         """Decodes all rows at once.
 
-        The time of a step is the mean time of the tokens after the first.
+        `generate` does not report the time of a step. So a second run decodes one token, and the
+        difference of both times is divided by the number of further tokens.
         """
         whole = self._seconds(self.shape.tokens)
         return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
@@ -258,7 +260,10 @@ def synchronize(device: torch.device) -> None:
 
 
 def count_kernels(call: Callable[[], object], device: torch.device) -> float:
-    """Counts the kernels that a call runs on a GPU, without copies; on a CPU, its operators."""
+    """Counts the kernels that a call runs on a GPU; copies do not count.
+
+    On a CPU, it counts the PyTorch operators that the call runs.
+    """
     on_gpu = device.type == "cuda"
     kinds = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[kinds.CUDA if on_gpu else kinds.CPU]) as profile:

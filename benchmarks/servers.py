@@ -1,6 +1,7 @@
-"""Starts servers for measurement: Regard with its defaults, and each peer in two modes.
+"""Starts servers for measurement: Regard, and each peer in two modes.
 
-The modes are `naive` and `batched`; `benchmarks.peers.server` explains them.
+A peer is another engine than Regard. `benchmarks.peers.server` serves it over HTTP and explains the
+modes, `naive` and `batched`.
 """
 
 import http.client
@@ -103,7 +104,12 @@ class Server:
 
 
 def regard(options: Options, environment: Mapping[str, str] | None = None) -> Contestant:
-    """Describes `regard serve`; `environment` adds or replaces settings."""
+    """Describes `regard serve` with default settings, except for those of the options.
+
+    Args:
+        options: Options of the benchmark, with the models and the precision.
+        environment: Settings to add or replace, as environment variables.
+    """
     command = [sys.executable, "-m", "service", "serve", "--port", "{port}"]
     settings = {"REGARD_MODELS": options.models}
     if options.dtype != "auto":

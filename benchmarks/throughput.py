@@ -1,4 +1,8 @@
-"""Section "offline": translates a file of sentences with each engine on all cores, without HTTP."""
+"""Section "offline": translates a file of sentences with each engine, without HTTP.
+
+A section is a part of the benchmark that `--only` selects by its name. By default, each engine uses
+all cores.
+"""
 
 import sys
 from collections.abc import Callable, Mapping

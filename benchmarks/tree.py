@@ -14,7 +14,7 @@ class Stat:
 
     Attributes:
         parent: Id of the parent process.
-        ticks: CPU time in clock ticks, ended children included.
+        ticks: CPU time in clock ticks. It includes the ended children for which the process waited.
     """
 
     parent: int
@@ -56,7 +56,7 @@ def parse_rollup(text: str) -> tuple[int, int]:
 
 
 def members(root: int) -> dict[int, Stat]:
-    """Maps the id of the process and of each current descendant to its fields."""
+    """Maps the ids of the process `root` and of its running descendants to their fields."""
     stats = {}
     for folder in PROC.iterdir():
         if folder.name.isdecimal():
@@ -73,12 +73,12 @@ def members(root: int) -> dict[int, Stat]:
 
 
 def cpu_seconds(root: int) -> float:
-    """Returns the CPU seconds of the tree since its start, ended children included."""
+    """Returns the CPU seconds of the tree of `root` since its start, with ended children."""
     return sum(stat.ticks for stat in members(root).values()) / TICKS
 
 
 def memory(root: int) -> Memory:
-    """Measures the current memory of the tree."""
+    """Measures the current memory of the process `root` and its descendants."""
     texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in members(root)]
     sizes = [parse_rollup(text) for text in texts if text]
     return Memory(sum(rss for rss, _ in sizes) / 1024, sum(pss for _, pss in sizes) / 1024)

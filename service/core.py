@@ -62,7 +62,7 @@ class Core:
     async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
         """Admits a request of about `tokens` tokens.
 
-        This implementation decides immediately and ignores `at_once`.
+        `at_once` has no effect here, because this implementation always decides immediately.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
@@ -71,7 +71,7 @@ class Core:
         return self.reserve(tokens)
 
     def reserve(self, tokens: int) -> "CoreLease":
-        """Admits a request of about `tokens` tokens, in this turn of the event loop.
+        """Admits a request of about `tokens` tokens without yielding to the event loop.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
@@ -115,7 +115,7 @@ class Core:
 
 @dataclass(slots=True)
 class CoreLease:
-    """The admission of one request in the process that owns the workers."""
+    """The permission of one request to submit items, in the process that owns the workers."""
 
     core: Core
     reservation: Reservation
@@ -125,7 +125,7 @@ class CoreLease:
     def submit(
         self, items: Sequence[WorkItem], deadline: float, total_tokens: int = 0
     ) -> ResultStream:
-        """Submits items of the request.
+        """Submits items of the request, as `service.tasks.backend.Lease.submit` explains.
 
         Raises:
             ServiceError: The items are refused.
@@ -159,7 +159,7 @@ def build_core(
 
     Args:
         settings: Settings of the server.
-        files: The models that the core serves at the start.
+        files: Models that the server has at the start. Workers load all but the remote models.
         start_worker: Starts a device worker.
         on_failure: Called with the reason when a model in `files` cannot be loaded.
     """

@@ -13,7 +13,9 @@ NO_TOKEN = -1
 
 
 class Embedding(nn.Module):
-    """The token's vector, times sqrt(D) in most models, plus the position's vector.
+    """Adds the vector of each token to the vector of its position.
+
+    In most models, the token vector is first multiplied by sqrt(D).
 
     The position table is computed on first use and then kept. It grows only when a longer text
     needs it.
@@ -36,10 +38,10 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
-        """Returns (B, T, D) for tokens and positions (B, T). The token vector of NO_TOKEN is zero.
+        """Returns the embeddings (B, T, D) of tokens at positions.
 
         Args:
-            tokens: Ids (B, T).
+            tokens: Ids (B, T). The token vector of NO_TOKEN is zero.
             positions: Positions (B, T), from 0.
             max_position: Largest position that `positions` may contain.
         """
@@ -55,7 +57,10 @@ class Embedding(nn.Module):
         return F.embedding(tokens, self.quantized).float() / self.multiplier
 
     def ensure_length(self, position: int) -> None:
-        """Extends the table to include this position; an extended table has a new address."""
+        """Extends the position table to include this position.
+
+        The extended table has a new address. Earlier CUDA graphs still read the old address.
+        """
         if position >= self.table.shape[0]:
             start, length = self.config.position_offset, max(128, 2 * position)
             table = sinusoid_table(start + length, self.config.d_model, self.config.sinusoids)

@@ -32,7 +32,7 @@ class Name:
 
         Args:
             layers: Number of layers.
-            first: Number that the file gives to its first layer.
+            first: Number of the first layer in the tensor names of the file.
         """
         if "{i}" not in self.parameter:
             return [(self.parameter, self.tensor)]
@@ -49,17 +49,20 @@ def fill(
     ignored: re.Pattern[str],
     name: str = "",
 ) -> None:
-    """Fills every parameter with its array. Each array fills one parameter.
+    """Fills every parameter with the array that `pairs` assigns to it.
+
+    Every array must be in `pairs`, or `ignored` must match its name.
 
     Args:
         module: The module to fill; it may be on the meta device.
-        arrays: The tensors of the file.
-        pairs: (parameter, tensor) names.
+        arrays: Maps the name of each tensor of the file to its values.
+        pairs: Name of each parameter, with the name of the tensor that fills it.
         ignored: Pattern of the names of tensors that this model does not need.
         name: The file, for messages.
 
     Raises:
-        WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape.
+        WeightMismatchError: A tensor is missing, belongs to no parameter or has the wrong shape; or
+            a parameter is not in `pairs`.
     """
     parameters = dict(module.named_parameters())
     wanted = dict(pairs)

@@ -1,4 +1,7 @@
-"""A tokenizer whose tokens are the characters of a text, for models that read text and no ids."""
+"""A tokenizer whose tokens are the characters of a text.
+
+It serves remote models, which read text instead of token ids.
+"""
 
 import sys
 
@@ -11,7 +14,8 @@ EOS = sys.maxunicode + 1
 class CharacterTokenizer(Tokenizer):
     """Turns each character into its code point, and code points into a text.
 
-    No character is unknown, and a text comes back unchanged.
+    No character is unknown. Decoding gives the encoded text unchanged, except that a text of white
+    space alone has no ids.
     """
 
     def __init__(self) -> None:
@@ -22,7 +26,7 @@ class CharacterTokenizer(Tokenizer):
         self.prefix = []
 
     def encode(self, text: str) -> list[int]:
-        """Returns the code points of a text without EOS; none for white space alone."""
+        """Returns the code points of a text without EOS; an empty list for white space alone."""
         return [] if text.isspace() else list(map(ord, text))
 
     def unknown_in(self, text: str) -> set[str]:
@@ -36,7 +40,7 @@ class CharacterTokenizer(Tokenizer):
         return Encoding(ids, pieces, [(place, place + 1) for place in range(len(ids))])
 
     def decode(self, ids: list[int]) -> str:
-        """Returns the text of code points."""
+        """Returns the text with the given code points; EOS is left out."""
         return "".join([chr(each) for each in ids if each != EOS])
 
     def pieces(self, ids: list[int]) -> list[str]:

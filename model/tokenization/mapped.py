@@ -70,14 +70,14 @@ class MappedTokenizer(Tokenizer):
         return _spaced(text)
 
     def pieces(self, ids: list[int]) -> list[str]:
-        """Returns the spelling of each id in the vocabulary."""
+        """Returns the vocabulary's spelling of each given id."""
         return [self.names[i] for i in ids]
 
     def _number(self, pieces: list[str]) -> list[int]:
         return [self.ids.get(piece, self.unk_id) for piece in pieces]
 
     def _spelled(self, ids: list[int]) -> list[str]:
-        """Returns the pieces of ids, which SentencePiece can join to a text.
+        """Returns the pieces of ids, changed so that SentencePiece joins them to the right text.
 
         SentencePiece removes the space at the beginning of the first piece, but only if its file
         has this piece. If the file does not have the piece, this method removes the space.

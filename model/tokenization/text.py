@@ -1,8 +1,8 @@
-"""Converts texts to the ids of an embedding model, by a Hugging Face `tokenizer.json`.
+"""Converts texts to the token ids of an embedding model, as its `tokenizer.json` defines.
 
 If a text is much longer than the model's limit, only a part at its beginning (or its end) is
-tokenised. This part has more tokens than the limit. Only tokens next to the cut depend on the rest
-of the text, and these tokens are not kept; see `stable_prefix.py`.
+tokenised. This part has more tokens than the limit. Tokens next to the cut may depend on the rest
+of the text, and are not kept. All other tokens are called stable; see `stable_prefix.py`.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,10 @@ GROWTH = 4
 """Factor by which the part grows after an attempt that finds too few stable tokens."""
 
 SPARE_TOKENS = 256
-"""Number of tokens of a cut word that are examined in addition to the tokens that are needed.
+"""Number of additional tokens that are examined in a cut word.
 
-Some of the examined tokens are not stable. The additional tokens make up for them.
+A cut word continues beyond the cut, so some of its tokens are not stable. The additional tokens
+make up for them, so that enough stable tokens are found.
 """
 
 
@@ -59,13 +60,13 @@ class TextTokens:
 
 
 class TextTokenizer:
-    """One vocabulary with its normaliser and its special tokens.
+    """Tokenises texts with the vocabulary, normaliser and special tokens of one file.
 
     A prompt can be put in front of a text. White space around the prompt and text together is
     removed, as in sentence-transformers. Several threads may tokenise at the same time.
 
     Args:
-        path: A `tokenizer.json`.
+        path: A `tokenizer.json` of Hugging Face.
         max_tokens: Largest number of tokens of a text, special tokens included. A longer text is
             truncated at its end.
         is_lowercase: Whether texts are lowercased, even if the file does not ask for it.

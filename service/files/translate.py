@@ -142,10 +142,12 @@ def _translate_lines(translator: TextTranslator, target: Path | None) -> None:
 def _unfinished_jobs(
     source: Path, target: Path | None, language: str, is_forced: bool
 ) -> list[Job]:
-    """Returns the files to translate, without files whose translation exists.
+    """Returns the files to translate.
+
+    Without `is_forced`, files that have a translation at least as new as the file are left out.
 
     Raises:
-        typer.Exit: There is no file of a known format.
+        typer.Exit: `source` does not exist, or is a folder without files of a known format.
     """
     if not source.exists():
         raise stop(f"{source} does not exist")

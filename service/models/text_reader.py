@@ -49,8 +49,8 @@ class TextReader:
         prompts: Maps the name of each prompt to its text.
         default_prompt: Name of the prompt of requests without a `prompt_name`; None if such
             requests get no prompt.
-        languages: Special tokens in front of a text, by the language that a request must name.
-            Empty for a model that needs no language.
+        languages: Maps each language that a request may name to the special tokens in front of a
+            text. Empty for a model that needs no language.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TextReader:
         return replace(self, before=self.languages[language], languages={})
 
     def read(self, given: Input, prompt: str, direction: Direction) -> ReadText:
-        """Returns the ids that the model reads for a text, or for token ids in place of a text.
+        """Returns the ids that the model reads. The input is a text, or the ids of its tokens.
 
         If a client sends ids without special tokens, this method adds them. Ids with and without
         special tokens therefore give the same result.

@@ -1,4 +1,7 @@
-"""The chat request for one sentence, and the translation in its reply."""
+"""Writes the chat request that asks a remote model for a translation, and reads the reply.
+
+A remote model is a chat model of another server, called its endpoint, that has OpenAI's API.
+"""
 
 import re
 from typing import Any
@@ -18,11 +21,11 @@ SPARE_TOKENS = 64
 """A reply may have this number of tokens, plus TOKENS_PER_CHAR for each character of the text."""
 
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-"""The thoughts that some models write before their reply."""
+"""Matches the thoughts that some models write before their translation."""
 
 
 def chat_request(text: str, model: RemoteFiles) -> dict[str, Any]:
-    """Returns the body of the request for a translation."""
+    """Returns the body of the chat request that asks the model to translate a text."""
     languages = {"source": display_name(model.source), "target": display_name(model.target)}
     return {
         "model": model.model,
@@ -37,7 +40,7 @@ def chat_request(text: str, model: RemoteFiles) -> dict[str, Any]:
 
 
 def translation_of(reply: Any, name: str) -> str:
-    """Returns the translation in the body of a reply.
+    """Returns the translation that the endpoint's reply contains.
 
     Args:
         reply: The parsed body.

@@ -1,4 +1,8 @@
-"""Lanes in which jobs wait: an interactive and a bulk lane for each length bucket of a queue."""
+"""Queues of waiting jobs. A job is a work item that the scheduler has accepted.
+
+A queue has one or more length buckets, which separate short texts from long texts. Each bucket has
+two lanes: one for interactive jobs and one for bulk jobs. A row is a place in the batch of a model.
+"""
 
 import itertools
 import time
@@ -10,10 +14,10 @@ from service.scheduling.job import Job
 LANES = ("interactive", "bulk")
 
 LOOK_AHEAD = 4
-"""Number of waiting jobs, per free row, among which jobs of similar length are chosen."""
+"""For each free row, jobs of similar length are chosen from this number of the oldest jobs."""
 
 BULK_SHARE = 5
-"""While jobs wait in both lanes, one in BULK_SHARE rows goes to the bulk lane."""
+"""While jobs wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
 
 
 class Lane:
@@ -83,7 +87,9 @@ class LanePair:
     def __init__(self) -> None:
         self.interactive = Lane()
         self.bulk = Lane()
-        self.debt = 0  # rows of interactive jobs for which the bulk lane has not had its share yet
+        # Rows of interactive jobs that were taken while bulk jobs waited. BULK_SHARE - 1 of these
+        # rows earn the bulk lane one row.
+        self.debt = 0
 
     def __len__(self) -> int:
         return len(self.interactive) + len(self.bulk)
@@ -95,7 +101,7 @@ class LanePair:
 
     @property
     def next_rows(self) -> int:
-        """Rows of the larger of two jobs: the oldest of each lane."""
+        """Number of rows that the first job of either lane takes at most."""
         return max(self.interactive.next_rows, self.bulk.next_rows)
 
     def lane(self, job: Job) -> Lane:
@@ -106,13 +112,13 @@ class LanePair:
         """Removes and returns jobs that take at most `rows` rows together; most are interactive.
 
         Only a few rows become free at a time, so `debt` carries the bulk lane's share from call
-        to call. If the bulk lane has its turn, and its oldest job is a wide beam, free rows stay
-        empty until the beam fits.
+        to call. If the bulk lane has earned the rows of its oldest job, but fewer rows are free, no
+        job is returned. The free rows then stay empty until this job fits.
 
         Args:
             rows: Number of free rows.
-            spare: Largest number of rows for the bulk lane before its turn, out of the rows that
-                interactive jobs leave free. None means all of these rows.
+            spare: Largest number of rows that the bulk lane may take in addition to its share. It
+                takes them only from rows that interactive jobs leave free. None means all of these.
         """
         if not len(self.bulk):
             self.debt = 0
@@ -130,7 +136,7 @@ class LanePair:
 
 
 class LaneView:
-    """One lane of a queue over all of its length buckets, for the gauges of the metrics."""
+    """All interactive lanes of a queue, or all bulk lanes, as one lane for the metrics."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self.lanes = lanes
@@ -166,7 +172,7 @@ class Queue:
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the oldest job has waited."""
+        """Seconds that the oldest job has waited; 0 in an empty queue."""
         return max(self.interactive.oldest_age, self.bulk.oldest_age)
 
     def lane(self, job: Job) -> Lane:

@@ -1,8 +1,9 @@
 """Assigns items to workers; handles queues, deadlines, cancellation and results.
 
-The scheduler runs in the event loop of the server and is not thread-safe. Every job is settled
-exactly once: by a result, by an error, or by the end of its request. The scheduler has no code for
-particular task kinds: the task table names a policy for each kind, which counts the kind's work.
+The scheduler runs in the event loop of the server and is not thread-safe. It makes a job from each
+item that it accepts. Every job is settled exactly once: by a result, by an error, or by the end of
+its request. The scheduler has no code for particular task kinds. Instead, the task table
+(`service.tasks.table`) names a policy for each kind. The policy counts and assigns the kind's work.
 """
 
 import itertools
@@ -34,7 +35,7 @@ class Scheduler:
     """Gives waiting items to workers as capacity becomes free.
 
     Args:
-        kinds: The task table, by name of the kind.
+        kinds: The task table, which maps the name of each task kind to its row.
         admission: Receives the number of finished tokens, to estimate waits.
         metrics: Metrics of the server.
     """
@@ -51,7 +52,7 @@ class Scheduler:
         self.is_closed = False
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
-        """Accepts items of these kinds for one more model."""
+        """Adds a queue for each of these kinds, so that items for the model are accepted."""
         for kind in kinds:
             policy = self.kinds[kind].policy
             queue = self.queues[kind][model] = Queue(policy.num_buckets)
@@ -143,7 +144,7 @@ class Scheduler:
     def worker_ready(
         self, link: Link, max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """Accepts a worker that has loaded all of its models but the missing ones.
+        """Accepts a worker, which has loaded all of its models except for the missing ones.
 
         Args:
             link: The channel to the worker.
@@ -167,7 +168,7 @@ class Scheduler:
         if worker is None:
             return
         for job in reversed(worker.held.values()):
-            if job.receiver.is_closed:  # its submission has ended just now, as another item failed
+            if job.receiver.is_closed:  # this loop has failed another job of the same submission
                 continue
             if job.attempts < MAX_ATTEMPTS:
                 self.queues[job.kind][job.model].lane(job).add(job, is_first=True)

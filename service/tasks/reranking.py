@@ -21,7 +21,7 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 Scores = NDArray[np.float32]
 
 TEXTS = "texts"
-"""Name of the request parameter that has the texts, for error messages."""
+"""Parameter of a reranking request that contains the texts, for error messages."""
 
 
 Inputs = tuple[str] | tuple[str, str]
@@ -184,11 +184,11 @@ def tokenize(served: ServedReranker, query: ScoreQuery) -> list[TokenizedPair]:
 
 
 def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
-    """Returns the ids of a pair.
+    """Returns the ids that the model reads for a pair or a single text.
 
     If the model distinguishes segments, the vocabulary size is added to each id of the second
-    segment: the text, and the special tokens behind it. Row `vocab_size + id` of the token table
-    also contains the vector of the second segment.
+    segment: the text, and the special tokens behind it. In row `vocab_size + id`, the token table
+    has the vector of the token for the second segment (see `model.checkpoints.cross_encoder`).
     """
     if served.config.num_segments == 1:
         return pair.ids
@@ -197,6 +197,6 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x)), float32, without overflow."""
+    """Returns 1 / (1 + exp(-x)) for each logit x in float32, without overflow."""
     wide = logits.astype(np.float64)
     return np.asarray(0.5 * (1 + np.tanh(wide / 2)), dtype=np.float32)

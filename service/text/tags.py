@@ -1,6 +1,7 @@
 """Takes the inline tags out of a text before its translation, and gives each sentence its tags.
 
-A model translates better without tags. `tag_placement` finds their places in the translation.
+A model translates better without tags. `service.text.tag_placement` finds the places of
+the tags in the translation.
 """
 
 from bisect import bisect_left
@@ -65,18 +66,18 @@ def _paired(found: Sequence[tuple[Kind, str, int]]) -> list[Tag]:
 def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[int, list[Tag]]]:
     """Gives each tag to a sentence or to a separator.
 
-    The tags of an element that covers whole sentences go to separators, so the translation has no
-    influence on them.
+    The tags of an element that covers whole sentences go to separators. The model does not
+    translate separators, so these tags keep their places between the sentences.
 
     Args:
         segments: Sentences of the text that `lift` returned.
         tags: Tags that `lift` returned.
 
     Returns:
-        Two values: the segments, and the tags of each sentence that has tags, by the sentence's
-        index. The separators of the segments now have the markers of the tags between sentences.
-        `place` and `partner` of the tags count from the start of the sentence. A `partner` outside
-        of the sentence is below 0 or above the sentence's length.
+        Two values. The first is the segments; their separators now contain the markers of all tags
+        that belong to no sentence. The second maps the index of each sentence that has tags to
+        these tags. Their `place` and `partner` count from the start of the sentence. A `partner`
+        outside of the sentence is below 0 or above the sentence's length.
     """
     if not tags:
         return segments, {}
@@ -103,7 +104,7 @@ def distribute(segments: Segments, tags: Sequence[Tag]) -> tuple[Segments, dict[
 
 
 def _bounds(segments: Segments) -> Iterator[tuple[int, int]]:
-    """Yields the place at which each sentence of a text starts, and the place after its end."""
+    """Yields two places for each sentence of a text: its start, and the place after its end."""
     starts = segments.starts(segments.sentences)
     for start, sentence in zip(starts, segments.sentences, strict=False):
         yield start, start + len(sentence)
@@ -139,7 +140,7 @@ def _tail(held: Sequence[Tag], first: int, last: int) -> int:
 
 
 def insert(text: str, markers: Sequence[tuple[int, str]]) -> str:
-    """Returns a text with markers at places; the places never decrease."""
+    """Inserts each marker into a text at its place; the places must be in ascending order."""
     parts: list[str] = []
     end = 0
     for place, marker in markers:

@@ -36,7 +36,7 @@ class LoadedModel:
     """A model in a worker.
 
     Attributes:
-        executables: Object with which the executor of each task kind computes, by name of the kind.
+        executables: Maps the name of each task kind to the object with which its executor computes.
         device: Device of the model.
         dtype: Precision, such as `float32`.
         num_bytes: Memory of the weights and of the state of the rows.
@@ -59,11 +59,11 @@ class LoadedModel:
 
 
 Loaders = Mapping[type, Callable[[Any, WorkerConfig], LoadedModel]]
-"""The function that loads a model, by type of its files."""
+"""Maps each type of model files to the function that loads a model from such files."""
 
 
 def load(loaders: Loaders, message: Load) -> LoadedModel:
-    """Loads the model of a message, in any thread.
+    """Loads the model whose files a message contains. Any thread may call this function.
 
     Raises:
         ModelError: The files or the device cannot be used.
@@ -88,7 +88,7 @@ def load_translation_model(files: ModelFiles, config: WorkerConfig) -> LoadedMod
 
 
 def loaded_engine(engine: Engine, num_bytes: int = 0) -> LoadedModel:
-    """Returns the loaded model of an engine."""
+    """Returns a loaded model whose task kinds use the engine or its model."""
     model = engine.model
 
     def begin_embedding(items: Sequence[EmbeddingItem]) -> Batch:

@@ -4,9 +4,10 @@ The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
 `service/settings.py` (`attention_share`). The task table (`service/tasks/table.py`) gives each kind
 its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a setting.
 
-All kinds except the foreground kind are computed in slices. Each of them has a credit: the time for
-which its slices may be computed during other work. While a worker computes one kind, the credit of
-each later kind in the task table grows.
+All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
+part of the work. Each sliced kind has a credit: the time for which its slices may be computed while
+other work waits. While a worker computes one kind, the credit of each later kind in the task table
+grows.
 """
 
 import time
@@ -56,8 +57,9 @@ class TimeShare:
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
         """Computes for the models that have work.
 
-        The foreground kind computes one step of each model. So does a sliced kind if there is no
-        other work. Otherwise it computes slices of its models in turn, while it has credit.
+        The foreground kind computes one step of each model. A sliced kind does the same if there is
+        no other work. If there is other work, a sliced kind computes one slice after another, from
+        each model in turn, until its credit is used up.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before

@@ -1,4 +1,4 @@
-"""Copies integers between host and device through pinned memory, without waiting.
+"""Copies integers between host and device through pinned memory, asynchronously.
 
 The call that starts an asynchronous copy returns before the copy has ended. Each buffer therefore
 has an event that marks the end of its last copy.
@@ -13,10 +13,10 @@ Integers = NDArray[np.int64]
 
 
 def upload(numbers: list[int], device: torch.device) -> Tensor:
-    """Returns the numbers as a new tensor on the device.
+    """Returns the integers as a new tensor on the device.
 
-    The pinned source may be freed at once: PyTorch reuses pinned memory only after its copies are
-    done.
+    The pinned tensor may be freed before its copy has ended, because PyTorch does not reuse pinned
+    memory until then.
     """
     tensor = torch.tensor(numbers)
     if device.type == "cpu":
@@ -29,7 +29,8 @@ class Slot:
 
     Args:
         size: Number of integers.
-        device: Device at the other end of the copies; with a CPU, each copy ends at once.
+        device: Device at the other end of the copies. If it is the CPU, there is no event, because
+            copies are synchronous.
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
@@ -45,7 +46,7 @@ class Slot:
             self.event.record(torch.cuda.current_stream(self.device))
 
     def wait(self) -> None:
-        """Waits for the last copy, if there was one."""
+        """Waits until the last copy has ended; returns at once if there was none."""
         if self.event is not None:
             self.event.synchronize()
 
@@ -59,7 +60,7 @@ class Uploads:
     Args:
         size: Maximum number of integers.
         device: Target of the copies.
-        slots: Number of copies that may be pending before a new one waits.
+        slots: Number of copies that may be pending. A further copy waits for the oldest one.
     """
 
     def __init__(self, size: int, device: torch.device, slots: int = 16) -> None:
@@ -68,7 +69,10 @@ class Uploads:
         self.count = 0
 
     def send(self, *parts: Integers) -> None:
-        """Copies the concatenated parts to the start of `arrived`."""
+        """Copies the concatenated parts to the first elements of `arrived`.
+
+        Waits only if all slots have pending copies.
+        """
         numbers = np.concatenate([part.ravel() for part in parts])
         size = len(numbers)
         slot = self.slots[self.count % len(self.slots)]
@@ -93,7 +97,10 @@ class Downloads:
         self.count = 0
 
     def fetch(self, numbers: torch.Tensor) -> Slot:
-        """Starts a copy to the start of the returned slot; `Slot.wait` waits for it."""
+        """Begins to copy integers to the first elements of a slot, and returns the slot.
+
+        `Slot.wait` waits until the copy has ended.
+        """
         slot = self.slots[self.count % len(self.slots)]
         self.count += 1
         slot.tensor[: len(numbers)].copy_(numbers, non_blocking=True)

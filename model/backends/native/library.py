@@ -1,8 +1,8 @@
-"""Loads the compiled library through ctypes.
+"""Loads the compiled native library, which computes models in int8 on a CPU, through ctypes.
 
 Installing the package builds the library from the files in `csrc`, once for each instruction set.
-The best build that the processor supports is used. The library is optional. Without it PyTorch
-computes int8 models, but more slowly and with other rounding.
+The best build that the processor supports is used. The library is optional. Without it, PyTorch
+computes the models, which is slower and gives other rounding.
 """
 
 import ctypes
@@ -187,10 +187,10 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
 
 
 def load_libraries(folder: Path = Path(__file__).parent / "csrc") -> list[Library]:
-    """Returns every build of the present sources that this processor can run, best first.
+    """Returns every build that matches its sources and that this processor can run, best first.
 
     Args:
-        folder: Folder of the sources.
+        folder: Folder of the sources, as in `is_of_sources`.
     """
     found = []
     for name in INSTRUCTION_SETS:
@@ -241,7 +241,7 @@ def log_missing_build() -> None:
 
 
 def address(array: NDArray[Any]) -> int:
-    """Returns the address of a contiguous array; the caller keeps the array alive."""
+    """Returns the address of a contiguous array; the caller must keep the array alive."""
     return int(array.ctypes.data)
 
 

@@ -1,4 +1,7 @@
-"""POST /v2/translate, and the dialect of DeepL."""
+"""Serves POST /v2/translate, and defines the dialect of DeepL.
+
+A dialect is one API, with its routes, metric labels and shape of errors.
+"""
 
 from typing import Any
 
@@ -63,7 +66,7 @@ async def translate(request: Request) -> Response:
 
 
 def resolve(body: DeepLRequest, texts: list[str], services: Services) -> TranslationRequest:
-    """Returns the request for the task, with its languages looked up and its options checked.
+    """Converts a body to a translation request; finds its languages and checks its options.
 
     Raises:
         InvalidRequestError: There are too many texts, or an option is not available.
@@ -100,7 +103,7 @@ def resolve(body: DeepLRequest, texts: list[str], services: Services) -> Transla
 
 
 def xml_rules(body: DeepLRequest) -> XmlRules:
-    """Returns the meaning of tags in the XML texts of a request."""
+    """Returns the rules of a request for the tags in its XML texts."""
     return XmlRules(
         frozenset(body.ignore_tags),
         frozenset(body.splitting_tags),
@@ -135,11 +138,11 @@ def response_body(
     results: list[TranslatedText],
     catalog: Catalog,
 ) -> dict[str, Any]:
-    """Returns the response, with only the requested members."""
+    """Returns the body of the response; optional members appear only if the request needs them."""
     translations = []
     for text, result in zip(wanted.texts, results, strict=True):
         detected = result.detected.language if result.detected else wanted.source
-        assert detected is not None  # without a given source the task detects it
+        assert detected is not None  # the translation task detects a missing source
         item: dict[str, Any] = {
             "detected_source_language": source_code(detected, catalog),
             "text": result.text,

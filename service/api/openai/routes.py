@@ -1,4 +1,7 @@
-"""POST /v1/embeddings and POST /embeddings, and the dialect of OpenAI."""
+"""Serves POST /v1/embeddings and POST /embeddings, and defines the dialect of OpenAI.
+
+A dialect is one API, with its routes, metric labels and shape of errors.
+"""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response

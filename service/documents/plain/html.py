@@ -1,4 +1,7 @@
-"""HTML (.html) and the XHTML of e-books: text is translated, and every other byte is kept.
+"""Reads HTML (.html) documents, and finds the roles of XHTML elements in e-books.
+
+The text of a page is translated. All other characters are kept, except for the value of a `lang`
+attribute in the root element, which becomes the target language.
 
 The tokenizer of the standard library reads HTML, because it accepts every page. A tree of `lxml` or
 `html5lib` would be written with other quotes, other entities and added elements.
@@ -75,7 +78,7 @@ class _Tokenizer(HTMLParser):
 
     def parts(self) -> list[str | Passage]:
         """Returns the kept strings and the passages of the page."""
-        end = self.page.rfind(">") + 1  # An unclosed tag after it would take quadratic time.
+        end = self.page.rfind(">") + 1  # HTMLParser needs quadratic time for an unclosed tag.
         self.feed(self.page[:end])
         self.close()
         if end < len(self.page):
@@ -89,7 +92,7 @@ class _Tokenizer(HTMLParser):
         )
 
     def _joined(self, starts: list[tuple[int, Kind]]) -> list[tuple[int, Kind]]:
-        """Joins the pieces of a text, and a kept element with its content."""
+        """Joins adjacent pieces of a text to one token, and a kept element to its content."""
         joined: list[tuple[int, Kind]] = []
         for kind, pieces in groupby(starts, key=lambda piece: piece[1]):
             if kind is Kind.TEXT:

@@ -1,10 +1,14 @@
-"""The cache: the folder of pulled models, with a record of each model.
+"""The model cache: a folder with the files of pulled models, and with a record of each reference.
 
-    references/   one JSON file for each reference: its folder, revision, files, sizes, checksums
-    hf/OWNER/COMMIT/NAME/      files of a repository, shared with Hugging Face's cache
+A reference is a text that names a model, such as `firefox:en-de`. A model is pulled when its files
+are downloaded from a registry into the cache. The cache has these folders:
+
+    references/                the records, one JSON file each
+    hf/OWNER/COMMIT/NAME/      links to the files of a repository in Hugging Face's cache
     firefox/REVISION/PAIR/     files of a language pair
 
-Paths in records are relative, so the cache may be copied to another machine or folder.
+Paths in records are relative, so the cache may be copied to another machine or folder. Some links
+may be symbolic, so the copy must follow links.
 """
 
 import json
@@ -71,7 +75,7 @@ class Record:
 
 
 class ModelCache:
-    """The folder of pulled models.
+    """Reads and writes the records of the cache, and checks the files of its models.
 
     Args:
         root: Path of the folder; it need not exist yet.

@@ -19,12 +19,14 @@ from service.models.registry.references import Source
 
 @dataclass(frozen=True, slots=True)
 class LocatedModel:
-    """A model whose files are on disk.
+    """A model that can be loaded without a download.
+
+    Its files are on disk, or it is a model of an endpoint (an `openai:` reference) without files.
 
     Attributes:
         entry: Entry that names the model.
-        place: A folder or `package:NAME`, as `find_models` takes it.
-        record: Record of the cache; None if the model is not in the cache.
+        place: A folder, or a `package:` or `openai:` reference.
+        record: Record of the model in the cache; None for a model that is never pulled into it.
     """
 
     entry: ModelEntry
@@ -69,7 +71,7 @@ def missing_files(entry: ModelEntry, cache: ModelCache) -> list[str]:
 
 
 def place_of(entry: ModelEntry, cache: ModelCache) -> LocatedModel:
-    """Returns a model with its place on disk.
+    """Returns a model with the folder or reference from which it is loaded.
 
     Raises:
         CacheError: The model was never pulled.
@@ -105,7 +107,7 @@ def root_of(place: str) -> Path:
 
 
 def installed_sums(package: str) -> dict[str, str]:
-    """Returns the sha256 checksums that pip recorded when it installed a package, by file."""
+    """Maps each file of an installed package to the sha256 checksum that pip recorded for it."""
     sums = {str(file): file.hash for file in metadata.files(package) or []}
     return {
         name: base64.urlsafe_b64decode(each.value + "=").hex()

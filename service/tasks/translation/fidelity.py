@@ -1,8 +1,12 @@
 """Completes translations whose protected spans the model did not copy.
 
-A sentence with spans is first translated with stand-ins. If a stand-in is missing in the
-translation, the sentence is translated again with other stand-ins, and finally in parts, without
-its spans. Every span therefore comes back exactly once, unchanged.
+A protected span is a part of a text that a model must not change, such as a URL. In a sentence, a
+marker (one private-use character) is in its place. For the model, a stand-in (a short word such as
+`XYZ1`) replaces each marker. The sentence with stand-ins is its carrier.
+
+If a stand-in is missing in the best translation, the sentence is translated again with other
+stand-ins, and finally in parts, without its spans. In the best translation, every span is therefore
+present exactly once, unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +36,7 @@ class Place:
 
     @property
     def sentence(self) -> str:
-        """The sentence with the markers of its spans. Terms of a glossary may add markers."""
+        """The sentence with the markers of its spans, and of the glossary terms found in it."""
         return self.text.segments.sentences[self.index]
 
     @sentence.setter
@@ -47,15 +51,20 @@ class Place:
         return self.text.tagged_sentence(self.index)
 
     def is_complete(self, result: Result) -> bool:
-        """Returns whether the best translation of a result has all spans."""
+        """Returns whether the best translation has each stand-in once, in an accepted order."""
         _, tokenizer = self.text.tokenizers
         decoded = tokenizer.decode(result.value[0].tokens)
         return self.text.carriage.restore(self.index, decoded) is not None
 
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
-        """Puts stand-ins of a variant into the sentence, and returns it for translation.
+        """Makes the carrier of the sentence, and returns it for translation.
 
-        The result is None if the sentence already contains such a stand-in, or would be too long.
+        The result is None if the sentence already contains such a stand-in, or if the carrier is
+        too long for the model.
+
+        Args:
+            variant: Index of the spelling of stand-ins in `service.text.stand_ins.VARIANTS`.
+            options: Options of the search.
         """
         tokenizer, _ = self.text.tokenizers
         if self.index in self.text.tags:
@@ -74,7 +83,7 @@ async def complete(
     options: DecodingOptions,
     pipeline: PivotPipeline,
 ) -> list[Result]:
-    """Translates sentences again until each translation has every protected span exactly once.
+    """Translates sentences again until each best translation has every span exactly once.
 
     Args:
         prepared: The texts. Their carriers may be replaced.
@@ -138,5 +147,5 @@ async def _translate_parts(
 
 
 def _chunk(part: str, text: Prepared) -> ChunkedText:
-    """Cuts a part of a sentence into pieces within the limit of tokens."""
+    """Cuts a part of a sentence into pieces that do not exceed the token limit."""
     return chunk_sentences(one_sentence(part), text.tokenizers[0], text.max_tokens)

@@ -21,16 +21,17 @@ class Prepared:
     """A tokenised text and its route.
 
     Attributes:
-        route: Models that translate the text, in order; empty if it stays as it is.
+        route: Models that translate the text, in order; empty if the text stays as it is.
         segments: Sentences of the text, and the separators between them.
         sources: Source token ids of each sentence, EOS included.
         detected: Detected source language; None if the request names it.
-        num_cut: Number of sentences that were cut because they were too long for the model.
-        carriage: The protected spans of the text.
+        num_cut: Number of sentences that were cut into pieces, because the model has a limit.
+        carriage: Protected spans of the text. A model must not change them.
         max_tokens: Largest number of tokens of a sentence, without EOS.
         tags: Maps the index of each sentence that has inline tags to these tags.
-        tagged: Translations with tags, by the sentence's index and the translation's rank.
-        formatting: The formatting of the sentences.
+        tagged: Maps the index of a sentence and the rank of its translation, 0 for the best, to
+            this translation with tags.
+        formatting: Gives the translations the case and the final punctuation of their sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.
     """
@@ -79,9 +80,9 @@ class Prepared:
         return [self._part(index) for index in range(len(self.sources))]
 
     def _part(self, index: int) -> "Prepared":
-        """Returns a sentence with the separator after it.
+        """Returns a sentence, and the separator after it, as a text of its own.
 
-        The first sentence also has the separator before it.
+        The text of the first sentence also has the separator before the sentence.
         """
         separators, carriers = self.segments.separators, self.carriage.carriers
         before = "" if index else separators[0]
@@ -115,12 +116,14 @@ class Prepared:
         return insert(self.segments.sentences[index], [(tag.place, tag.marker) for tag in tags])
 
     def decode(self, index: int, hypotheses: Sequence[Hypothesis], rank: int) -> str:
-        """Returns a sentence's translation of a given rank, or its last one if it has fewer.
+        """Returns the text of a sentence's translation with a given rank.
+
+        If the sentence has fewer translations, the last one is returned.
 
         Args:
             index: Index of the sentence.
             hypotheses: Translations, best first.
-            rank: Rank of the translation.
+            rank: Rank of the translation, 0 for the best.
         """
         rank = min(rank, len(hypotheses) - 1)
         if (index, rank) in self.tagged:
@@ -130,7 +133,8 @@ class Prepared:
     def joined(self, decoded: Sequence[str]) -> str | None:
         """Returns the translated text from the decoded sentences.
 
-        The result is None if a protected span is missing, which can happen only in alternatives.
+        The result is None if a protected span is missing. This can happen only in alternatives, the
+        translations after the best one, because `fidelity.complete` completes only the best one.
         """
         restored = [self.carriage.restore(index, text) for index, text in enumerate(decoded)]
         complete = [text for text in restored if text is not None]

@@ -1,4 +1,7 @@
-"""Computes reranking in a worker; pairs are computed in the same way as texts to embed."""
+"""Computes the scores of texts, or of pairs of a query and a text, in a worker.
+
+The work is divided in the same way as that of `service.workers.executors.embedding`.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +17,10 @@ from service.workers.messages import WorkerConfig
 
 
 class RerankExecutor(EmbeddingExecutor):
-    """Scores pairs by length bucket; a step computes one slice."""
+    """Scores texts or pairs; those of similar length are computed together.
+
+    A step computes one slice, a part of a batch.
+    """
 
     noun = "pair"
     phase = "rerank"
