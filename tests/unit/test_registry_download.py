@@ -19,7 +19,7 @@ from service.models.registry.errors import (
     NotPublishedError,
     RegistryError,
 )
-from service.models.registry.files import PART, RemoteFile, StoredFile
+from service.models.registry.files import PARTIAL, PublishedFile, StoredFile
 from service.models.registry.sources import download as download_module
 from service.models.registry.sources.download import ETAG, download, require_space
 from service.models.registry.sources.http_client import PAUSES_SECONDS, HttpClient
@@ -45,12 +45,12 @@ class Run:
         self.pauses: list[float] = []
         self.reports: list[tuple[int, int | None]] = []
         self.target = folder / NAME
-        self.part = folder / (NAME + PART)
+        self.part = folder / (NAME + PARTIAL)
 
     def __call__(self, path: str = PATH, **changes: Any) -> StoredFile:
         base_url = changes.pop("base_url", self.registry.url)
         known: dict[str, Any] = {"size": len(CONTENT), "sha256": sha256(CONTENT), **changes}
-        file = RemoteFile(NAME, base_url + path, **known)
+        file = PublishedFile(NAME, base_url + path, **known)
         http = HttpClient(sleep=self.pauses.append, timeout_seconds=10)
         return download(file, self.folder, http, lambda *report: self.reports.append(report))
 
@@ -157,7 +157,7 @@ def test_part_that_is_whole_already_is_only_checked(run: Run, registry: FakeRegi
     """The machine stopped between the last byte and the new name."""
     run.folder.mkdir()
     run.part.write_bytes(CONTENT)
-    (run.folder / (NAME + PART + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
     run()
     assert registry.ranges(PATH) == [f"bytes={len(CONTENT)}-"]
     assert run.left() == [NAME]
@@ -166,7 +166,7 @@ def test_part_that_is_whole_already_is_only_checked(run: Run, registry: FakeRegi
 def test_part_that_is_too_long_is_thrown_away(run: Run) -> None:
     run.folder.mkdir()
     run.part.write_bytes(CONTENT + b"more")
-    (run.folder / (NAME + PART + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
     run()
     assert run.target.read_bytes() == CONTENT
 
