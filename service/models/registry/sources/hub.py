@@ -19,6 +19,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetD
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from service.models.registry.errors import (
+    AccessRefusedError,
     DamagedFileError,
     DownloadError,
     NotPublishedError,
@@ -50,6 +51,9 @@ T = TypeVar("T")
 
 DEFAULT_REVISION = "main"
 CACHE_SETTING = "HF_HOME or HF_HUB_CACHE"
+TOKEN_ADVICE = (
+    ": it does not exist, or it needs a token with read access; set HF_TOKEN to such a token"
+)
 
 
 class Hub:
@@ -238,6 +242,8 @@ def _translated(url: str, error: Exception) -> Exception:
     for each in causes(error):
         if isinstance(each, HfHubHTTPError):
             found = status_error(each.response)
+            if isinstance(found, AccessRefusedError):
+                found = AccessRefusedError(f"{found}{TOKEN_ADVICE}")
         elif isinstance(each, httpx2.RequestError):
             found = request_error(url, each)
     if isinstance(error, LocalEntryNotFoundError) and isinstance(found, TransientError):
