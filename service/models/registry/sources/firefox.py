@@ -86,6 +86,8 @@ class Firefox:
     ) -> None:
         """Checks that files fit on the disk before they are downloaded.
 
+        Files of unknown size count as 0 bytes. A packed file counts with its unpacked size.
+
         Raises:
             DiskFullError: The disk has fewer free bytes than needed.
         """
@@ -188,7 +190,10 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> PublishedFile:
 
 
 def _still_needed(file: PublishedFile, folder: Path) -> int:
-    """Returns the number of bytes of a file that are not on disk yet."""
+    """Returns the number of bytes of a file that are not on disk yet; 0 if its size is unknown.
+
+    A packed file counts with its full unpacked size, even if a part has been fetched.
+    """
     part = folder / (file.name + PARTIAL)
     begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
     return max(0, (file.size or 0) - begun)
