@@ -1,7 +1,8 @@
-"""Writes a model's files in the forms that the peers read, in a given folder.
+"""Finds the model of a language pair, and writes files that the peers need to load it.
 
-The peers are the other engines of the benchmarks. CTranslate2 gets a stand-in: a model of the same
-shape, built from parts of the real model.
+The peers are the other engines of the benchmarks. Bergamot gets a settings file with the paths of
+the model's files. CTranslate2 gets a stand-in: a model of the same shape. This module writes its
+parts, and `benchmarks.peers.ctranslate2_build` builds it from them.
 """
 
 import json

@@ -18,7 +18,7 @@ precisions.
 
 
 class Precision(StrEnum):
-    """The number format of weights and activations."""
+    """The number format of the weights, and of the values that are multiplied by weights."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -26,7 +26,7 @@ class Precision(StrEnum):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Returns the type of the activations; in an int8 model they are float32."""
+        """Returns the type of the activations. An int8 model quantises only inputs of products."""
         return torch.bfloat16 if self is Precision.BFLOAT16 else torch.float32
 
 

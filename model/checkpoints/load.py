@@ -126,7 +126,7 @@ def find_models(reference: str) -> list[ModelFiles]:
         CheckpointNotFoundError: There is no such folder or package, or no model in it.
         CheckpointFormatError: A part of a model is missing.
     """
-    folders = sorted({path.parent for path in files_of(reference) if _tells_of_a_model(path)})
+    folders = sorted({path.parent for path in files_of(reference) if _marks_model(path)})
     if not folders:
         reason = (
             f"{reference} holds no model: it has no file {MARIAN_WEIGHTS}, no *{NPZ} in a folder "
@@ -152,7 +152,7 @@ def _other_type(config: Path) -> str:
     return f"; its {CONFIG} has the model_type {str(kind)!r}"
 
 
-def _tells_of_a_model(path: Path) -> bool:
+def _marks_model(path: Path) -> bool:
     """Returns whether a file belongs to a served model.
 
     Other software also has files named config.json and *.npz, so their content or their folder

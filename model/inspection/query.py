@@ -196,8 +196,9 @@ def resolve_query(
             other.
     """
     if not kinds or len(set(kinds)) < len(kinds):
+        kinds_of_model = tuple(attention_layers(config))
         raise AttentionQueryError(
-            f"kinds are {listed(kinds)}: name one or more of {listed(AttentionKind)}, each once"
+            f"kinds are {listed(kinds)}: name one or more of {listed(kinds_of_model)}, each once"
         )
     found_layers = {kind: _layers(config, kind, layers) for kind in kinds}
     found_heads = _numbers(heads, config.num_heads, "head", "a layer")
@@ -275,7 +276,9 @@ def _numbers(numbers: SequenceOf[int] | None, size: int, noun: str, owner: str) 
         return tuple(range(size))
     there = f"{owner} has {noun}s 0 to {size - 1}, or -{size} to -1 from the end"
     if not numbers:
-        raise AttentionQueryError(f"no {noun} is named: {there}. Name at least one, or all.")
+        raise AttentionQueryError(
+            f"no {noun} is named: {there}. Name at least one, or omit the {noun}s to select all."
+        )
     wrong = [number for number in numbers if not -size <= number < size]
     if wrong:
         raise AttentionQueryError(f"{noun} {listed(wrong)} does not exist: {there}")
@@ -306,8 +309,9 @@ def check_job(config: ModelConfig, job: AttentionJob) -> None:
     """
     check_ids("source", job.source, config.source_vocab_size)
     if job.needs_target and not job.target:
+        kinds = [kind for kind in job.kinds if kind is not AttentionKind.ENCODER]
         raise AttentionQueryError(
-            f"{listed(job.kinds)} attention needs a target, but the target has no tokens"
+            f"{listed(kinds)} attention needs a target, but the target has no tokens"
         )
     if job.target:
         check_ids("target", job.target, config.target_vocab_size)

@@ -27,12 +27,13 @@ def given_key(request: Request, fields: Mapping[str, Any]) -> str:
     """Returns the key of a request; "" if it has none.
 
     Args:
-        request: The request. A key in its header is preferred to a key in a field.
+        request: The request. A key in its header is preferred to a key in a field. A header without
+            a key, such as `Authorization: Bearer`, counts as absent.
         fields: Fields of the request's body, form or query.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() in SCHEMES:
-        return credentials.strip()
+    if scheme.lower() in SCHEMES and (key := credentials.strip()):
+        return key
     given = [fields[name] for name in FIELDS if fields.get(name) is not None]
     return str(given[0]).strip() if given else ""
 

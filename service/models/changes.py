@@ -67,7 +67,7 @@ class ModelChanges:
     Attributes:
         states: States of models that are being loaded or unloaded, or whose load failed.
         failures: Why the load failed, for each model whose state is `failed`.
-        unanswered: Models whose load still ran when its request was answered with `loading`, so
+        overdue: Models whose load still ran when its request was answered with `loading`, so
             that no reply has told the result.
     """
 
@@ -85,7 +85,7 @@ class ModelChanges:
         self.announce: Announce = announce_to_none
         self.states: dict[str, ModelState] = {}
         self.failures: dict[str, str] = {}
-        self.unanswered: set[str] = set()
+        self.overdue: set[str] = set()
         self.turn = asyncio.Lock()
         self.tasks: set[asyncio.Task[None]] = set()
         supervisor.on_lost_model = self._lose
@@ -109,10 +109,10 @@ class ModelChanges:
             raise UnavailableError("the models are loading; try again soon", 1)
         self.states[name] = "loading"
         self.failures.pop(name, None)
-        self.unanswered.discard(name)
+        self.overdue.discard(name)
         state = await self._within_request(self._load(name, source), "ready", "loading")
         if state == "loading":
-            self.unanswered.add(name)
+            self.overdue.add(name)
         return state
 
     async def unload(self, name: str) -> str:
@@ -190,7 +190,7 @@ class ModelChanges:
         Nothing is recorded if `find` refused the model while its request waited, because the reply
         to the request has the error.
         """
-        if name in self.states or name in self.unanswered:
+        if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
 
     async def _load_alone(self, name: str, source: str) -> None:

@@ -92,6 +92,8 @@ def test_key_may_be_in_a_field_or_in_the_header(keyed: Server, request_: dict[st
         ({"headers": {"authorization": b"Bearer \xff"}}, 403),
         ({"headers": {"authorization": "Bearer x"}, "params": {"api_key": "first-key"}}, 403),
         ({"headers": {"authorization": "Basic x"}, "params": {"api_key": "first-key"}}, 200),
+        ({"headers": {"authorization": "Bearer"}, "params": {"api_key": "first-key"}}, 200),
+        ({"headers": {"authorization": "Bearer "}, "params": {"api_key": "first-key"}}, 200),
         ({"params": {"api_key": ["first-key", "second-key"]}}, 403),
         ({"params": {"api_key": "FIRST-KEY"}}, 403),
     ],

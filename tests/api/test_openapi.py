@@ -143,6 +143,7 @@ def test_openapi_names_no_error_that_is_never_sent(openapi: dict[str, Any]) -> N
     named = {path for path, op in found.items() if "422" in op["responses"]}
     assert named == {path for method, path in tei.DIALECT.routes if method == "POST"}
     for path in named:
+        assert "401" in found[path]["responses"]
         content = found[path]["responses"]["422"]["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/TeiErrorBody"}
 

@@ -53,7 +53,7 @@ def test_rollout_starts_at_the_first_layer() -> None:
 
 ROLLOUT, VALUE_NORMS = Reduction.ROLLOUT, AttentionNorm.VALUE_NORMS
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"kinds": []}, "kinds are none: name one or more of encoder, decoder, cross, each once"),
+    ({"kinds": []}, "kinds are none: name one or more of encoder, cross, each once"),
     ({"kinds": [CROSS, CROSS]}, "kinds are cross, cross: name one or more of"),
     (
         {"layers": [7]},
@@ -63,6 +63,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"kinds": [ENCODER], "layers": [6]}, "layer 6 does not exist: the encoder has layers 0 to 5"),
     ({"kinds": [ENCODER, CROSS], "layers": [5]}, "layer 5 does not exist: the decoder has"),
     ({"layers": []}, "no layer is named: the decoder has layers 0 to 1"),
+    ({"heads": []}, "Name at least one, or omit the heads to select all."),
     ({"layers": [1, -1]}, "layers 1, -1 name the same layer twice: the decoder has layers 0 to 1"),
     ({"heads": [4]}, "head 4 does not exist: a layer has heads 0 to 3, or -4 to -1 from the end"),
     ({"heads": [0, 0]}, "heads 0, 0 name the same head twice"),
@@ -124,7 +125,7 @@ def job(source: list[int], target: list[int], *kinds: AttentionKind) -> Attentio
         (job([], [5, 0], CROSS), EmptySourceError, "the source has no tokens"),
         (job([5, 64], [5], CROSS), UnknownTokenError, "source has ids from 5 to 64; the vocab"),
         (job([5], [-1], CROSS), UnknownTokenError, "the target has ids from -1 to -1"),
-        (job([5], [], ENCODER, CROSS), AttentionQueryError, "encoder, cross attention needs a"),
+        (job([5], [], ENCODER, CROSS), AttentionQueryError, "cross attention needs a"),
     ],
 )
 def test_a_job_that_cannot_be_computed_is_refused(

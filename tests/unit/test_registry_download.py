@@ -19,7 +19,7 @@ from service.models.registry.errors import (
     NotPublishedError,
     RegistryError,
 )
-from service.models.registry.files import PART, RemoteFile, StoredFile
+from service.models.registry.files import PARTIAL, PublishedFile, StoredFile
 from service.models.registry.sources import download as download_module
 from service.models.registry.sources.download import ETAG, download, require_space
 from service.models.registry.sources.http_client import PAUSES_SECONDS, HttpClient
@@ -45,21 +45,25 @@ class Run:
         self.pauses: list[float] = []
         self.reports: list[tuple[int, int | None]] = []
         self.target = folder / NAME
-        self.part = folder / (NAME + PART)
+        self.part = folder / (NAME + PARTIAL)
 
     def __call__(self, path: str = PATH, **changes: Any) -> StoredFile:
         base_url = changes.pop("base_url", self.registry.url)
         known: dict[str, Any] = {"size": len(CONTENT), "sha256": sha256(CONTENT), **changes}
-        file = RemoteFile(NAME, base_url + path, **known)
+        file = PublishedFile(NAME, base_url + path, **known)
         http = HttpClient(sleep=self.pauses.append, timeout_seconds=10)
         return download(file, self.folder, http, lambda *report: self.reports.append(report))
 
-    def fails(self, error: type[RegistryError], *words: str, **changes: Any) -> None:
-        """It fails with one sentence that has these words, and leaves no file of that name."""
+    def fails(self, error: type[RegistryError], *words: str, **changes: Any) -> str:
+        """It fails with one sentence that has these words, and leaves no file of that name.
+
+        Returns the sentence.
+        """
         with pytest.raises(error) as told:
             self(**changes)
         assert [word for word in words if word not in str(told.value)] == []
         assert not self.target.exists()
+        return str(told.value)
 
     def left(self) -> list[str]:
         """Files in the folder."""
@@ -157,7 +161,7 @@ def test_part_that_is_whole_already_is_only_checked(run: Run, registry: FakeRegi
     """The machine stopped between the last byte and the new name."""
     run.folder.mkdir()
     run.part.write_bytes(CONTENT)
-    (run.folder / (NAME + PART + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
     run()
     assert registry.ranges(PATH) == [f"bytes={len(CONTENT)}-"]
     assert run.left() == [NAME]
@@ -166,7 +170,7 @@ def test_part_that_is_whole_already_is_only_checked(run: Run, registry: FakeRegi
 def test_part_that_is_too_long_is_thrown_away(run: Run) -> None:
     run.folder.mkdir()
     run.part.write_bytes(CONTENT + b"more")
-    (run.folder / (NAME + PART + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
+    (run.folder / (NAME + PARTIAL + ETAG)).write_text(f'"{sha256(CONTENT)[:16]}"')
     run()
     assert run.target.read_bytes() == CONTENT
 
@@ -201,8 +205,8 @@ def test_server_that_is_not_there_is_told(run: Run) -> None:
     ("status", "error", "words"),
     [
         (404, NotPublishedError, "does not exist (404)"),
-        (401, AccessRefusedError, "set HF_TOKEN"),
-        (403, AccessRefusedError, "set HF_TOKEN"),
+        (401, AccessRefusedError, "is refused (401)"),
+        (403, AccessRefusedError, "is refused (403)"),
         (400, DownloadError, "answers 400"),
     ],
 )
@@ -210,8 +214,9 @@ def test_failure_that_does_not_pass_is_told_at_once(
     run: Run, registry: FakeRegistry, status: int, error: type[RegistryError], words: str
 ) -> None:
     registry.faults[PATH] = [Fault(status=status)]
-    run.fails(error, registry.url + PATH, words)
+    message = run.fails(error, registry.url + PATH, words)
     assert run.pauses == []
+    assert "HF_TOKEN" not in message, "only Hugging Face's registry reads this token"
 
 
 def test_wrong_sum_is_told_and_nothing_of_it_is_left(run: Run, registry: FakeRegistry) -> None:

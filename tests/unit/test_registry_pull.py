@@ -24,7 +24,7 @@ from service.models.registry.errors import (
     NotPublishedError,
     OfflineError,
 )
-from service.models.registry.files import PART, choose_files
+from service.models.registry.files import PARTIAL, choose_files
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.pull import Puller, Registries
 from service.models.registry.references import parse_reference
@@ -645,7 +645,7 @@ def test_interrupted_pull_tells_what_lacks_and_then_goes_on(
     assert record is not None
     folder = pull.cache.folder(record)
     assert pull.cache.missing(record) == [f"{folder / SHORTLIST} does not exist"]
-    assert (folder / (SHORTLIST + PART)).stat().st_size == 10
+    assert (folder / (SHORTLIST + PARTIAL)).stat().st_size == 10
     registry.asked.clear()
     assert pull.files(pull(PAIR)) == STUDENT
     assert registry.paths() == ["/db/models.json", path]

@@ -68,7 +68,9 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     try:
         tensors = read(path)
     except (SafetensorError, OSError) as error:
-        raise CheckpointFormatError(f"{path} is cut short or damaged: {error}") from error
+        raise CheckpointFormatError(
+            f"{path} is cut short or damaged, or cannot be read: {error}"
+        ) from error
     is_named = isinstance(tensors, dict) and all(isinstance(name, str) for name in tensors)
     if not (is_named and all(isinstance(value, Tensor) for value in tensors.values())):
         raise CheckpointFormatError(f"{path} holds something other than named tensors")
@@ -88,7 +90,9 @@ def _read_pickle(path: Path) -> Any:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         if "weights_only" in reason:  # PyTorch's advice to run the code in the file
             reason = "it is no pickle of tensors"
-        raise CheckpointFormatError(f"{path} is cut short or damaged: {reason}") from error
+        raise CheckpointFormatError(
+            f"{path} is cut short or damaged, or cannot be read: {reason}"
+        ) from error
 
 
 def _array(path: Path, name: str, tensor: Tensor) -> NDArray[np.float32]:

@@ -28,18 +28,19 @@ SSE = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 SECONDS_LEFT_TO_READ = 5.0
-"""Time that a client has to read the last event after the time limit of its request."""
+"""Time that a client has to read the remaining events after the time limit of its request."""
 
 DESCRIPTION: dict[str, Any] = {
-    "description": "The translation. With `Accept: text/event-stream`, an event for each sentence. "
-    "With `Accept: application/x-ndjson`, a line for each sentence.",
+    "description": "The translation. With `Accept: text/event-stream`, an event for each sentence, "
+    "and then the event `done` or `error`. With `Accept: application/x-ndjson`, the data of each "
+    "event as a line.",
     "content": {media_type: {"schema": {"type": "string"}} for media_type in (SSE, NDJSON)},
 }
 """The response in OpenAPI."""
 
 
 def wanted_type(request: Request) -> str | None:
-    """Returns the media type of the stream that a request asks for; None if it asks for none."""
+    """Returns the media type of the stream that a request prefers; None if it prefers JSON."""
     accept = request.headers.get("accept", "")
     if SSE not in accept and NDJSON not in accept:
         return None

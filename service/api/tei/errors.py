@@ -38,7 +38,10 @@ TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     DeadlineExceededError: (504, "Backend"),
     InternalError: (424, "Backend"),
 }
-"""HTTP status and `error_type` of the errors with which TEI's routes answer."""
+"""HTTP status and `error_type` of the errors with which TEI's routes answer.
+
+Any other error has its status in `service.errors.KINDS` and the `error_type` `Validation`.
+"""
 
 
 class TeiErrorBody(BaseModel):
@@ -60,7 +63,7 @@ class TeiErrorBody(BaseModel):
 
 
 TEI_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": TeiErrorBody} for status in (413, 422, 424, 429, 503, 504)
+    status: {"model": TeiErrorBody} for status in (401, 413, 422, 424, 429, 503, 504)
 }
 """Error responses of TEI's routes, for OpenAPI."""
 

@@ -17,7 +17,7 @@ from model.checkpoints.families.sentence_transformers import (
 from model.checkpoints.load import find_models
 from model.errors import CheckpointError, CheckpointNotFoundError
 from service.models.catalog import NAMES
-from service.models.registry.files import PART, StoredFile, measure
+from service.models.registry.files import PARTIAL, StoredFile, measure
 from service.models.registry.locate import LocatedModel, root_of
 from service.models.registry.references import Source
 from service.models.remote import find_remote
@@ -96,7 +96,7 @@ def files_of(located: LocatedModel) -> list[StoredFile]:
         names = _package_files(located.place, root)
     else:
         paths = (path for path in sorted(root.rglob("*")) if path.is_file())
-        names = [path.relative_to(root).as_posix() for path in paths if path.suffix != PART]
+        names = [path.relative_to(root).as_posix() for path in paths if path.suffix != PARTIAL]
     return [measure(name, root / name) for name in names]
 
 

@@ -10,7 +10,7 @@ from service.models.registry.errors import DamagedFileError, DownloadError, NotP
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 BLOCK_BYTES = 1 << 18
-PART = ".part"
+PARTIAL = ".part"
 """Suffix of a file that is not complete yet."""
 
 WEIGHTS = (
@@ -25,7 +25,7 @@ An entry is one file, or an index and the pattern of its shards. `choose_files` 
 entry whose file or index exists.
 """
 
-PARTS = frozenset(
+LOADER_FILES = frozenset(
     (
         "config.json generation_config.json tokenizer.json tokenizer_config.json "
         "special_tokens_map.json added_tokens.json vocab.json target_vocab.json vocab.txt "
@@ -61,7 +61,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteFile:
+class PublishedFile:
     """A published file.
 
     Attributes:
@@ -96,7 +96,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteModel:
+class PublishedModel:
     """One version of a published model.
 
     Attributes:
@@ -109,9 +109,9 @@ class RemoteModel:
     name: str
     folder: PurePosixPath
     revision: str
-    files: tuple[RemoteFile, ...]
+    files: tuple[PublishedFile, ...]
 
-    def with_pins(self, pins: Mapping[str, str]) -> "RemoteModel":
+    def with_pins(self, pins: Mapping[str, str]) -> "PublishedModel":
         """Returns the same model. A file without a published checksum gets its pin as checksum.
 
         Args:
@@ -148,7 +148,7 @@ def choose_files(names: Iterable[str]) -> list[str]:
     return sorted(
         str(PurePosixPath(folder, name))
         for folder, files in folders.items()
-        for name in [*_weights_of(files), *PARTS.intersection(files)]
+        for name in [*_weights_of(files), *LOADER_FILES.intersection(files)]
     )
 
 
@@ -171,7 +171,7 @@ def measure(name: str, path: Path) -> StoredFile:
         return StoredFile(name, content.tell(), digest)
 
 
-def difference(stored: StoredFile, file: RemoteFile, path: Path) -> str | None:
+def difference(stored: StoredFile, file: PublishedFile, path: Path) -> str | None:
     """Returns how a file on disk differs from the published values; None if it has all of them."""
     if file.size is not None and stored.size != file.size:
         return f"has {stored.size} bytes, not {file.size}"

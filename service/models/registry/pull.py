@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.models.registry.cache import CachedFile, ModelCache, Record
-from service.models.registry.files import RemoteFile, StoredFile, difference, measure
+from service.models.registry.files import PublishedFile, StoredFile, difference, measure
 from service.models.registry.manifest import ModelEntry
 from service.models.registry.references import COMMIT, Reference, Source
 from service.models.registry.sources.firefox import Firefox, OpenBar
@@ -100,7 +100,7 @@ class Puller:
         if known is None or self.cache.missing(known):
             self.cache.save(record)
 
-    def _kept(self, file: RemoteFile, folder: Path, folder_name: str) -> StoredFile | None:
+    def _kept(self, file: PublishedFile, folder: Path, folder_name: str) -> StoredFile | None:
         """Returns a file of the cache that equals the published file; None without such a file.
 
         If no checksum is published, the cached file must have the checksum of an earlier pull. A

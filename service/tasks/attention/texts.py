@@ -29,7 +29,7 @@ class Encoder:
         name: Served name of the model.
         config: Sizes and switches of the model.
         max_tokens: Largest number of tokens of a text, special tokens included.
-        tokenize: Tokenises a text with its prompt as the model reads it.
+        tokenize: Tokenises a text that already begins with the prompt.
         prompt: Prompt before each text; "" for none.
     """
 
@@ -106,7 +106,7 @@ class TextInspector(Inspector[Encoder, EmbeddedText]):
 
         Raises:
             NotFoundError: There is no such model, or no embedding model.
-            InvalidRequestError: The model has no such prompt, or needs the name of a language.
+            InvalidRequestError: There is no such prompt, or the language is missing or unknown.
             UnavailableError: The model is not loaded.
         """
         served = self._served(choice.model)
@@ -171,7 +171,7 @@ def source_tokenizer(model: ServedModel, name: str | None) -> Tokenizer:
             is None otherwise.
 
     Raises:
-        InvalidRequestError: The model has no prompts, or needs the name of a language.
+        InvalidRequestError: The model has no prompts, or the language is missing or unknown.
     """
     openings = model.openings
     if len(openings) > 1:
@@ -184,6 +184,7 @@ def tokenize_uncut(tokenizer: Tokenizer, limit: int, text: str) -> TextTokens:
     """Tokenises a text for a translation model's encoder, without truncation.
 
     A very long text with more tokens than the limit is only counted, because it is refused later.
+    Its count leaves out the prefix that the tokenizer puts in front of every text.
     """
     if number := count_long(text, tokenizer, limit):
         return TextTokens(TokenizedText(text, [], [], [], []), number)

@@ -52,7 +52,10 @@ def _pairs(prepared: Sequence[Prepared], results: Sequence[Result]) -> list[list
 def _align(
     text: Prepared, pairs: Sequence[TranslatedPair], found: Iterator[CrossAttention]
 ) -> list[Alignment]:
-    """Returns the alignment of each sentence, with words in code points of both texts.
+    """Returns the alignment of each sentence; its words are spans in the whole text.
+
+    The spans count code points, in the text for source words and in its translation for target
+    words.
 
     Args:
         text: A text.

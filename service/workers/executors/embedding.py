@@ -32,16 +32,16 @@ The share is counted in tokens, because a slice costs more if its texts are long
 
 
 class Batch(Protocol):
-    """A batch of texts whose vectors are computed slice by slice, such as an `EmbeddingEncode`.
+    """A batch of texts whose vectors are computed slice by slice.
 
-    The class is in `model.encoding.embedding`.
+    The subclasses of `model.encoding.embedding.SlicedEncode` have these methods.
     """
 
     def advance(self) -> bool:
-        """Computes the next slice; returns False once all texts are computed."""
+        """Computes the next slice; returns False if no slice was left."""
 
     def take_finished(self) -> Mapping[int, NDArray[np.float32]]:
-        """Maps the indices of the texts computed since the last call to their vectors."""
+        """Maps the index of each text computed since the last call to its vector or vectors."""
 
 
 BeginBatch = Callable[[Sequence[EmbeddingItem]], Batch]
@@ -126,14 +126,14 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
             self.buckets[bucket_of(item.num_tokens)].backlog.waiting.append(item)
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops texts; a batch continues for its remaining texts."""
+        """Drops texts. A batch in progress is computed whole, unless all its texts are dropped."""
         for bucket in self.buckets:
             bucket.backlog.abort(ids)
             if bucket.backlog.is_given_up:
                 bucket.end()
 
     def step(self, low_latency: bool = False) -> list[Done]:
-        """Computes one slice; after the last slice of a batch, returns the vectors of its texts.
+        """Computes one slice. If no slice was left, returns the vectors of the batch's texts.
 
         Raises:
             Exception: The batch failed.

@@ -19,7 +19,8 @@ class TranslationExecutor(Executor[TranslationItem]):
 
     Items that arrive between two steps are encoded together, because encoding each item alone takes
     an eighth longer. While a part of a failed batch is decoded again, no other items enter the
-    engine. Decoding a part again gives the same ids, so only time is lost.
+    engine. An int8 model gives the same ids when a part is decoded again. In other precisions,
+    an id may change if two tokens have nearly the same score.
 
     Args:
         engine: The engine of the model.

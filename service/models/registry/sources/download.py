@@ -26,8 +26,8 @@ from service.models.registry.errors import (
 )
 from service.models.registry.files import (
     BLOCK_BYTES,
-    PART,
-    RemoteFile,
+    PARTIAL,
+    PublishedFile,
     StoredFile,
     difference,
     measure,
@@ -45,7 +45,7 @@ Report = Callable[[int, int | None], None]
 """Receives the number of bytes fetched so far, and the total number (None if unknown)."""
 
 
-def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
+def download(file: PublishedFile, folder: Path, http: HttpClient, report: Report) -> StoredFile:
     """Fetches a file into a folder.
 
     If the transfer breaks, the fetched bytes are kept. The next call fetches the rest if the server
@@ -56,7 +56,7 @@ def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -
         RegistryError: The file cannot be fetched or written, or differs from the published one.
     """
     target = folder / file.name
-    part = target.with_name(target.name + PART)
+    part = target.with_name(target.name + PARTIAL)
     with disk_errors(target), _locked(part) as output:
         transfer = _Transfer(file, target, part, output, http, report)
         http.retry(file.url, transfer.advance)
@@ -74,7 +74,7 @@ def download(file: RemoteFile, folder: Path, http: HttpClient, report: Report) -
 class _Transfer:
     """The transfer of one file; each try resumes where the previous try ended."""
 
-    file: RemoteFile
+    file: PublishedFile
     target: Path
     part: Path
     output: BinaryIO
@@ -232,12 +232,12 @@ def require_space(folder: Path, needed: int, setting: str = CACHE_SETTING) -> No
         )
 
 
-def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
+def _unpack(part: Path, file: PublishedFile, target: Path) -> Path:
     """Unpacks a fetched file and returns the new path; returns `part` if the file is not packed."""
     with part.open("rb") as packed:
         if packed.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             return part
-    unpacked = target.with_name(target.name + UNPACKED + PART)
+    unpacked = target.with_name(target.name + UNPACKED + PARTIAL)
     try:
         with gzip.open(part, "rb") as source, unpacked.open("wb", buffering=0) as output:
             _copy(source, output, file, target)  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ def _unpack(part: Path, file: RemoteFile, target: Path) -> Path:
     return unpacked
 
 
-def _copy(source: BinaryIO, output: BinaryIO, file: RemoteFile, target: Path) -> None:
+def _copy(source: BinaryIO, output: BinaryIO, file: PublishedFile, target: Path) -> None:
     limit = MAX_UNPACKED_BYTES if file.size is None else file.size
     done = 0
     while block := source.read(BLOCK_BYTES):
@@ -260,16 +260,16 @@ def _copy(source: BinaryIO, output: BinaryIO, file: RemoteFile, target: Path) ->
         _write_all(output, block, missing, target)
 
 
-def _check(file: RemoteFile, path: Path, target: Path) -> StoredFile:
+def _check(file: PublishedFile, path: Path, target: Path) -> StoredFile:
     """Compares a fetched file with the published one and deletes it if they differ."""
     stored = measure(file.name, path)
     reason = difference(stored, file, path)
     if reason is not None:
-        _refuse(file, target, reason, path, target.with_name(target.name + PART))
+        _refuse(file, target, reason, path, target.with_name(target.name + PARTIAL))
     return stored
 
 
-def _refuse(file: RemoteFile, target: Path, reason: str, *paths: Path) -> NoReturn:
+def _refuse(file: PublishedFile, target: Path, reason: str, *paths: Path) -> NoReturn:
     """Deletes fetched files, and raises an error with the reason."""
     for path in paths:
         path.unlink(missing_ok=True)
@@ -277,7 +277,7 @@ def _refuse(file: RemoteFile, target: Path, reason: str, *paths: Path) -> NoRetu
     raise damaged_download(file, target, reason)
 
 
-def damaged_download(file: RemoteFile, target: Path, reason: str) -> DamagedFileError:
+def damaged_download(file: PublishedFile, target: Path, reason: str) -> DamagedFileError:
     """Returns the error for a fetched file that differs from the published one."""
     return DamagedFileError(
         f"{target}: the download from {shown(file.url)} {reason}; "

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from service.models.registry.errors import DownloadError, NotPublishedError, OfflineError
-from service.models.registry.files import PART, RemoteFile, RemoteModel, StoredFile
+from service.models.registry.files import PARTIAL, PublishedFile, PublishedModel, StoredFile
 from service.models.registry.references import Reference
 from service.models.registry.sources.download import Report, download, require_space
 from service.models.registry.sources.http_client import HttpClient, shown
@@ -55,7 +55,7 @@ class Firefox:
         self.base_url, self.http = base_url, http
         self.open_bar, self.is_offline = open_bar, is_offline
 
-    def find(self, reference: Reference) -> RemoteModel:
+    def find(self, reference: Reference) -> PublishedModel:
         """Returns the files of the best model of a language pair.
 
         If the reference names an architecture, only models of this architecture count.
@@ -79,17 +79,21 @@ class Firefox:
             ) from error
         revision = (chosen[0].sha256 or "unknown")[:REVISION_DIGITS]
         folder = PurePosixPath("firefox", revision, reference.name)
-        return RemoteModel(reference.name, folder, revision, tuple(chosen))
+        return PublishedModel(reference.name, folder, revision, tuple(chosen))
 
-    def require_space(self, files: Iterable[RemoteFile], model: RemoteModel, folder: Path) -> None:
+    def require_space(
+        self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
+    ) -> None:
         """Checks that files fit on the disk before they are downloaded.
+
+        Files of unknown size count as 0 bytes. A packed file counts with its unpacked size.
 
         Raises:
             DiskFullError: The disk has fewer free bytes than needed.
         """
         require_space(folder, sum(_still_needed(file, folder) for file in files))
 
-    def fetch(self, file: RemoteFile, model: RemoteModel, folder: Path) -> StoredFile:
+    def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
         """Downloads a file into a folder.
 
         Raises:
@@ -170,13 +174,13 @@ def _roles(files: Mapping[str, Any]) -> list[str]:
     return [*needed, *([SHORTLIST] if SHORTLIST in files else [])]
 
 
-def _to_file(entry: Mapping[str, Any], base_url: str) -> RemoteFile:
+def _to_file(entry: Mapping[str, Any], base_url: str) -> PublishedFile:
     path = str(entry["path"])
     name = PurePosixPath(path).name.removesuffix(PACKED)
     if not NAME.fullmatch(name):
         raise DownloadError(f"{path!r} in the registry is not a file of a model")
     size = entry.get("uncompressedSize")
-    return RemoteFile(
+    return PublishedFile(
         name,
         f"{base_url}/{quote(path)}",
         size if isinstance(size, int) else None,
@@ -185,8 +189,11 @@ def _to_file(entry: Mapping[str, Any], base_url: str) -> RemoteFile:
     )
 
 
-def _still_needed(file: RemoteFile, folder: Path) -> int:
-    """Returns the number of bytes of a file that are not on disk yet."""
-    part = folder / (file.name + PART)
+def _still_needed(file: PublishedFile, folder: Path) -> int:
+    """Returns the number of bytes of a file that are not on disk yet; 0 if its size is unknown.
+
+    A packed file counts with its full unpacked size, even if a part has been fetched.
+    """
+    part = folder / (file.name + PARTIAL)
     begun = part.stat().st_size if part.is_file() and not file.is_packed else 0
     return max(0, (file.size or 0) - begun)

@@ -151,10 +151,7 @@ def status_error(response: httpx2.Response) -> Exception:
     if status in (404, 410):
         return NotPublishedError(f"{where} does not exist ({status})")
     if status in (401, 403):
-        return AccessRefusedError(
-            f"{where} is refused ({status}): it does not exist, or it needs a token with read "
-            "access; set HF_TOKEN to such a token"
-        )
+        return AccessRefusedError(f"{where} is refused ({status})")
     return DownloadError(f"{where} answers {status}")
 
 

@@ -19,6 +19,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, XetD
 from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 from service.models.registry.errors import (
+    AccessRefusedError,
     DamagedFileError,
     DownloadError,
     NotPublishedError,
@@ -27,8 +28,8 @@ from service.models.registry.errors import (
 )
 from service.models.registry.files import (
     WEIGHTS,
-    RemoteFile,
-    RemoteModel,
+    PublishedFile,
+    PublishedModel,
     StoredFile,
     choose_files,
     difference,
@@ -50,6 +51,9 @@ T = TypeVar("T")
 
 DEFAULT_REVISION = "main"
 CACHE_SETTING = "HF_HOME or HF_HUB_CACHE"
+TOKEN_ADVICE = (
+    ": it does not exist, or it needs a token with read access; set HF_TOKEN to such a token"
+)
 
 
 class Hub:
@@ -71,7 +75,7 @@ class Hub:
         # The warnings of huggingface_hub about retries contain signed addresses.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
 
-    def find(self, reference: Reference) -> RemoteModel:
+    def find(self, reference: Reference) -> PublishedModel:
         """Returns the files of a model at the commit of its revision.
 
         Raises:
@@ -88,7 +92,7 @@ class Hub:
         files = [_to_file(siblings[path], base) for path in choose_files(siblings)]
         return _to_model(reference, str(info.sha), files)
 
-    def _find_cached(self, reference: Reference) -> RemoteModel:
+    def _find_cached(self, reference: Reference) -> PublishedModel:
         """Returns the files of a model in Hugging Face's cache, without sending a request."""
         revision = reference.revision or DEFAULT_REVISION
         try:
@@ -107,7 +111,9 @@ class Hub:
         names = choose_files(path.relative_to(root).as_posix() for path in paths)
         return _to_model(reference, root.name, [_to_cached_file(name, root) for name in names])
 
-    def require_space(self, files: Iterable[RemoteFile], model: RemoteModel, folder: Path) -> None:
+    def require_space(
+        self, files: Iterable[PublishedFile], model: PublishedModel, folder: Path
+    ) -> None:
         """Checks that the files missing in Hugging Face's cache fit on its disk.
 
         Raises:
@@ -117,7 +123,7 @@ class Hub:
         needed = sum(file.size or 0 for file in missing)
         require_space(Path(constants.HF_HUB_CACHE), needed, CACHE_SETTING)
 
-    def fetch(self, file: RemoteFile, model: RemoteModel, folder: Path) -> StoredFile:
+    def fetch(self, file: PublishedFile, model: PublishedModel, folder: Path) -> StoredFile:
         """Downloads a file, unless Hugging Face's cache has it, and links it into a folder.
 
         Raises:
@@ -154,7 +160,7 @@ class Hub:
             raise DownloadError(f"{shown(url)} names {info.sha!r}, which is not a commit")
         return info
 
-    def _download(self, file: RemoteFile, model: RemoteModel) -> str:
+    def _download(self, file: PublishedFile, model: PublishedModel) -> str:
         return hf.hf_hub_download(
             model.name,
             file.name,
@@ -187,7 +193,7 @@ class Hub:
         return self.http.retry(url, attempt)
 
 
-def _to_model(reference: Reference, commit: str, files: list[RemoteFile]) -> RemoteModel:
+def _to_model(reference: Reference, commit: str, files: list[PublishedFile]) -> PublishedModel:
     if not files:
         raise NotPublishedError(
             f"{reference} has no supported weights; it needs one of "
@@ -195,13 +201,13 @@ def _to_model(reference: Reference, commit: str, files: list[RemoteFile]) -> Rem
         )
     owner, _, name = reference.name.rpartition("/")
     folder = PurePosixPath("hf", owner or "_", commit, name)
-    return RemoteModel(reference.name, folder, commit, tuple(files))
+    return PublishedModel(reference.name, folder, commit, tuple(files))
 
 
-def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
+def _to_file(sibling: RepoSibling, base: str) -> PublishedFile:
     name, large = sibling.rfilename, sibling.lfs
     size = sibling.size if large is None else large.size
-    return RemoteFile(
+    return PublishedFile(
         name,
         f"{base}/{quote(name)}",
         size if isinstance(size, int) else None,
@@ -210,14 +216,14 @@ def _to_file(sibling: RepoSibling, base: str) -> RemoteFile:
     )
 
 
-def _to_cached_file(name: str, root: Path) -> RemoteFile:
+def _to_cached_file(name: str, root: Path) -> PublishedFile:
     """Describes a file of Hugging Face's cache.
 
     In this cache, a file is a link, and the name of the linked file is the published checksum.
     """
     path = root / name
     digest = path.resolve().name
-    return RemoteFile(
+    return PublishedFile(
         name,
         path.as_uri(),
         sha256=digest if is_sha256(digest) else None,
@@ -225,7 +231,7 @@ def _to_cached_file(name: str, root: Path) -> RemoteFile:
     )
 
 
-def _cached_path(file: RemoteFile, model: RemoteModel) -> Path | None:
+def _cached_path(file: PublishedFile, model: PublishedModel) -> Path | None:
     path = hf.try_to_load_from_cache(model.name, file.name, revision=model.revision)
     return Path(path) if isinstance(path, str) else None
 
@@ -236,6 +242,8 @@ def _translated(url: str, error: Exception) -> Exception:
     for each in causes(error):
         if isinstance(each, HfHubHTTPError):
             found = status_error(each.response)
+            if isinstance(found, AccessRefusedError):
+                found = AccessRefusedError(f"{found}{TOKEN_ADVICE}")
         elif isinstance(each, httpx2.RequestError):
             found = request_error(url, each)
     if isinstance(error, LocalEntryNotFoundError) and isinstance(found, TransientError):
@@ -243,7 +251,7 @@ def _translated(url: str, error: Exception) -> Exception:
     return found
 
 
-def _difference(file: RemoteFile, path: Path) -> str | None:
+def _difference(file: PublishedFile, path: Path) -> str | None:
     return difference(measure(file.name, path), file, path)
 
 
