@@ -260,7 +260,7 @@ def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Replaces items with the elements of their translation."""
+    """Removes items from their parent, and inserts the elements of their translation there."""
     parts = [part for item in items for part in item.parts()]
     base = _base(items)
     texts = [item.elements[0].getparent() for item in items if item.formatting == base]

@@ -22,8 +22,8 @@ _DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 def read_html(text: str) -> list[Token]:
     """Returns the tags and texts of an HTML document or fragment as tokens.
 
-    The joined tokens are well-formed HTML. Control characters, which HTML does not allow, are left out. A text that the parser refuses is
-    one opaque token.
+    The joined tokens are well-formed HTML. Control characters, which HTML does not allow, are left
+    out. A text that the parser refuses is one opaque token.
 
     Raises:
         InvalidRequestError: The tags are nested so deeply that the parser would lose text.

@@ -1,6 +1,6 @@
-"""The interface of an executor, which computes work items with one model, and its backlog.
+"""The interface of an executor, and the backlog of items that an executor has not finished.
 
-The backlog contains the items that the executor has not finished.
+An executor computes the work items of one task kind with one model.
 """
 
 from abc import ABC, abstractmethod
