@@ -17,7 +17,7 @@ from typing import Any
 
 LENGTH = struct.Struct("<Q")
 LINGER_SECONDS = 0.005
-"""Longest time that a message without urgency waits for other messages to be sent with it."""
+"""Longest time that a message of `Outbox.post` waits, to be sent together with later messages."""
 
 
 def pack(message: object) -> bytes:
@@ -59,7 +59,7 @@ async def messages(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
 
 
 class Outbox:
-    """Collects the messages of one turn of the event loop and sends them as one list.
+    """Collects messages for a short time, and sends them as one list.
 
     Under load, many requests share one write and one wake-up of the peer.
 
@@ -92,7 +92,7 @@ class Outbox:
     def flush(self) -> None:
         """Writes the collected messages.
 
-        A closed connection raises no error here. The task that reads from it notices its end.
+        A closed connection raises no error here. The task that reads from it notices the close.
         """
         self._flush_by(None)
         self.is_urgent = False

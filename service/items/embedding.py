@@ -12,17 +12,17 @@ EMBED = "embed"
 class EmbeddingItem:
     """A text to embed.
 
-    The value of the result is the text's vector, or its tokens' vectors, as bytes. The bytes are
-    float32, one vector after the other. Pickling 384 floats as a list would take forty times as
-    long as pickling their bytes.
+    The value of the item's result is the vector of the text, or the vectors of its tokens. The
+    vectors are bytes of float32 numbers, one vector after the other. Pickling 384 floats as a list
+    would take forty times as long as pickling their bytes.
 
     Attributes:
         model: Served name of the model.
         ids: Token ids, special tokens included.
         is_per_token: Whether the result has a vector for each token, not one vector for the text.
-        is_raw: Whether the model's final Normalize module is left out.
-        is_bulk: Whether the text waits in the bulk lane.
-        id: Number that the scheduler assigns.
+        is_raw: Whether the vectors skip the model's final Normalize module, which scales them.
+        is_bulk: Whether the scheduler queues the text in its bulk lane, not the interactive lane.
+        id: Id that the scheduler assigns.
     """
 
     kind: ClassVar[str] = EMBED

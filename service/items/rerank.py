@@ -16,8 +16,8 @@ class RerankItem:
         model: Served name of the model.
         ids: Token ids of the pair. If the model distinguishes segments, the vocabulary size is
             added to each id of the second segment.
-        is_bulk: Whether the pair waits in the bulk lane.
-        id: Number that the scheduler assigns.
+        is_bulk: Whether the scheduler queues the pair in its bulk lane, not the interactive lane.
+        id: Id that the scheduler assigns.
     """
 
     kind: ClassVar[str] = RERANK

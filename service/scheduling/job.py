@@ -1,4 +1,7 @@
-"""A work item between admission and result."""
+"""A job is a work item that the scheduler has admitted, together with its state until the result.
+
+A submission is a group of work items that are admitted together, such as the texts of a request.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -9,7 +12,11 @@ from service.items.result import Result
 
 
 class Receiver(Protocol):
-    """Receives the outcome of a job."""
+    """Receives the results of the jobs of one submission.
+
+    Attributes:
+        is_closed: Whether the receiver takes no more results.
+    """
 
     is_closed: bool
 
@@ -27,15 +34,15 @@ class Job:
     Attributes:
         item: The item, as the worker receives it.
         receiver: The submission that the item belongs to.
-        index: Place of the item in its submission.
-        bucket: Length bucket in which the job waits; 0 if its policy has only one bucket.
-        cost: Amount of a worker's capacity that the job takes, in the unit of its policy.
+        index: Index of the item in its submission.
+        bucket: Length bucket in which the job waits; 0 if its task kind has only one bucket.
+        cost: Amount of a worker's capacity that the job takes, in the unit of its task kind.
         created: Time of the submission, by time.perf_counter.
         dispatched: Time of the last dispatch to a worker, by time.perf_counter; 0 before the first.
         attempts: Number of times that the job has been dispatched.
         id: Id of the item.
         tokens: Number of tokens of the item.
-        rows: Number of rows that the job takes in a batch; 1 for a kind without rows.
+        rows: Number of rows that the item takes in a batch; 1 for most task kinds.
     """
 
     item: WorkItem

@@ -51,10 +51,10 @@ async def start_process(connection: socket.socket, threads: int) -> Process:
 
 
 class WorkerEvents(Protocol):
-    """The methods of the scheduler that the supervisor calls."""
+    """The methods of the scheduler that the supervisor calls; a WorkerLink names the worker."""
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
-        """Accepts items of these kinds for one more model."""
+        """Begins to accept work items for a model; `kinds` are the task kinds that it computes."""
 
     def remove_model(self, model: str) -> None:
         """Accepts no more items for a model, and fails its remaining items."""
@@ -62,19 +62,19 @@ class WorkerEvents(Protocol):
     def worker_ready(
         self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
-        """Accepts a worker that has loaded all of its models but the missing ones."""
+        """Begins to send items to a worker, which still has to load the models in `missing`."""
 
     def worker_loaded(self, link: "WorkerLink", model: str, max_rows: int) -> None:
         """Records one more model of a worker."""
 
     def worker_lost(self, link: "WorkerLink") -> None:
-        """Tries the items of a dead worker again, or fails them."""
+        """Queues the items of a dead worker again; items with too many attempts fail."""
 
     def has_work(self, link: "WorkerLink") -> bool:
         """Returns whether a worker holds any item."""
 
     def report(self, link: "WorkerLink", report: Report) -> None:
-        """Settles the items that a worker has finished."""
+        """Delivers the results of the items that a worker has finished."""
 
 
 class WorkerLostError(Exception):
@@ -154,7 +154,7 @@ class Supervisor:
         scheduler: Gives work to the workers.
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
-        on_failure: Called with a message when a model cannot be loaded at the start.
+        on_failure: Called with a message when a worker cannot load an initial model.
         timeout_seconds: A worker that holds work and sends nothing for this time is restarted.
 
     Attributes:
@@ -179,7 +179,7 @@ class Supervisor:
         self.start_worker = start_worker
         self.on_failure = on_failure
         self.timeout_seconds = timeout_seconds
-        self.ready: dict[str, dict[str, Resident]] = {}  # by worker, then by model
+        self.ready: dict[str, dict[str, Resident]] = {}  # keys: worker name, then model name
         self.failure: str | None = None
         self.on_lost_model: Callable[[str], None] = lambda name: None
         self.initial = config.models.names  # the server ends if it cannot load one of these
@@ -216,7 +216,8 @@ class Supervisor:
 
         Args:
             files: Files of the model.
-            placements: Device and dtype of the model, by folder; empty for the server's settings.
+            placements: Maps the folder of the model to its device and dtype; empty for the server's
+                settings.
 
         Raises:
             LoadRefusedError: A worker cannot load the model; no worker has the model afterwards.
@@ -367,7 +368,7 @@ class Supervisor:
         link.hear(resident.name, loaded)
 
     def _forget(self, link: WorkerLink, name: str) -> None:
-        """Forgets a model of a worker."""
+        """Removes a model from the record of the models that a worker has loaded."""
         self.ready[link.name].pop(name, None)
 
     def _describe(self, link: WorkerLink, resident: Resident) -> None:

@@ -1,4 +1,7 @@
-"""POST /, /embed, /embed_all and /similarity in TEI's shapes, and the dialect of TEI."""
+"""Serves /, /embed, /embed_all and /similarity with the requests and responses of TEI.
+
+TEI is Hugging Face's Text Embeddings Inference. DIALECT adds its other routes and its error shape.
+"""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -79,7 +82,7 @@ async def embed_all(request: Request) -> Response:
     openapi_extra=request_body(SimilarityRequest),
 )
 async def similarity(request: Request) -> Response:
-    """Returns the cosine of the source sentence's vector with the vector of each sentence."""
+    """Returns the cosine similarity of the source sentence and each other sentence."""
     max_bytes = services_of(request).settings.max_body_bytes
     with context_of(request).stage("validate"):
         query = (await read_parameters(request, SimilarityRequest, max_bytes)).query()

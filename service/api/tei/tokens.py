@@ -1,4 +1,6 @@
-"""POST /tokenize and /decode, in TEI's shapes.
+"""Serves POST /tokenize and /decode with the requests and responses of TEI.
+
+TEI is Hugging Face's Text Embeddings Inference.
 
 Source: TEI, docs/openapi.json at a28ad28f39e0633749a21b74af23617fa86a0d0c.
 """
@@ -29,7 +31,7 @@ router = APIRouter(tags=["tokens"])
 
 
 class TokenizeRequest(Parameters):
-    """`POST /tokenize`, in TEI's shape."""
+    """The body of a request to `POST /tokenize`."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"inputs": "The cat sat."}})
 
@@ -56,7 +58,7 @@ class TokenBody(BaseModel):
 
 
 def as_ids(value: Any, info: ValidationInfo) -> list[list[int]]:
-    """Returns one or more lists of ids."""
+    """Returns the lists of token ids of a request; a single list becomes a list of one list."""
     inputs = as_inputs(value, info)
     ids = [each for each in inputs if not isinstance(each, str)]
     if len(ids) < len(inputs):
@@ -74,7 +76,7 @@ Ids = Annotated[
 
 
 class DecodeRequest(Parameters):
-    """`POST /decode`, in TEI's shape."""
+    """The body of a request to `POST /decode`."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [101, 4937, 102]}})
 
@@ -104,7 +106,7 @@ async def tokenize(request: Request) -> Response:
 
 
 def token_bodies(tokenized: TokenizedText) -> list[dict[str, Any]]:
-    """Returns the body of each token of a text."""
+    """Returns the fields of TokenBody for each token of a text."""
     rows = zip(tokenized.ids, tokenized.pieces, tokenized.offsets, tokenized.special, strict=True)
     return [
         {

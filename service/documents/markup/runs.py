@@ -1,7 +1,9 @@
-"""The paragraphs of Microsoft Office, whose text is in runs with one formatting each.
+"""Reads and writes the paragraphs of Microsoft Office files.
 
-In a block, the most frequent formatting is plain text. Every other formatting, and every link, is
-an inline element. A translated block gets new runs, and its elements move to their new places.
+The text of a paragraph is in runs, and each run has one formatting. A block is a part of a
+paragraph that is translated as one text. Text with the block's most frequent formatting, its base
+formatting, becomes plain text. Text with another formatting, and each link, becomes an inline
+element. A translated block gets new runs, and its inline elements move to their new places.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,9 +58,9 @@ class Item:
     """A part of a paragraph.
 
     Attributes:
-        elements: Text elements with the same formatting; or one link, or one element without text;
-            or the runs of a field.
-        form: Form of the item in a text, unless it is plain text.
+        elements: One of these: text elements with the same formatting, one link, one element
+            without text, or the runs of a field.
+        form: Form of the inline element that stands for the item. Plain text does not use it.
         formatting: Formatting of the text elements; None for other items.
         items: Items inside a link.
     """
@@ -76,7 +78,7 @@ class Item:
         return "".join(element.text or "" for element in self.elements)
 
     def parts(self) -> list[Element]:
-        """Returns the children of the paragraph that are this item. Runs are split for it."""
+        """Returns the elements that contain only this item; runs with other content are split."""
         runs: dict[Element, list[Element]] = {}
         for element in self.elements:
             runs.setdefault(element.getparent(), []).append(element)
@@ -90,7 +92,8 @@ class Item:
 def blocks_of(paragraph: Element) -> Iterator[Block]:
     """Yields the blocks of a paragraph.
 
-    A paragraph may contain a text box, which has paragraphs of its own. These are left out.
+    A paragraph may contain a text box, which has its own paragraphs. The blocks of the paragraphs
+    in the text box are left out.
     """
     for is_break, group in groupby(_items(paragraph), key=lambda item: item is None):
         if not is_break:
@@ -175,7 +178,10 @@ def _is_inline(drawing: Element) -> bool:
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Block]:
-    """Yields the block of items next to each other; nothing if they have no words."""
+    """Yields one block for neighbouring items, or no block if they have no words to translate.
+
+    Items with more than MAX_UNITS inline elements get several blocks.
+    """
     items = _merged(_trimmed(items))
     if len(items) == 1 and items[0].items:
         yield from _blocks(items[0].items)
@@ -191,7 +197,7 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
 
 
 def _trimmed(items: Sequence[Item]) -> Sequence[Item]:
-    """Leaves out items without words at both ends."""
+    """Returns the items without the items of the form EMPTY at both ends."""
     texts = [n for n, item in enumerate(items) if item.form is not Form.EMPTY]
     return items[texts[0] : texts[-1] + 1] if texts else []
 
@@ -199,7 +205,8 @@ def _trimmed(items: Sequence[Item]) -> Sequence[Item]:
 def _merged(items: Sequence[Item]) -> list[Item]:
     """Joins neighbouring texts with the same formatting.
 
-    White space between two texts gets their formatting, if both texts have the same one.
+    If two texts with the same formatting have only white space between them, the white space gets
+    this formatting too.
     """
     merged: list[Item] = []
     for number, item in enumerate(items):
@@ -224,7 +231,7 @@ def _base(items: Sequence[Item]) -> bytes | None:
 
 
 def _nodes(items: Sequence[Item]) -> list[Node]:
-    """Returns the tree of items."""
+    """Returns the strings and inline elements that stand for the items in a text."""
     base = _base(items)
     nodes: list[Node] = []
     for item in items:
@@ -240,9 +247,10 @@ def _nodes(items: Sequence[Item]) -> list[Node]:
 
 
 def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Writes a translation without inline elements. The first text of the base formatting gets it.
+    """Writes a translation that has no inline elements.
 
-    All other text elements become empty.
+    The first text element with the base formatting gets the translation. All other text elements
+    become empty.
     """
     base = _base(items)
     first = next(item.elements[0] for item in items if item.formatting == base)
@@ -252,7 +260,7 @@ def _set_text(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
-    """Writes a translated tree in the place of items."""
+    """Removes items from their parent, and inserts the elements of their translation there."""
     parts = [part for item in items for part in item.parts()]
     base = _base(items)
     texts = [item.elements[0].getparent() for item in items if item.formatting == base]
@@ -266,7 +274,7 @@ def _rebuild(items: Sequence[Item], nodes: Sequence[Node]) -> None:
 
 
 def _written(unit: Unit) -> list[Element]:
-    """Returns the elements of a translated unit, with the unit's words."""
+    """Writes the words of a translated unit into its elements, and returns the elements."""
     item: Item = unit.source
     first, *others = item.elements
     run = first.getparent()  # None for elements that were children of the paragraph
@@ -300,7 +308,7 @@ def _like(run: Element) -> Element:
 
 
 def _split(run: Element, elements: Sequence[Element]) -> None:
-    """Moves the other content of a run into new runs before and after it."""
+    """Moves all content of a run except `elements` into new runs before and after it."""
     content = [child for child in run if local_name(child) != "rPr"]
     first, last = content.index(elements[0]), content.index(elements[-1])
     for others, add in ((content[:first], run.addprevious), (content[last + 1 :], run.addnext)):
@@ -316,7 +324,10 @@ def _sibling(element: Element, name: str) -> str:
 
 
 def _write(element: Element, text: str) -> None:
-    """Changes a text element. In Word, an attribute marks white space at its ends as its part."""
+    """Sets the text of a text element.
+
+    Without the attribute `xml:space`, Word ignores white space at the ends of the text.
+    """
     element.text = text
     if "/wordprocessingml/" in element.tag:
         element.set(SPACE, "preserve")

@@ -1,7 +1,8 @@
-"""XLIFF 1 and 2 (.xlf, .xliff): a unit without a translation gets a target with its translation.
+"""Reads and writes XLIFF 1 and 2 (.xlf, .xliff).
 
-The inline elements of the source are copied into the target. A unit stays as it is if it already
-has a translation, or if it is marked `translate="no"`.
+A unit has a source text and, once it is translated, a target text. A unit without a translation
+gets a target, with copies of the inline elements of the source. A unit stays as it is if it is
+marked `translate="no"`, or if it has a translation and its state is not in OPEN_STATES.
 """
 
 import re
@@ -13,10 +14,10 @@ from service.documents.markup.tagged import Block
 from service.documents.markup.xml import XmlDocument, local_name, parse_xml
 
 NATIVE = frozenset("bpt ept ph it x bx ex sc ec cp sm em".split())
-"""Inline elements that hold code and no text."""
+"""Inline elements that contain no words, but codes such as the tags of another format."""
 
 PAIRED = frozenset("bpt ept it bx ex sc ec sm em".split())
-"""Elements of NATIVE that mark the start or the end of a formatting."""
+"""Elements of NATIVE that mark where a formatting starts or ends."""
 
 _PLACEHOLDER = re.compile(r"\s*[{$%#@]")
 

@@ -26,8 +26,8 @@ class PassageDocument:
 
     Args:
         parts: Kept strings and passages, in the order of the document.
-        set_language: Returns a written document with the code of the target language. None if the
-            format does not state a language.
+        set_language: Takes a written document and a language code. Returns the document, which then
+            states this language. None if the format does not state a language.
         is_html: Whether the texts and their translations are HTML.
     """
 
@@ -88,7 +88,7 @@ def lines_of(text: str) -> list[Line]:
 
 
 def joined(lines: Sequence[Line]) -> Passage:
-    """Returns one passage for the lines of one wrapped text.
+    """Returns one passage for a text that extends over several lines.
 
     The translation is wrapped into the same number of lines, with the same relative lengths. A
     translation of few words gets fewer lines.
@@ -108,7 +108,7 @@ def joined(lines: Sequence[Line]) -> Passage:
 
 
 def wrap(translation: str, contents: Sequence[str]) -> list[str]:
-    """Cuts a translation into as many lines as the source has; fewer if it has too few words.
+    """Cuts a translation into as many lines as its source, or fewer if it has too few words.
 
     The position of each line end in the source is scaled to the length of the translation. The cut
     is at the space that is nearest to this position.

@@ -1,4 +1,4 @@
-"""Refuses requests for embeddings above the limits of a model or the server.
+"""Refuses embedding requests that exceed a limit of the model or the server.
 
 A request is refused before a model computes anything for it. Messages name parameters, counts and
 limits, but never quote a text to embed.
@@ -45,11 +45,12 @@ def check_num_tokens(num_tokens: Sequence[int], limit: int, param: str) -> None:
 
 
 def check_num_vectors(num_tokens: Sequence[int], limit: int, param: str) -> None:
-    """Refuses a request whose response would have too many vectors of tokens.
+    """Refuses a request whose response would have too many token vectors.
 
     The default of REGARD_MAX_PENDING_TOKENS alone would admit 131,072 vectors in one response. With
     384 numbers each, they take 200 MB, and half a GB as JSON. The server keeps the vectors until
-    the client has read the response. `check_num_tokens` has the same arguments and errors.
+    the client has read the response. The arguments and errors are the same as in
+    `check_num_tokens`.
     """
     _check_total(
         num_tokens,
@@ -135,11 +136,11 @@ def check_dimensions(dimensions: int | None, size: int) -> int:
 
 
 def find_prompt(name: str | None, prompts: Mapping[str, str], default: str | None) -> str:
-    """Returns the prompt before each text.
+    """Returns the prompt that is put before each text.
 
     Args:
         name: Name in the request; None for the default.
-        prompts: Prompts of the model, by name.
+        prompts: Maps the name of each prompt of the model to its text.
         default: Name of the default prompt; None for no prompt.
 
     Raises:

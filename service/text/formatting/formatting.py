@@ -11,7 +11,7 @@ from service.text.protection import MARKER
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The case and the final punctuation of a text's sentences, for their translations.
+    """Source sentences whose case and final punctuation their translations receive.
 
     Attributes:
         sentences: Sentences as the client wrote them; empty if translations stay as they are.
@@ -22,14 +22,15 @@ class Formatting:
     languages: tuple[str, str] = ("", "")
 
     def part(self, index: int) -> "Formatting":
-        """Returns the formatting of one sentence, whose index is then 0."""
+        """Returns the formatting of one sentence. In the new object, its index is 0."""
         return replace(self, sentences=self.sentences[index : index + 1])
 
     def apply(self, index: int, translation: str) -> str:
-        """Returns the translation of a sentence with the formatting of the sentence.
+        """Returns a translation with the case and the final punctuation of its source sentence.
 
-        The markers of tags at the ends of the translation stay there. A missing final mark is added
-        after them.
+        A marker is a character that stands for a tag or another protected span. Markers of tags
+        at the ends of the translation stay there. A missing final punctuation mark is added after
+        them.
         """
         if not self.sentences:
             return translation
@@ -60,7 +61,7 @@ def _without_tags(source: str, translation: str) -> tuple[int, int]:
 
 
 def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> None:
-    """Puts sentences in ALL CAPS into sentence case, which the model knows.
+    """Changes sentences in ALL CAPS to sentence case, because the model knows words in this case.
 
     A word such as `USB` stays in capitals, because it has fewer tokens in capitals than in lower
     case. Only sentences whose length does not change are replaced, so the places of their tags stay

@@ -1,4 +1,4 @@
-"""Reads HTML as a text to translate, with its tags as protected spans.
+"""Reads HTML as a text to translate. Its tags become protected spans, which no model changes.
 
 lxml parses the HTML and repairs it, so malformed HTML is translated too. The text of each block,
 such as a paragraph or a list item, is translated as a whole, with markers for its inline tags.
@@ -20,10 +20,10 @@ _DOCUMENT = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
 
 
 def read_html(text: str) -> list[Token]:
-    """Returns the tokens of an HTML document or fragment; joined, they are well-formed HTML.
+    """Returns the tags and texts of an HTML document or fragment as tokens.
 
-    Control characters, which HTML does not allow, are left out. A text that the parser refuses is
-    one opaque token.
+    The joined tokens are well-formed HTML. Control characters, which HTML does not allow, are left
+    out. A text that the parser refuses is one opaque token.
 
     Raises:
         InvalidRequestError: The tags are nested so deeply that the parser would lose text.
@@ -90,7 +90,7 @@ def _source(element: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns the words of an HTML text, without tags and entities."""
+    """Returns the text of an HTML text without tags and opaque elements; entities are decoded."""
     parts = (
         token.source if token.kind is Kind.TEXT else " "
         for token in read_html(text)
@@ -100,7 +100,7 @@ def plain_text(text: str) -> str:
 
 
 def protect_html(text: str, unknown: Collection[str]) -> MarkupText:
-    """Replaces the tags and the protected spans of an HTML text by markers.
+    """Puts a marker in place of each tag and each protected span of an HTML text.
 
     Args:
         text: An HTML document or fragment.

@@ -1,4 +1,7 @@
-"""The interface of an executor, and the backlog of items that an executor has not finished."""
+"""The interface of an executor, and the backlog of items that an executor has not finished.
+
+An executor computes the work items of one task kind with one model.
+"""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -55,7 +58,10 @@ class Backlog(Generic[Item]):
         return min([*firsts, *self.running])
 
     def begin(self, choose: Callable[[deque[Item]], list[Item]]) -> list[Item]:
-        """Begins the next batch: a part of a failed batch, or items that `choose` takes."""
+        """Begins the next batch, and returns its items.
+
+        The batch is a part of a failed batch. If there is none, `choose` takes waiting items.
+        """
         self.is_retry = bool(self.retries)
         items = self.retries.popleft() if self.retries else choose(self.waiting)
         self.running = {item.id: item for item in items}
@@ -67,7 +73,7 @@ class Backlog(Generic[Item]):
         self.running, self.given_up, self.is_retry = {}, set(), False
 
     def abort(self, ids: Collection[int]) -> None:
-        """Drops waiting items, and marks items of the batch as no longer wanted."""
+        """Drops waiting items, and marks items of the batch in progress as given up."""
         if self.waiting:
             self.waiting = deque(item for item in self.waiting if item.id not in ids)
         parts = ([item for item in part if item.id not in ids] for part in self.retries)
@@ -127,7 +133,7 @@ class Executor(ABC, Generic[Item]):
     @property
     @abstractmethod
     def num_running(self) -> int:
-        """Number of items in the batch that the last step computed."""
+        """Number of items in the batch in progress, or in the batch that has just failed."""
 
     @property
     def num_rows(self) -> int:
