@@ -2,14 +2,17 @@
 
 1. With `--source`, Regard's engine translates a file of sentences with the built-in model.
 2. Regard's engine and `generate` of transformers decode with random weights, in the shapes of
-   OPUS-MT and NLLB-600M. Each source has `--tokens` tokens, and so has each target.
+   OPUS-MT and NLLB-600M. On a CPU it is only OPUS-MT, unless `--shapes` names others. Each source
+   has `--tokens` tokens, and so has each target.
 
 The second part gives the milliseconds and the kernels of a decode step, and the share of the memory
 bandwidth that it uses. `random_weights.step_bytes` computes the bytes that a step must move. The
 share is the time that these bytes need at full bandwidth, divided by the step's time. A large copy
 measures the bandwidth in the same run.
 
-On a CPU the command measures the memory's bandwidth, and counts operators in place of kernels.
+On a CPU the copy measures the bandwidth of main memory, and operators are counted instead of
+kernels. `--rows`, `--tokens` and the printed dtype concern the random weights only.
+
 `--smoke` takes tiny sizes, to check that the command works.
 """
 
@@ -43,7 +46,7 @@ COPIES = 10
 
 
 def main() -> None:
-    """Measures, prints a table, and writes all samples."""
+    """Measures and prints a table. With `--results`, also writes all samples."""
     args = _parser().parse_args()
     try:
         device = select_device(args.device)
@@ -67,15 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--dtype",
         choices=("bfloat16", "float32"),
-        help="precision; by default bfloat16 on a GPU and float32 on a CPU",
+        help="precision; by default bfloat16 on a GPU and float32 on a CPU; for the "
+        "built-in model as with REGARD_DTYPE=auto",
     )
     add(
         "--shapes",
         help="opus-mt or nllb-600m, or both separated by a comma; by default both on a GPU, and "
         "opus-mt on a CPU",
     )
-    add("--rows", default="64,256", help="sentences decoded at once; one or more numbers")
-    add("--tokens", type=int, default=30, help="number of tokens of each source and target")
+    add("--rows", default="64,256", help="sentences decoded at once, with random weights")
+    add("--tokens", type=int, default=30, help="tokens of each random source and target")
     add("--rounds", type=int, default=5, help="how often each engine is measured")
     add("--threads", type=int, default=0, help="threads on a CPU; 0 is torch's default")
     add("--source", help="file with one sentence per line, for the built-in model")

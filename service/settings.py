@@ -79,7 +79,8 @@ class Settings(BaseSettings):
     api_keys: SecretStr = Field(
         SecretStr(""),
         description="Keys for all routes that compute, separated by commas; or file:PATH, a file "
-        "with one key on each line. If it is empty, requests need no key.",
+        "with one key on each line. If the setting is empty, requests need no key. A file without "
+        "keys is an error.",
     )
     suggestions: bool = Field(
         False, description="Store the better translations that users send to POST /suggest."
@@ -105,12 +106,14 @@ class Settings(BaseSettings):
         description="Accept token ids in /v1/embeddings, as ids of the model's own vocabulary.",
     )
     remote_key: SecretStr = Field(
-        SecretStr(""), description="API key for the endpoints of openai: models. Empty sends none."
+        SecretStr(""),
+        description="API key for the endpoints of models named openai:MODEL@URL. If it is empty, "
+        "no key is sent.",
     )
     remote_requests: PositiveInt = Field(
         16,
         description="Largest number of requests that each HTTP process sends at once to the "
-        "endpoints of openai: models.",
+        "endpoints of models named openai:MODEL@URL.",
     )
     device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
     dtype: Dtype = Field(
@@ -191,7 +194,7 @@ class Settings(BaseSettings):
     max_attention_values: PositiveInt = Field(
         1_000_000,
         description="Largest number of attention weights in one response. Requests for more get "
-        "413.",
+        "413. With top_k, eight times as many may be computed.",
     )
     max_token_vectors: PositiveInt = Field(
         16384,

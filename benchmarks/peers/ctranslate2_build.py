@@ -1,4 +1,6 @@
-"""Builds a model for CTranslate2 that stands in for a Marian model, which it cannot run.
+"""Builds a stand-in for a Marian model that CTranslate2 cannot run.
+
+The stand-in has the same sizes, and CTranslate2 can run it. The command is:
 
     python -m benchmarks.peers.ctranslate2_build WEIGHTS SETTINGS FOLDER
 
@@ -67,8 +69,8 @@ def pieces(path: str) -> list[str]:
 def write_map(path: Path, arrays: dict[str, Any], source: list[str], target: list[str]) -> None:
     """Writes the shortlist, if there is one, as a vocabulary map of CTranslate2.
 
-    Each line has a source piece, a tab, and the allowed target pieces. The first line has no source
-    piece: its target pieces are always allowed.
+    Each line has a source piece, a tab, the allowed target pieces, and the source piece itself. The
+    first line has no source piece: its target pieces are always allowed.
     """
     if "shortlist_offsets" not in arrays:
         return

@@ -23,9 +23,9 @@ class AttentionTrace:
     All arrays are float32. Every array except the inputs is computed in float64, and then rounded.
 
     Attributes:
-        query: Query of the token in this head (K).
-        key: Keys in this head of all tokens that the token may attend to (S, K).
-        value: Values of the same tokens in this head (S, K).
+        query: Query of the traced token in the head (K).
+        key: Keys, in the head, of all tokens to which the traced token may attend (S, K).
+        value: Values, in the head, of the same tokens as the keys (S, K).
         scale: Factor of the scores, 1 / sqrt(K).
         scores: Products query · key (S).
         scaled: Products scale · scores (S).

@@ -5,7 +5,7 @@ It must need little CPU time, because it shares the cores with the server.
 It sends plain HTTP on keep-alive connections, one request at a time. It reads replies that have a
 Content-Length or are chunked. It has no TLS, redirects, compressed replies or pipelining.
 
-* BenchError: the benchmark cannot continue
+* BenchError: an error of the benchmark; it ends the command, unless it is a counted RequestError
   * RequestError: one request got no reply
 """
 
@@ -25,7 +25,10 @@ _CLOSE = re.compile(rb"\r\nconnection:[ \t]*close", re.IGNORECASE)
 
 
 class BenchError(Exception):
-    """The benchmark cannot continue; the message says what to do."""
+    """An error of the benchmark.
+
+    It ends the command, unless it is a RequestError that the load generator counts.
+    """
 
 
 class RequestError(BenchError):
@@ -49,10 +52,10 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parses `http://HOST[:PORT][/PREFIX]`.
+        """Parses `http://HOST[:PORT][/PREFIX]`, and ignores a user, a query and a fragment.
 
         Raises:
-            BenchError: The URL has another form, such as https.
+            BenchError: The URL is malformed, has no host, or has another scheme than http.
         """
         try:
             parts = urlsplit(url)
@@ -165,7 +168,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    """Reads a chunked body. Extensions of chunks and trailers are not supported."""
+    """Reads a chunked body. Chunk extensions are not supported, and neither are trailers."""
     body = bytearray()
     while size := await _read_size(reader):
         body += await reader.readexactly(size)

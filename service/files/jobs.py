@@ -1,4 +1,4 @@
-"""Pairs each file to translate with the file for its translation."""
+"""Finds the files to translate, and chooses the path of each translation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

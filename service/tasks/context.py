@@ -11,7 +11,10 @@ from service.tasks.backend import Admitter, Lease
 
 @dataclass(slots=True)
 class RequestContext:
-    """The context of one request: the middleware creates and reads it, routes and tasks fill it.
+    """The context of one request. Routes and tasks fill it.
+
+    The middleware creates the context of an HTTP request, and reads it. The translation of a
+    document has a context of its own.
 
     Attributes:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
@@ -26,7 +29,8 @@ class RequestContext:
         lease: Admission of the request; None before it is admitted.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
-        timeout_seconds: Time limit of this request; None for REGARD_REQUEST_TIMEOUT_SECONDS.
+        timeout_seconds: Time limit of a translation; None for REGARD_REQUEST_TIMEOUT_SECONDS. Other
+            tasks do not read it.
         first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
     """
 

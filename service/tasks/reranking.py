@@ -21,7 +21,7 @@ from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 Scores = NDArray[np.float32]
 
 TEXTS = "texts"
-"""Parameter of a reranking request that contains the texts, for error messages."""
+"""Name of the parameter that holds the texts in a reranking request; error messages use it."""
 
 
 Inputs = tuple[str] | tuple[str, str]
@@ -187,8 +187,9 @@ def ids_of(pair: TokenizedPair, served: ServedReranker) -> list[int]:
     """Returns the ids that the model reads for a pair or a single text.
 
     If the model distinguishes segments, the vocabulary size is added to each id of the second
-    segment: the text, and the special tokens behind it. In row `vocab_size + id`, the token table
-    has the vector of the token for the second segment (see `model.checkpoints.cross_encoder`).
+    segment: the text, and the special tokens behind it. The token table has a second row for each
+    token: row `vocab_size + id` is the vector of token `id` in the second segment (see
+    `model.checkpoints.cross_encoder`).
     """
     if served.config.num_segments == 1:
         return pair.ids

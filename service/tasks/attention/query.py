@@ -24,9 +24,10 @@ from service.tasks.attention.requests import InspectionRequest, TraceRequest
 T = TypeVar("T")
 
 COMPUTED_PER_RETURNED = 8
-"""Limit on the values that a request computes, as a multiple of the limit on returned values.
+"""Limit on the computed values of a request, as a multiple of the limit on returned values.
 
-With `top_k` few values are returned, but whole rows are computed.
+With `top_k` few values are returned, but whole rows are computed. Values that a
+reduction over heads or layers combines count as one value.
 """
 
 
@@ -36,7 +37,8 @@ class Aligner:
 
     Attributes:
         query: Query for one layer, and for one head or the mean over all heads.
-        shift: Shift of the rows, an argument of `align`.
+        shift: 0 if the attention of a row belongs to the predicted token, 1 if it belongs to the
+            decoder's input token (see `service.tasks.alignment.alignment.align`).
     """
 
     query: AttentionQuery
@@ -44,7 +46,7 @@ class Aligner:
 
 
 def attention_query(config: InspectedConfig, request: InspectionRequest) -> AttentionQuery:
-    """Returns the query of a request, with the layers and heads of the model.
+    """Returns the query of a request, with the requested layers and heads as indices from 0.
 
     Raises:
         InvalidRequestError: The model has no such attention, or the kinds differ in their number
@@ -99,7 +101,7 @@ def aligner_of(
         config: Config of the model.
         layer: Number of a decoder layer; None for the default.
         head: Number of a head, or `mean`; None for the default.
-        shift: Shift of the rows; None for the default of the layer.
+        shift: 0 or 1 (see `Aligner`); None for the default of the layer.
 
     Raises:
         InvalidRequestError: The model has no such layer or head.
@@ -191,7 +193,9 @@ def check_values(count: int, limit: int) -> None:
     if count > limit:
         raise RequestTooLargeError(
             f"Invalid request: {count} attention values exceed the limit of {limit}: ask for fewer "
-            "layers or heads, reduce over heads, use top_k, or raise REGARD_MAX_ATTENTION_VALUES"
+            "layers or heads, reduce over heads, or raise REGARD_MAX_ATTENTION_VALUES. top_k "
+            "lowers only the number of returned values; "
+            f"{COMPUTED_PER_RETURNED} times the setting may be computed"
         )
 
 

@@ -30,7 +30,8 @@ class Attention:
         layers: Numbers of the layers.
         heads: Numbers of the heads, or `mean`, `max` or `rollout`.
         reduce: Reduction of the request.
-        norm: Norm of the request.
+        norm: Values in `data`: `weights`, or `value_norms` (see
+            `model.inspection.query.AttentionNorm`).
         data: Values (layers, heads, rows, columns); a dimension that was reduced has size 1.
         indices: Column of each value if `data` has only the largest values of each row, or None.
     """

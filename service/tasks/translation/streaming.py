@@ -1,4 +1,4 @@
-"""Translates the sentences of a request a few at a time, and yields them in order."""
+"""Translates a limited number of a request's sentences at once, and yields them in order."""
 
 import asyncio
 from collections import deque
@@ -18,8 +18,8 @@ AHEAD_PER_TAKEN = 4
 """Growth of the number of sentences that are begun and not yet taken by the reader.
 
 At first one sentence may begin. Each time the reader takes a sentence, the number may grow by
-AHEAD_PER_TAKEN. The start is slow because sentences that begin together delay each other, and the
-first sentences of other streams.
+AHEAD_PER_TAKEN. The start is slow because sentences that begin together delay each other. They
+also delay the first sentences of other streams.
 """
 
 MAX_AHEAD = 256

@@ -79,7 +79,11 @@ class AttentionExecutor(Executor[AttentionItem]):
         return done
 
     def isolate(self) -> list[AttentionItem]:
-        """Ends a batch that failed. Its halves are computed again; a single item is returned."""
+        """Ends a batch that failed, so that its halves are computed again.
+
+        A batch of one item is not computed again. Its item caused the failure and is returned,
+        unless it was given up.
+        """
         self.capture = None
         return self.backlog.isolate()
 
