@@ -154,8 +154,9 @@ class TransformersContestant:
     def run(self) -> Timing:
         """Decodes all rows at once.
 
-        `generate` does not report the time of a step. So a second run decodes one token, and the
-        difference of both times is divided by the number of further tokens.
+        `generate` does not report the time of a decode step. A second run therefore decodes only
+        one token. The first run is longer by `tokens - 1` steps, so the difference of the two run
+        times, divided by `tokens - 1`, is the time of a step.
         """
         whole = self._seconds(self.shape.tokens)
         return Timing(whole, (whole - self._seconds(1)) / (self.shape.tokens - 1))
