@@ -14,7 +14,7 @@
 # setting of the linter, then leave the next stage cached.
 FROM python:3.11-slim-bookworm AS requirements
 COPY pyproject.toml /
-RUN python -c "import tomllib; print(*tomllib.load(open('/pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+RUN python -c "import tomllib; p = tomllib.load(open('/pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['otel'], sep='\n')" \
     > /requirements.txt
 
 
@@ -47,7 +47,7 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/*
 RUN pip install -c /requirements.lock 'setuptools>=77'
 WORKDIR /src
-COPY pyproject.toml setup.py README.md ./
+COPY pyproject.toml setup.py README.md LICENSE NOTICE ./
 COPY model model
 COPY service service
 RUN pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
@@ -85,6 +85,7 @@ ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Regard" \
       org.opencontainers.image.description="A translation and embedding server that you can look inside." \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim-bookworm"

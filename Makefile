@@ -11,7 +11,7 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test browser check bench format lock clean
+.PHONY: install serve test browser check alerts board audit bench format lock clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -38,7 +38,7 @@ serve: install  ## starts the server on REGARD_PORT (8000)
 	$(BIN)/regard serve
 
 test: $(VENV)/.installed-dev browser  ## runs all tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --no-loadscope-reorder
 
 browser:  ## finds or installs a Chromium for the tests of the page
 	@for name in chromium chromium-browser google-chrome google-chrome-stable; do \
@@ -50,12 +50,41 @@ browser:  ## finds or installs a Chromium for the tests of the page
 	fi; \
 	echo 'No Chromium was found: the tests of the page are skipped. Install the package chromium.'
 
-check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers and types
+check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import layers, types and alerts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m checks.plain_english
+	$(BIN)/python -m checks.board --check
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory alerts
+
+# Installs Prometheus and promtool, if root may install packages.
+define find-prometheus
+@{ command -v prometheus && command -v promtool; } >/dev/null || \
+  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+    DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends prometheus >/dev/null; } || true
+endef
+
+alerts:  ## checks the configuration and the alerts of Prometheus with promtool
+	$(find-prometheus)
+	@if command -v promtool >/dev/null; then \
+	  cd deploy/prometheus && promtool check config prometheus.yml && \
+	  promtool check rules alerts.yml && promtool test rules alerts_test.yml budget_test.yml; \
+	else \
+	  echo 'SKIPPED: promtool was not found, so the alerts are not checked. Install prometheus.'; \
+	fi
+
+board: $(VENV)/.installed-dev  ## runs the queries of the dashboard against a server and a Prometheus
+	$(find-prometheus)
+	$(BIN)/python -m checks.live_board
+
+audit: | $(VENV)/bin/python  ## looks for known vulnerabilities; says so if there is no data
+	@$(PYTHON) -m venv .audit-venv
+	@.audit-venv/bin/pip install --quiet pip-audit || true
+	@$(BIN)/python -m checks.audit .audit-venv/bin/pip-audit requirements.lock
+	@rm -rf .audit-venv
 
 bench: install  ## measures Regard and its peers: make bench SOURCE=en.txt REFERENCE=pt.txt ARGS='--rounds 1'
 	@test -f '$(SOURCE)' -a -f '$(REFERENCE)' || \

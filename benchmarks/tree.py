@@ -84,6 +84,12 @@ def memory(root: int) -> Memory:
     return Memory(sum(rss for rss, _ in sizes) / 1024, sum(pss for _, pss in sizes) / 1024)
 
 
+def resident_mib(pid: int) -> float:
+    """Returns the resident memory of one process, in MiB."""
+    pages = int((PROC / str(pid) / "statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def _read(path: Path) -> str:
     """Reads a file; returns "" if the process has ended or belongs to another user."""
     try:

@@ -24,9 +24,9 @@ class TextEncoderConfig:
         max_positions: Number of rows of the position table.
         position_offset: Row of the position table for a text's first token. RoBERTa and its
             descendants leave the rows up to the padding id unused.
-        token_types: Number of rows of the token type table. Row 0 is added to every token; the
-            folded token table of a cross-encoder contains row 1. 0 means that the model has no
-            such table.
+        token_types: Number of rows of the token type table; 0 if the model has no such table. Row
+            0 is for all tokens of a text. In the pairs of a cross-encoder, row 1 is for the tokens
+            of the second text.
         relative_buckets: Number of buckets of the relative position bias (MPNet). 0 means that the
             model has no such bias.
         activation: Nonlinearity of the feed-forward layers.

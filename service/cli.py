@@ -2,23 +2,27 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import uvicorn
 import uvloop
 
 from model.errors import ModelError
-from service.api.app import LOG_FORMAT, http_config
+from service import logs
+from service.api.access.key_commands import app as keys_app
+from service.api.tracing.setup import fault_of as tracing_fault
 from service.bench.commands import app as bench
 from service.console import console, read_settings, stop
+from service.doctor.commands import app as doctor
 from service.files.embed import app as embed
 from service.files.translate import app as translate
 from service.http_workers.main_process import MainProcess, open_listeners
 from service.ipc.machine import freeze_heap, require_linux
 from service.ipc.machine import http_workers as count_http_workers
+from service.logs import LogFormat
 from service.models.catalog import Catalog
 from service.models.registry.cache import ModelCache
 from service.models.registry.commands import app as models_app
@@ -27,8 +31,9 @@ from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate, missing_files
 from service.models.registry.manifest import read_entries
-from service.server import create_app
 from service.settings import Settings
+
+logger = logging.getLogger("regard")
 
 EXAMPLE = ("en", "pt")
 """Languages of the printed example. A server without this pair uses its first pair instead."""
@@ -36,30 +41,10 @@ EXAMPLE = ("en", "pt")
 app = typer.Typer(help="A translation and embedding server that you can look inside.")
 app.add_typer(bench, name="bench", help="Measure a server through HTTP.")
 app.add_typer(models_app, name="models", help="Fetch, check and describe models.")
+app.add_typer(keys_app, name="keys", help="Make and check API keys.")
 app.add_typer(translate)
 app.add_typer(embed)
-
-
-class Server(uvicorn.Server):
-    """A server that prints its address, and that ends with status 0 after SIGTERM."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen, then prints the address."""
-        await super().startup(sockets)
-        freeze_heap()
-        application: Any = self.config.app
-        catalog = application.state.services.catalog
-        greet(self.config.host, self.servers[0].sockets[0].getsockname()[1], catalog)
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        """Starts to drain on SIGTERM and SIGINT. During draining, SIGINT ends the server at once.
-
-        The method of uvicorn would also record the signal, and uvicorn raises recorded signals
-        again after draining. The program would then end with the status of a killed program.
-        """
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
+app.add_typer(doctor)
 
 
 @app.callback()
@@ -104,8 +89,11 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
         "log_level": log_level,
     }
     require_linux()
+    fault = tracing_fault(os.environ)
+    if fault is not None:
+        raise stop(fault)
     settings = read_settings({name: value for name, value in flags.items() if value is not None})
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    logs.configure(settings.log_level, settings.log_format)
     count = count_http_workers(settings.http_workers, settings.device)
     try:
         settings = take_models(settings)
@@ -118,46 +106,59 @@ def serve(  # noqa: PLR0913 - one parameter is one flag
 
 def serve_here(settings: Settings) -> str | None:
     """Serves HTTP from this process; returns why a model could not be loaded, or None."""
-    failures: list[str] = []
+    # The import takes 1.4 s. A main process with HTTP processes, and other commands, do without.
+    from service.server import Server
 
-    def fail(message: str) -> None:
-        failures.append(message)
-        server.should_exit = True
+    def announce(port: int, catalog: Catalog) -> None:
+        greet(settings.host, port, catalog, settings.log_format)
 
-    application = create_app(settings, on_failure=fail)
-    server = Server(http_config(application, settings))
-    application.state.core.metrics.draining.set_function(lambda: server.should_exit)
-    server.run()
-    return failures[0] if failures else None
+    server = Server(settings, on_listening=announce)
+    server.run(listen(settings) if settings.admin_port else None)
+    return server.failure
 
 
 def serve_apart(settings: Settings, count: int) -> str | None:
     """Serves HTTP from `count` processes; returns why a model could not be loaded, or None."""
-    try:
-        listeners = open_listeners(settings.host, settings.port)
-    except OSError as error:
-        address = f"{settings.host}:{settings.port}"
-        reason = (error.strerror or str(error)).lower()
-        raise stop(
-            f"cannot listen on {address}: {reason}; set REGARD_PORT to another port"
-        ) from error
+    listeners = listen(settings)
     port = listeners[0].getsockname()[1]
 
     def announce() -> None:
-        greet(settings.host, port, main_process.catalog)
+        greet(settings.host, port, main_process.catalog, settings.log_format)
 
     main_process = MainProcess(settings, listeners, on_listening=announce)
 
     async def run() -> None:
         freeze_heap()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, main_process.stop)
-        loop.add_signal_handler(signal.SIGINT, main_process.interrupt)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, main_process.interrupt)
         await main_process.run(count)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
     return main_process.failure
+
+
+def listen(settings: Settings) -> list[socket.socket]:
+    """Opens the listening sockets of the public port, and then those of the admin port.
+
+    Raises:
+        typer.Exit: A port is in use, or a host has no address.
+    """
+    wanted = [(settings.host, settings.port, "REGARD_PORT")]
+    if settings.admin_port:
+        host = settings.admin_host or settings.host
+        wanted.append((host, settings.admin_port, "REGARD_ADMIN_PORT"))
+    listeners = []
+    for host, port, name in wanted:
+        try:
+            listeners += open_listeners(host, port)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise stop(
+                f"cannot listen on {host}:{port}: {reason}; set {name} to another port"
+            ) from error
+    return listeners
 
 
 def take_models(settings: Settings) -> Settings:
@@ -178,10 +179,16 @@ def take_models(settings: Settings) -> Settings:
     return settings.with_models([model.place for model in located], placements_of(located))
 
 
-def greet(host: str, port: int, catalog: Catalog) -> None:
-    """Prints the address of the server, and a command that tries or lists its models."""
+def greet(host: str, port: int, catalog: Catalog, log_format: LogFormat = "text") -> None:
+    """Prints the address of the server, and a command that tries or lists its models.
+
+    If the log has JSON, the address is logged, so that every line is an object.
+    """
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if log_format == "json":
+        logger.info("Regard listens on %s", address)
+        return
     console.print(
         f"Regard listens on {address} (models load in the background). Try:\n",
         soft_wrap=True,

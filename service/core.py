@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
-from prometheus_client import generate_latest
-
 from model.sequence import EngineLimits
 from service.ipc.machine import available_cores, device_workers
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
-from service.metrics.definitions import Ended, Metrics
+from service.metrics.definitions import Metrics
+from service.metrics.ended import Ended
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission, Reservation
+from service.scheduling.rates import Rates
 from service.scheduling.scheduler import Scheduler
+from service.scheduling.sharing import SentenceSharing
 from service.scheduling.submission import Submission
 from service.settings import Settings
+from service.settings.keys import RateLimits
 from service.tasks.backend import Status
 from service.tasks.table import TASKS, executor_specs, kinds_of, task_series
 from service.workers.messages import WorkerConfig
@@ -35,10 +37,22 @@ class Core:
     scheduler: Scheduler
     supervisor: Supervisor
     changes: ModelChanges
+    rates: Rates = field(default_factory=Rates)
+    sharing: SentenceSharing | None = None
 
     def start(self) -> None:
         """Begins to start the workers."""
         self.supervisor.start()
+
+    def drain(self) -> None:
+        """Reports from now on that the server is stopping; it still computes requests."""
+        self.supervisor.is_draining = True
+        self.metrics.ready.set(0)
+        self.metrics.draining.set(1)
+
+    def kill(self) -> None:
+        """Ends the workers without waiting for their work."""
+        self.supervisor.kill()
 
     async def stop(self) -> None:
         """Fails the unfinished items, and ends the workers."""
@@ -59,7 +73,7 @@ class Core:
         """Counts a request to the endpoint of a remote model."""
         self.metrics.count_call(model, outcome)
 
-    async def admit(self, tokens: int, at_once: bool = True) -> "CoreLease":
+    async def admit(self, tokens: int, at_once: bool = True, client: str = "") -> "CoreLease":
         """Admits a request of about `tokens` tokens.
 
         `at_once` has no effect here, because this implementation always decides immediately.
@@ -68,16 +82,25 @@ class Core:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        return self.reserve(tokens)
+        return self.reserve(tokens, client)
 
-    def reserve(self, tokens: int) -> "CoreLease":
+    def reserve(self, tokens: int, client: str = "") -> "CoreLease":
         """Admits a request of about `tokens` tokens without yielding to the event loop.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        return CoreLease(self, self.admission.reserve(tokens))
+        return CoreLease(self, self.admission.reserve(tokens), client)
+
+    async def take(self, account: str, limits: RateLimits, characters: int) -> None:
+        """Counts a request against the limits of its key.
+
+        Raises:
+            RequestTooLargeError: The request alone has more characters than the limit.
+            RateLimitedError: The account has too few requests or characters left.
+        """
+        self.rates.take(account, limits, characters)
 
     async def status(self) -> Status:
         """Returns the state of the server."""
@@ -85,7 +108,7 @@ class Core:
         return Status(
             supervisor.failure,
             supervisor.is_ready,
-            supervisor.is_stopping,
+            supervisor.is_draining or supervisor.is_stopping,
             {name: m for models in supervisor.ready.values() for name, m in models.items()},
             dict(self.changes.states),
             dict(self.changes.failures),
@@ -108,9 +131,10 @@ class Core:
         """
         return await self.changes.unload(name)
 
-    async def metrics_text(self) -> bytes:
-        """Returns all metrics in Prometheus' text format."""
-        return generate_latest(self.metrics.registry)
+    async def metrics_text(self, is_openmetrics: bool = False) -> bytes:
+        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars."""
+        metrics = self.metrics
+        return await (metrics.openmetrics if is_openmetrics else metrics.exposition).text()
 
 
 @dataclass(slots=True)
@@ -119,6 +143,7 @@ class CoreLease:
 
     core: Core
     reservation: Reservation
+    client: str = ""
     submissions: list[Submission] = field(default_factory=list)
     is_released: bool = False
 
@@ -135,7 +160,8 @@ class CoreLease:
             self.core.admission.grow(self.reservation, tokens)
         else:
             self.core.admission.adjust(self.reservation, max(tokens, total_tokens))
-        submission = self.core.scheduler.submit(items, deadline)
+        submit = (self.core.sharing or self.core.scheduler).submit
+        submission = submit(items, deadline, not self.submissions, self.client)
         self.submissions.append(submission)
         return submission
 
@@ -188,10 +214,14 @@ def build_core(
         ),
         threads=max(1, available_cores() // count),
         log_level=settings.log_level,
+        log_format=settings.log_format,
     )
     supervisor = Supervisor(config, count, scheduler, metrics, start_worker)
     supervisor.timeout_seconds = settings.worker_timeout_seconds
     if on_failure is not None:
         supervisor.on_failure = on_failure
     changes = ModelChanges(files, settings, supervisor, kinds_of)
-    return Core(metrics, admission, scheduler, supervisor, changes)
+    sharing = None
+    if settings.share_sentences:
+        sharing = SentenceSharing(scheduler, metrics, settings.cache_sentences)
+    return Core(metrics, admission, scheduler, supervisor, changes, sharing=sharing)

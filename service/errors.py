@@ -6,13 +6,15 @@ ServiceError
 ├─ MissingKeyError            400 missing_api_key        no API key, and the server has keys
 ├─ UnauthorizedError          401 unauthorized           missing or wrong admin key
 ├─ InvalidKeyError            403 invalid_api_key        the key is not one of the server's keys
-├─ ForbiddenError             403 forbidden              no admin key is set, or a feature is off
+├─ ForbiddenError             403 forbidden              scope, origin or setting forbids it
 ├─ QuotaExceededError         403 quota_exceeded         the key has too few characters left
 ├─ NotFoundError              404 not_found              unknown route, model, glossary, document
 ├─ MethodNotAllowedError      405 method_not_allowed     the route takes another method
 ├─ ConflictError              409 conflict               wrong state of the model, or no memory left
 ├─ RequestTooLargeError       413 too_large              body, list or text over a limit
+├─ MisdirectedError           421 misdirected            the server does not answer for the host
 ├─ OverloadedError            429 overloaded             the queue is full; has Retry-After
+├─ RateLimitedError           429 rate_limited           too much of a key in a minute; Retry-After
 ├─ UnavailableError           503 unavailable            loading, stopping, or a worker died
 ├─ DeadlineExceededError      504 deadline_exceeded      the result was not ready in time
 └─ InternalError              500 internal               a fault of the server; logged with an id
@@ -92,7 +94,10 @@ class InvalidKeyError(ServiceError):
 
 
 class ForbiddenError(ServiceError):
-    """The server does not offer the operation: it has no admin key, or the feature is disabled."""
+    """The server does not allow the operation.
+
+    The key has not the scope, the origin of the page is not allowed, or a setting disables it.
+    """
 
 
 class QuotaExceededError(ServiceError):
@@ -115,19 +120,41 @@ class RequestTooLargeError(ServiceError):
     """The request is over a limit; a smaller request may succeed."""
 
 
+class MisdirectedError(ServiceError):
+    """The header Host names a host for which the server does not answer."""
+
+
 class OverloadedError(ServiceError):
     """The server or the endpoint of a remote model has too many requests or tokens in progress.
 
     Args:
         message: Text for the client, which names the limit.
         retry_after_seconds: Time after which the queue should have room.
-        limit: Unit of the limit that was reached: `requests` or `tokens`.
+        limit: The limit that was reached: `requests`, `tokens` or `deadline`.
     """
 
     def __init__(self, message: str, retry_after_seconds: int, limit: str) -> None:
         super().__init__(message, retry_after_seconds)
         self.limit = limit
         self.args = (message, retry_after_seconds, limit)  # so that it can be pickled
+
+
+class RateLimitedError(ServiceError):
+    """The key of the request has used its limit of requests or characters a minute.
+
+    Args:
+        message: Text for the client.
+        retry_after_seconds: Time after which the key may send this request.
+        unit: Unit of the limit: `requests` or `characters`.
+        details: The limit and the remedy.
+    """
+
+    def __init__(
+        self, message: str, retry_after_seconds: int, unit: str, details: str = ""
+    ) -> None:
+        super().__init__(message, retry_after_seconds, details=details)
+        self.unit = unit
+        self.args = (message, retry_after_seconds, unit, details)  # so that it can be pickled
 
 
 class UnavailableError(ServiceError):
@@ -173,7 +200,9 @@ KINDS: dict[type[ServiceError], ErrorKind] = {
     MethodNotAllowedError: ErrorKind(405, "method_not_allowed", "invalid"),
     ConflictError: ErrorKind(409, "conflict", "invalid"),
     RequestTooLargeError: ErrorKind(413, "too_large", "too_large"),
+    MisdirectedError: ErrorKind(421, "misdirected", "invalid"),
     OverloadedError: ErrorKind(429, "overloaded", "rejected_queue"),
+    RateLimitedError: ErrorKind(429, "rate_limited", "rate_limited"),
     UnavailableError: ErrorKind(503, "unavailable", "unavailable"),
     DeadlineExceededError: ErrorKind(504, "deadline_exceeded", "deadline"),
     InternalError: ErrorKind(500, "internal", "error"),
@@ -182,8 +211,8 @@ KINDS: dict[type[ServiceError], ErrorKind] = {
 
 def outcome(error: ServiceError) -> str:
     """Returns the value of the label `outcome` in regard_requests_total for an error."""
-    if isinstance(error, OverloadedError) and error.limit == "tokens":
-        return "rejected_tokens"
+    if isinstance(error, OverloadedError) and error.limit in ("tokens", "deadline"):
+        return f"rejected_{error.limit}"
     return KINDS[type(error)].outcome
 
 
@@ -200,10 +229,24 @@ def too_late(done: int, total: int) -> DeadlineExceededError:
     )
 
 
-def fault(error: Exception) -> str:
+class Fault(str):
+    """The type and the traceback of an error for the log, without its message."""
+
+    @property
+    def kind(self) -> str:
+        """The type of the error."""
+        return self.partition("\n")[0]
+
+    @property
+    def frames(self) -> list[str]:
+        """The lines of the traceback."""
+        return self.rstrip("\n").split("\n")[1:]
+
+
+def fault(error: Exception) -> Fault:
     """Returns the type and the traceback of an error for the log.
 
     The message is left out, because it might quote a client's text.
     """
     frames = "".join(traceback.format_tb(error.__traceback__))
-    return f"{type(error).__name__}\n{frames}"
+    return Fault(f"{type(error).__name__}\n{frames}")

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.1
 SHOWN_LINES = 20
 SHOWN_BYTES = 10_000
 
-PUBLIC_SETTINGS = ("REGARD_API_KEYS", "REGARD_MONTHLY_CHARACTERS")
+PUBLIC_SETTINGS = ("REGARD_API_KEYS", "REGARD_MONTHLY_CHARACTERS", "REGARD_ADMIN_PORT")
 """Settings for servers with several users. A private server has one user and does not get them."""
 
 PR_SET_PDEATHSIG = 1

@@ -1,14 +1,19 @@
-"""Builds the server as one application. Only the device workers are separate processes."""
+"""Builds and runs the server in one process. Only the device workers are separate processes."""
 
+import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
-from service.api.app import build_services, create_web
-from service.core import build_core
+from service.api.app import build_services, create_web, http_config
+from service.core import Core, build_core
 from service.documents.store import TemporaryFolder
+from service.http_server.drain import DrainingServer
+from service.ipc.machine import freeze_heap
 from service.models.catalog import Catalog
 from service.settings import Settings
 from service.workers.supervisor import StartWorker, start_process
@@ -47,3 +52,52 @@ def create_app(
     app = create_web(services, lifespan)
     app.state.core = core
     return app
+
+
+class Server(DrainingServer):
+    """The whole server in one process. It ends with status 0 after SIGTERM.
+
+    Args:
+        settings: Settings of the server.
+        on_listening: Called with the port and the models when the socket is open.
+
+    Attributes:
+        failure: Why a model could not be loaded; None if all could.
+
+    Raises:
+        CheckpointError: A model's files are missing or damaged.
+    """
+
+    def __init__(self, settings: Settings, on_listening: Callable[[int, Catalog], None]) -> None:
+        application = create_app(settings, on_failure=self._fail)
+        super().__init__(http_config(application, settings), application.state.drain)
+        core: Core = application.state.core
+        self.on_drain, self.on_force = core.drain, core.kill
+        self.on_listening = on_listening
+        self.catalog: Catalog = application.state.services.catalog
+        self.failure: str | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to listen, and calls `on_listening`."""
+        await super().startup(sockets)
+        self.loop = asyncio.get_running_loop()
+        freeze_heap()
+        self.on_listening(self.servers[0].sockets[0].getsockname()[1], self.catalog)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Starts to drain at the first SIGTERM or SIGINT. The second ends the server at once.
+
+        The method of uvicorn would also record the signal, and uvicorn raises recorded signals
+        again after draining. The program would then end with the status of a killed program.
+        """
+        if self.should_exit:
+            self.force_exit = True
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self.on_force)
+        self.should_exit = True
+
+    def _fail(self, message: str) -> None:
+        self.failure = self.failure or message
+        self.drain.begin(has_delay=False)
+        self.should_exit = True

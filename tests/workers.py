@@ -77,6 +77,7 @@ class Script:
         num_steps: Number of steps after which an item is finished.
         poison: Tokens that make each step of their batch fail.
         no_memory: Tokens for which a batch of more than one sequence is too large.
+        device_errors: Tokens at which the device fails for good; each entry is used once.
         fatal: Tokens at which the worker dies; each entry is used once.
         hanging: Tokens at which the worker hangs until `may_go_on`; each entry is used once.
         may_go_on: Until it is set, a worker at a hanging token waits; then it dies.
@@ -94,6 +95,7 @@ class Script:
     num_steps: int = 2
     poison: set[int] = field(default_factory=set)
     no_memory: set[int] = field(default_factory=set)
+    device_errors: list[int] = field(default_factory=list)
     fatal: list[int] = field(default_factory=list)
     hanging: list[int] = field(default_factory=list)
     may_go_on: threading.Event = field(default_factory=threading.Event)
@@ -136,6 +138,9 @@ class Script:
 
     def fail_at(self, tokens: set[int]) -> None:
         """Fails, hangs or dies if one of the tokens of a batch is scripted to."""
+        for token in tokens.intersection(self.device_errors):
+            self.device_errors.remove(token)
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
         for token in tokens.intersection(self.fatal):
             self.fatal.remove(token)
             raise Died

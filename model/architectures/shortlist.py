@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.errors import CheckpointFormatError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 MAGIC = 0xF11A48D5013417F5
 HEADER_WORDS = 6
@@ -53,6 +54,7 @@ class Shortlist:
         Raises:
             CheckpointFormatError: The file is truncated, damaged or for another vocabulary.
         """
+        check_file(path, MAX_WEIGHT_BYTES)
         data = path.read_bytes()
         header = np.frombuffer(data, "<u8", HEADER_WORDS) if len(data) >= 48 else [0] * 6
         magic, _checksum, num_frequent, _best, num_offsets, num_candidates = map(int, header)

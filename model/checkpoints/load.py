@@ -32,6 +32,7 @@ from model.checkpoints.formats.weight_files import revision_of, weight_files
 from model.checkpoints.languages import LanguageTokens, pair_in
 from model.config import ModelConfig
 from model.errors import CheckpointError, CheckpointFormatError, CheckpointNotFoundError
+from model.regular_files import check_file
 from model.tokenization.tokenizer import Tokenizer
 
 # Matches file names with two codes of two letters each, or of three letters each. An example is
@@ -251,6 +252,7 @@ def _languages(weights: Path) -> tuple[str, str] | None:
 
 def _length_factor(folder: Path) -> float:
     for path in sorted(folder.glob("config*.yml")):
+        check_file(path)
         try:
             options = yaml.safe_load(path.read_text(encoding="utf-8"))
             factor = float(options.get("max-length-factor", MARIAN_MAX_LENGTH_FACTOR))

@@ -103,7 +103,9 @@ class CapturedBatch(PackedBatch):
 
 
 def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
-    """Raises an error if a job cannot be computed; its queries must name existing layers and heads.
+    """Checks the token ids of a job and the kinds of attention that it asks for.
+
+    The indices of layers and heads are not checked here.
 
     Raises:
         EmptySourceError: The text has no tokens.
@@ -114,6 +116,5 @@ def check_job(config: TextEncoderConfig, job: AttentionJob) -> None:
     check_ids("text", job.source, config.vocab_size, config.max_tokens)
     if job.needs_target:
         raise AttentionQueryError(
-            f"{listed(job.kinds)} attention is asked for; this model has only an encoder: "
-            "ask for encoder"
+            f"this model has only an encoder: ask for encoder attention, not {listed(job.kinds)}"
         )

@@ -190,16 +190,36 @@ class Engine:
         if not self.owners:
             return []
         searching = list(self.searching.values())
+        if searching and self.runner.tokens_per_call > 1:
+            return self._step_apart(searching)
         depth = 0 if searching else self.runner.pipeline_depth
         finished = self._collect(depth)
         if self.owners:
-            self._launch(searching)
+            self._launch(searching, self.greedy.remaining(self.num_rows))
             finished += self._collect(depth, searching)
         return finished
 
-    def _launch(self, searching: list[RunningSearch]) -> None:
-        groups = [running.rows for running in searching]
+    def _step_apart(self, searching: list[RunningSearch]) -> list[Finished]:
+        """Decodes the rows of searches, one token per call, and then all other rows in one call.
+
+        A call with searches decodes one token per row. If all rows were in this call, one beam
+        search would slow down all other sequences of the batch.
+        """
+        finished: list[Finished] = []
+        for _ in range(self.tokens_per_step):
+            if not searching:
+                break
+            self._launch(searching, self.greedy.is_search(self.num_rows))
+            finished += self._collect(0, searching)
+            searching = [running for running in searching if running.rows]
         remaining = self.greedy.remaining(self.num_rows)
+        if remaining.any():
+            self._launch([], remaining)
+            finished += self._collect(0)
+        return finished
+
+    def _launch(self, searching: list[RunningSearch], remaining: Ids) -> None:
+        groups = [running.rows for running in searching]
         output = self.runner.decode(self.num_rows, groups, remaining, self.tokens_per_step)
         self.launched.append(LaunchedStep(np.arange(self.num_rows), output))
 

@@ -37,17 +37,23 @@ class GreedyRows:
     def remaining(self, rows: int) -> Ids:
         """Returns how many tokens each of the first `rows` rows may still get (B,).
 
-        The result is at least 1, because a decode step computes at least one token of every row.
+        The number is 0 for the rows of a search, and at least 1 for all other rows.
         """
-        left: Ids = np.maximum(self.limits[:rows] - self.lengths[:rows], 1)
+        left: Ids = self.limits[:rows] - self.lengths[:rows]
         return left
+
+    def is_search(self, rows: int) -> Ids:
+        """Returns 1 for each of the first `rows` rows that belongs to a search, else 0 (B,)."""
+        searches: Ids = np.equal(self.limits[:rows], 0).astype(np.int64)
+        return searches
 
     def append(self, rows: Ids, best: NDArray[np.integer]) -> list[int]:
         """Appends tokens best[i] to row rows[i], unless the row is freed or belongs to a search.
 
         Args:
             rows: Row numbers (B,); -1 for a row that was freed in the meantime.
-            best: Tokens (B, steps); -1 in steps after the end of a row. The first column has no -1.
+            best: Tokens (B, steps); -1 in steps after the end of a row, and in all steps of a row
+                that was not decoded.
 
         Returns:
             The rows that have ended, by EOS or by their limit.

@@ -20,8 +20,8 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
         name: Name of this file, for messages.
 
     Raises:
-        CheckpointFormatError: The post-processor is of an unknown kind, or its template does not
-            name the text exactly once. Or several of its parts put ids around a text.
+        CheckpointFormatError: The post-processor is of an unknown kind. Or its template does not
+            name the text exactly once. Or several processors of a sequence put ids around a text.
     """
     processor = tokenizer.post_processor
     if processor is None:
@@ -29,7 +29,7 @@ def read_special_ids(tokenizer: Tokenizer, name: str) -> SpecialIds:
     try:
         return _around(json.loads(processor.__getstate__()))
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointFormatError(f"{name}: the post-processor is unknown: {error}") from error
+        raise CheckpointFormatError(f"{name}: unsupported post-processor: {error}") from error
 
 
 def _around(options: Mapping[str, Any]) -> SpecialIds:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tokenizers import Encoding, Tokenizer, normalizers
 
 from model.errors import CheckpointFormatError
+from model.regular_files import check_file
 from model.tokenization.cut_words import MARGIN_CHARS, CutWords, End
 from model.tokenization.special_ids import read_special_ids
 from model.tokenization.stable_prefix import is_open_edge, num_before, num_stable
@@ -80,6 +81,7 @@ class TextTokenizer:
 
     def __init__(self, path: Path, max_tokens: int, is_lowercase: bool = False) -> None:
         try:
+            check_file(path)
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the package raises no narrower type
             raise CheckpointFormatError(f"{path} is not a tokenizer: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any, Self
 import sentencepiece
 
 from model.errors import CheckpointFormatError
+from model.regular_files import check_file
 
 WORD_START = "\u2581"
 
@@ -76,6 +77,7 @@ class Tokenizer:
 
     def __init__(self, path: Path) -> None:
         try:
+            check_file(path)
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (RuntimeError, OSError) as error:
             raise CheckpointFormatError(f"{path.name} is not a SentencePiece model") from error

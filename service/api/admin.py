@@ -10,8 +10,9 @@ from service.api.dialect import Dialect
 from service.api.openai.errors import OpenAIErrorBody
 from service.api.openai.models import ModelId, all_models, find_model, is_admin
 from service.api.openai.schemas import AnyModelBody, ChangingBody
+from service.api.request.body import read_fields
 from service.api.request.openapi import request_body
-from service.api.request.parameters import Parameters, read_parameters
+from service.api.request.parameters import Parameters, validated
 from service.api.responses import JSONResponse
 from service.api.services import Services, services_of
 from service.errors import ForbiddenError, UnauthorizedError
@@ -46,21 +47,21 @@ class DeletedModel(BaseModel):
 
 
 def require_admin(request: Request, services: Services) -> None:
-    """Refuses a request without the admin key.
+    """Refuses a request without a key that has the scope `admin`.
 
     Raises:
-        ForbiddenError: The server has no admin key.
+        ForbiddenError: The server has no such key.
         UnauthorizedError: The request has no key, or a wrong one.
     """
-    key = services.settings.admin_key.get_secret_value()
-    if not key:
+    if not services.keys.has_admin:
         raise ForbiddenError(
             "models are loaded and unloaded with an admin key, and this server has none: "
             "start it with REGARD_ADMIN_KEY"
         )
-    if not is_admin(request, key):
+    if not is_admin(request, services):
         raise UnauthorizedError(
-            "this request needs the server's REGARD_ADMIN_KEY, as `Authorization: Bearer …`"
+            "this request needs the server's REGARD_ADMIN_KEY, or a key with the scope admin, as "
+            "`Authorization: Bearer …`"
         )
 
 
@@ -81,7 +82,8 @@ async def load(id: ModelId, request: Request) -> Response:
     """
     services = services_of(request)
     require_admin(request, services)
-    body = await read_parameters(request, LoadRequest, services.settings.max_body_bytes)
+    fields = await read_fields(request, services.settings.max_body_bytes)
+    body = validated(request, fields, LoadRequest)
     state = await services.backend.load_model(id, body.source)
     found = find_model(id, all_models(services, await services.backend.status()))
     return JSONResponse(found.model_dump(), 200 if state == "ready" else 202)

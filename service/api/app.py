@@ -4,18 +4,20 @@ A dialect is one API with its routes, such as DeepL's or OpenAI's.
 """
 
 import logging
-import math
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.api import admin, health, page
+from service.api.access.key_ring import KeyRing
+from service.api.access.origins import CrossOrigin
+from service.api.access.rules import AccessRules
 from service.api.attention import routes as attention
 from service.api.deepl import multilingual_glossaries
 from service.api.deepl import routes as deepl
@@ -25,13 +27,18 @@ from service.api.errors import (
     handle_validation_error,
 )
 from service.api.libretranslate import routes as libretranslate
-from service.api.middleware import CrossOrigin, DirectRoutes, RequestMiddleware
+from service.api.middleware import DirectRoutes, RequestMiddleware
 from service.api.openai import routes as openai
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
 from service.api.tei import routes as tei
+from service.api.tracing.setup import open_tracing
 from service.errors import ServiceError
+from service.http_server.byte_budget import ByteBudget
+from service.http_server.connection import HttpServerConfig
+from service.http_server.drain import Drain
+from service.http_server.pool import ConnectionLimits, ConnectionPool
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
 from service.remote.routing import RoutingAdmitter
@@ -59,8 +66,6 @@ DIALECTS = (
     health.DIALECT,
     page.DIALECT,
 )
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -108,6 +113,7 @@ def build_services(
         text_inspector,
         embedder,
         documents,
+        KeyRing(settings),
         quota,
         GlossaryStore(database),
         SuggestionStore(database) if settings.suggestions else None,
@@ -119,11 +125,14 @@ def build_services(
 
 def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     """Builds the application from the dialects, the error handlers and the middleware."""
+    tracing = open_tracing(os.environ)
 
     @asynccontextmanager
     async def with_endpoints(app: FastAPI) -> AsyncIterator[None]:
-        async with services.endpoints, lifespan(app):
+        async with services.endpoints, services.keys.watched(), lifespan(app):
             yield
+        if tracing:
+            await tracing.close()
 
     # python_multipart logs each character that it cannot read; the error response is enough.
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
@@ -132,10 +141,16 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         description="A translation and embedding server that you can look inside.",
         version=version("regard"),
         lifespan=with_endpoints,
-        # Telemetry would look for a tracer at each request and report URLs, which contain texts.
+        # FastAPI's telemetry would report URLs, which contain texts. `tracing` does not.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    settings = services.settings
     app.state.services = services
+    app.state.drain = drain = Drain(
+        services.served_models.requests.count,
+        services.settings.drain_delay_seconds,
+        services.settings.drain_timeout_seconds,
+    )
     for dialect in DIALECTS:
         for router in dialect.routers:
             app.include_router(router)
@@ -148,20 +163,33 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         recorder=services.backend,
         requests=services.served_models.requests,
         dialects=DIALECTS,
+        tracing=tracing,
+        drain=drain,
+        access=AccessRules.of(settings),
     )
-    app.add_middleware(CrossOrigin)  # outermost, so that preflights are not counted
+    # outermost, so that preflights are not counted
+    app.add_middleware(CrossOrigin, allowed=settings.allowed_origins)
     return app
 
 
-def http_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
     """Returns the configuration of the HTTP server for an application."""
-    return uvicorn.Config(
+    limits = ConnectionLimits(
+        settings.max_connections,
+        settings.max_header_bytes,
+        settings.max_headers,
+        settings.header_timeout_seconds,
+        settings.idle_timeout_seconds,
+        settings.write_timeout_seconds,
+    )
+    return HttpServerConfig(
         app,
+        ConnectionPool(limits, ByteBudget(settings.max_buffered_bytes)),
         host=settings.host,
         port=settings.port,
+        log_config=None,  # uvicorn's messages go to the log of `service.logs`
         log_level="warning",
         access_log=False,  # a request line would contain the text of a query
-        timeout_graceful_shutdown=math.ceil(settings.drain_timeout_seconds),
         server_header=False,
         proxy_headers=False,  # no route uses the address of the client
     )

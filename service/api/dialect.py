@@ -28,6 +28,7 @@ class Dialect:
             the shape of the dialect.
         error_shape: Returns the status and body of an error.
         id_header: Second header with the id of the request, besides X-Request-Id; "" for none.
+        scope: Scope that an API key needs for the routes of the dialect.
     """
 
     routers: tuple[APIRouter, ...]
@@ -36,6 +37,7 @@ class Dialect:
     prefix: str = ""
     error_shape: ErrorShape = own_shape
     id_header: str = ""
+    scope: str = "translate"
 
     @property
     def routes(self) -> set[Route]:

@@ -2,15 +2,20 @@
 
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics import exposition as openmetrics
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.dialect import Dialect
 from service.api.errors import ErrorBody
+from service.api.request.accept import preferred
 from service.api.services import services_of
 from service.errors import UnavailableError
 
 router = APIRouter(tags=["operation"])
+
+OPENMETRICS = "application/openmetrics-text"
+PLAIN = "text/plain"
 
 
 class Health(BaseModel):
@@ -33,17 +38,21 @@ async def ready(request: Request) -> Health:
     status = await services_of(request).backend.status()
     if status.failure is not None:
         raise UnavailableError(f"a model cannot be loaded: {status.failure}", 60)
+    if status.is_stopping:
+        raise UnavailableError("the server is stopping", 1)
     if not status.is_ready:
-        reason = "the server is stopping" if status.is_stopping else "the models are loading"
-        raise UnavailableError(reason, 1)
+        raise UnavailableError("the models are loading", 1)
     return Health(status="ok")
 
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
-    """Returns all metrics in Prometheus' text format."""
-    text = await services_of(request).backend.metrics_text()
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    """Returns all metrics in Prometheus' text format, or in OpenMetrics if `Accept` prefers it."""
+    accept = request.headers.get("accept", "")
+    is_openmetrics = preferred(accept, (OPENMETRICS, PLAIN)) == OPENMETRICS
+    text = await services_of(request).backend.metrics_text(is_openmetrics)
+    content_type = openmetrics.CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_LATEST
+    return Response(text, media_type=content_type)
 
 
 DIALECT = Dialect((router,))

@@ -1,4 +1,4 @@
-"""Middleware around every request: its id, timings and metrics, CORS, and direct routes.
+"""Middleware around every request: its id, timings, metrics, host, origin, and direct routes.
 
 A direct route is called without FastAPI. A dialect (`service.api.dialect`) is one of the APIs of
 the server, such as OpenAI's.
@@ -14,17 +14,26 @@ import re
 import time
 from collections.abc import Sequence
 
-from starlette.datastructures import Headers
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access.origins import RawHeaders
+from service.api.access.rules import AccessRules
 from service.api.dialect import OWN, Dialect, DialectOf, Endpoint
 from service.api.errors import error_response, handle_service_error
+from service.api.request.body import RESERVATION_KEY
 from service.api.served_models import OpenRequests
-from service.errors import InternalError, ServiceError, UnavailableError, fault
-from service.metrics.definitions import Ended
+from service.api.tracing.setup import RequestSpan, Tracing
+from service.errors import (
+    SHOWN_CHARS,
+    InternalError,
+    InvalidRequestError,
+    ServiceError,
+    UnavailableError,
+    fault,
+)
+from service.http_server.drain import Drain
+from service.metrics.ended import Ended
 from service.tasks.backend import Recorder
 from service.tasks.context import RequestContext
 
@@ -33,20 +42,10 @@ logger = logging.getLogger("regard.http")
 CLIENT_GONE = 499
 """Status, in the metrics, of a request whose client closed the connection before the response."""
 
-CORS_MAX_AGE_SECONDS = 20 * 24 * 3600
-CORS_METHODS = "GET, POST"
-CORS_HEADERS = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", CORS_METHODS.encode()),
-    (b"access-control-max-age", str(CORS_MAX_AGE_SECONDS).encode()),
-    (
-        b"access-control-expose-headers",
-        b"Retry-After, Server-Timing, X-Request-Id, X-Trace-ID, X-Truncated-Inputs",
-    ),
-)
-
 PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+TIMEOUT_HEADER = b"x-request-timeout-ms"
+TIMEOUT = re.compile(r"[0-9]{1,10}")
 
 
 class RequestMiddleware:
@@ -60,6 +59,9 @@ class RequestMiddleware:
         requests: Registers the running requests.
         dialects: All dialects. The dialect of a request decides the label `task` of its metrics and
             the shape of its errors.
+        tracing: Makes a span for each counted request; None without tracing.
+        drain: Phases of the end of this process.
+        access: Refuses requests for their host, page or port.
     """
 
     def __init__(
@@ -68,8 +70,14 @@ class RequestMiddleware:
         recorder: Recorder,
         requests: OpenRequests,
         dialects: Sequence[Dialect],
+        access: AccessRules,
+        drain: Drain,
+        tracing: Tracing | None = None,
     ) -> None:
         self.app = app
+        self.access = access
+        self.drain = drain
+        self.tracing = tracing
         self.recorder = recorder
         self.requests = requests
         self.dialect_of = DialectOf(dialects)
@@ -82,32 +90,71 @@ class RequestMiddleware:
             return
         method, path = scope["method"], scope["path"]
         dialect = self.dialect_of("GET" if method == "HEAD" else method, path)
-        # A request with a wrong method has no dialect, but it is counted with the task of its path.
+        # A request with a wrong method matches no route, so its dialect is OWN, whichever dialect
+        # has its path. It is counted with the task of the path.
         tasks = self.tasks if dialect is OWN else dialect.tasks
-        context = RequestContext(request_id(scope), task=tasks.get(path))
+        context = RequestContext(request_id(scope), task=tasks.get(path), address=address(scope))
         state = scope.setdefault("state", {})
         state["context"], state["error_shape"] = context, dialect.error_shape
-        response = ResponseSender(send, context, dialect)
+        state["scope"] = dialect.scope
+        cors = self.access.origins.response_headers(scope["headers"])
+        response = ResponseSender(send, context, dialect, self.drain, cors)
         if scope["method"] == "HEAD":
             scope, response.has_body = {**scope, "method": "GET"}, False
-        if context.task:
-            self.recorder.begin(context.task)
-            self.requests.begin(context)
+        span = self._begin(scope, context, context.task) if context.task else None
         try:
+            self._check(scope, context)
             await self.app(scope, receive, response)
+        except ServiceError as error:  # an error of `_check`
+            await response.fail(error)
         except ClientDisconnect:  # the client left before the response
             context.outcome = "cancelled"
         except asyncio.CancelledError:  # the request took longer than a stopping server waits
-            await response.fail(UnavailableError("the server is stopping; try again", 1))
+            await response.fail(stopping())
             raise
         except Exception as error:
-            logger.error("request %s failed: %s", context.request_id, fault(error))
+            logger.error(
+                "request %s failed: %s",
+                context.request_id,
+                fault(error),
+                extra={"request_id": context.request_id},
+            )
             await response.fail(InternalError("the server failed; the log has this request's id"))
         finally:
             context.release()
+            # The reservation refers to the request. Both are freed without garbage collection.
+            if (reservation := state.pop(RESERVATION_KEY, None)) is not None:
+                reservation.release()
             if context.task:
-                self.requests.end(context)
-                self.recorder.end(ended(context, context.task, response.status or CLIENT_GONE))
+                self._end(context, context.task, response.status or CLIENT_GONE, span)
+
+    def _begin(self, scope: Scope, context: RequestContext, task: str) -> RequestSpan | None:
+        """Counts a request that has arrived; returns its span if it is traced."""
+        self.recorder.begin(task)
+        self.requests.begin(context)
+        return self.tracing.begin(scope, context) if self.tracing else None
+
+    def _end(
+        self, context: RequestContext, task: str, status: int, span: RequestSpan | None
+    ) -> None:
+        """Counts a request that has ended, and ends its span."""
+        self.requests.end(context)
+        self.recorder.end(ended(context, task, status))
+        if span:
+            span.end(context, status)
+
+    def _check(self, scope: Scope, context: RequestContext) -> None:
+        """Checks host, origin, port and time limit, and refuses work while the server stops.
+
+        Raises:
+            ServiceError: The request is refused.
+        """
+        self.access.check(scope)
+        timeout = header(scope, TIMEOUT_HEADER)
+        if timeout is not None:
+            context.client_seconds = parse_timeout(timeout)
+        if context.task and self.drain.refuses_work:
+            raise stopping()
 
 
 class ResponseSender:
@@ -117,14 +164,25 @@ class ResponseSender:
         send: Sends a message to the client.
         context: Id and timings of the request.
         dialect: Dialect of the request, for the shape of an error.
+        drain: Phases of the end of this process.
+        cors: CORS headers of the response.
 
     Attributes:
         status: HTTP status of the response; None until it has begun.
         has_body: False for a response to HEAD.
     """
 
-    def __init__(self, send: Send, context: RequestContext, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        send: Send,
+        context: RequestContext,
+        dialect: Dialect,
+        drain: Drain,
+        cors: RawHeaders = (),
+    ) -> None:
         self.send = send
+        self.drain = drain
+        self.cors = cors
         self.context = context
         self.dialect = dialect
         self.status: int | None = None
@@ -135,11 +193,13 @@ class ResponseSender:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = message["headers"]
-            headers += CORS_HEADERS
+            headers += self.cors
             request_id = self.context.request_id.encode("latin-1")
             headers.append((b"x-request-id", request_id))
             if self.dialect.id_header:
                 headers.append((self.dialect.id_header.lower().encode(), request_id))
+            if self.drain.has_begun:
+                headers.append((b"connection", b"close"))
             if self.context.stages:
                 headers.append((b"server-timing", self.context.server_timing().encode("latin-1")))
         elif not self.has_body:
@@ -160,6 +220,11 @@ class ResponseSender:
             await self({"type": "http.response.body", "body": response.body})
 
 
+def stopping() -> UnavailableError:
+    """Returns the error of a request that a stopping server does not compute."""
+    return UnavailableError("the server is stopping; try again", 1)
+
+
 def ended(context: RequestContext, task: str, status: int) -> Ended:
     """Returns the record of a request that ends now, for the metrics."""
     return Ended(
@@ -173,50 +238,45 @@ def ended(context: RequestContext, task: str, status: int) -> Ended:
         num_cut=context.num_cut,
         billed_characters=context.billed_characters,
         first_sentence_seconds=context.first_sentence_seconds,
+        trace_id=context.times.trace_id if context.times else "",
+        rejected=context.rejected,
     )
 
 
 def request_id(scope: Scope) -> str:
     """Returns the client's request id if it is short and plain, and otherwise a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and PLAIN_ID.fullmatch(value.decode("latin-1")):
-            return str(value.decode("latin-1"))
+    given = header(scope, b"x-request-id")
+    if given is not None and PLAIN_ID.fullmatch(given):
+        return given
     return f"{random.getrandbits(64):016x}"
 
 
-class CrossOrigin(CORSMiddleware):
-    """Allows pages of any origin to call the server, with any header.
+def address(scope: Scope) -> str:
+    """Returns the address of the client; "" if the server listens on a Unix socket."""
+    client = scope.get("client")
+    return client[0] if client else ""
 
-    This class only answers preflights. `ResponseSender` adds the CORS headers to all other
-    responses, as LibreTranslate does. LibreTranslate has no DELETE, so the response to a preflight
-    names DELETE only if the page asks for it.
 
-    Args:
-        app: The wrapped application.
+def header(scope: Scope, name: bytes) -> str | None:
+    """Returns the first value of a header; `name` is in lower case."""
+    for each, value in scope["headers"]:
+        if each == name:
+            return str(value.decode("latin-1"))
+    return None
+
+
+def parse_timeout(text: str) -> float:
+    """Returns the time limit of a client, in seconds.
+
+    Raises:
+        InvalidRequestError: The text is not a whole number of milliseconds above 0.
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(
-            app,
-            allow_origins=["*"],
-            allow_methods=[*CORS_METHODS.split(", "), "DELETE"],
-            allow_headers=["*"],  # OpenAI's library sends a dozen headers named X-Stainless-…
-            max_age=CORS_MAX_AGE_SECONDS,
-        )
-
-    def preflight_response(self, request_headers: Headers) -> Response:
-        """Returns the response to a preflight."""
-        response = super().preflight_response(request_headers)
-        if request_headers["access-control-request-method"] != "DELETE":
-            response.headers["access-control-allow-methods"] = CORS_METHODS
-        return response
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a preflight, or passes a request on."""
-        if scope["type"] == "http" and scope["method"] == "OPTIONS":
-            await super().__call__(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
+    if TIMEOUT.fullmatch(text) and int(text):
+        return int(text) / 1000
+    raise InvalidRequestError(
+        f"X-Request-Timeout-Ms is {text[:SHOWN_CHARS]}; it must be a whole number of milliseconds "
+        "from 1 to 9999999999. Leave it out for the server's own time limit."
+    )
 
 
 class DirectRoutes:

@@ -12,6 +12,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from service.http_server.request_connection import connection_of
 
 CHUNK_BYTES = 128 * 1024
 """Minimum size of every chunk of JSON except the last."""
@@ -36,18 +39,53 @@ class JSONResponse(Response):
         return orjson.dumps(content)
 
 
-def json_response(chunks: Iterator[bytes], headers: Mapping[str, str] | None = None) -> Response:
+class ComputedResponse(StreamingResponse):
+    """A JSON response in chunks, whose values have all been computed.
+
+    The admission of the request ends when the reply begins, so that a client that reads slowly does
+    not take the room of other requests. The bytes of the values are reserved in the budget of
+    the HTTP process from then until the reply has been written.
+
+    Args:
+        chunks: Chunks of JSON.
+        num_bytes: Size of the values in memory.
+        headers: Headers in addition to the headers of every response.
+    """
+
+    def __init__(
+        self, chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None
+    ) -> None:
+        super().__init__(one_by_one(chunks), headers=headers, media_type="application/json")
+        self.num_bytes = num_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the response."""
+        scope["state"]["context"].release()
+        connection = connection_of(scope)
+        if connection is None:
+            await super().__call__(scope, receive, send)
+            return
+        connection.hold(self.num_bytes)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            connection.let_go(self.num_bytes)
+
+
+def json_response(
+    chunks: Iterator[bytes], num_bytes: int, headers: Mapping[str, str] | None = None
+) -> Response:
     """Returns a response from chunks of JSON; the event loop serves other requests between chunks.
 
     Args:
         chunks: One or more chunks, each produced on demand in about a millisecond.
+        num_bytes: Size of the values in memory.
         headers: Headers in addition to the headers of every response.
     """
     first, second = next(chunks), next(chunks, None)
     if second is None:
         return Response(first, headers=headers, media_type="application/json")
-    all_chunks = chain([first, second], chunks)
-    return StreamingResponse(one_by_one(all_chunks), headers=headers, media_type="application/json")
+    return ComputedResponse(chain([first, second], chunks), num_bytes, headers)
 
 
 async def one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -65,6 +103,17 @@ def json_chunks(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> Itera
             contain only objects or arrays.
     """
     return gather(_parts(body))
+
+
+def num_bytes_of(body: Mapping[str, Any] | Sequence[Any] | NDArray[Any]) -> int:
+    """Returns the size of the arrays in a body that `json_chunks` writes."""
+    if isinstance(body, np.ndarray):
+        return body.nbytes
+    if isinstance(body, Mapping):
+        return sum(map(num_bytes_of, body.values()))
+    if isinstance(body, list) and body and isinstance(body[0], (Mapping, np.ndarray)):
+        return sum(map(num_bytes_of, body))
+    return 0
 
 
 def gather(parts: Iterator[bytes]) -> Iterator[bytes]:

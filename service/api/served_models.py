@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.metrics.definitions import NO_MODEL
+from service.metrics.labels import NO_MODEL
 from service.models.catalog import Catalog
 from service.tasks.context import RequestContext
 from service.tasks.embedding.embedder import Embedder
@@ -28,6 +28,10 @@ class OpenRequests:
             keys.discard(id(context))
             if not keys:
                 ended.set()
+
+    def count(self) -> int:
+        """Returns the number of running requests."""
+        return len(self.contexts)
 
     async def drained(self, models: set[str]) -> None:
         """Waits for the end of the running requests whose model is in `models` or is NO_MODEL.

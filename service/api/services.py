@@ -5,6 +5,7 @@ from typing import cast
 
 from starlette.requests import Request
 
+from service.api.access.key_ring import KeyRing
 from service.api.served_models import ServedModels
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
@@ -35,6 +36,7 @@ class Services:
         text_inspector: Computes the attention of texts to embed.
         embedder: Computes the vectors of texts.
         documents: Translates documents; None without REGARD_FILES.
+        keys: Finds the API keys.
         quota: Counts the characters that each API key has translated.
         glossaries: Stores glossaries.
         suggestions: Stores better translations that users send; None without REGARD_SUGGESTIONS.
@@ -51,6 +53,7 @@ class Services:
     text_inspector: TextInspector
     embedder: Embedder
     documents: DocumentTranslator | None
+    keys: KeyRing
     quota: Quota
     glossaries: GlossaryStore
     suggestions: SuggestionStore | None

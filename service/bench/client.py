@@ -68,21 +68,32 @@ class Address(NamedTuple):
             )
         return cls(host, port, parts.path.rstrip("/"))
 
-    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Encodes one request; the body is JSON."""
+    def request(
+        self, method: str, path: str, body: bytes = b"", timeout_ms: int | None = None
+    ) -> bytes:
+        """Encodes one request; the body is JSON, and `timeout_ms` becomes X-Request-Timeout-Ms."""
+        timeout = f"X-Request-Timeout-Ms: {timeout_ms}\r\n" if timeout_ms is not None else ""
         head = (
-            f"{method} {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
+            f"{method} {self.prefix}{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n{timeout}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body
 
 
 class Reply(NamedTuple):
-    """One complete reply; `is_last` means that the server closes the connection after it."""
+    """One complete reply.
+
+    Attributes:
+        status: HTTP status.
+        body: The whole body.
+        is_last: Whether the server closes the connection after the reply.
+        has_retry_after: Whether the reply has the header Retry-After.
+    """
 
     status: int
     body: bytes
     is_last: bool
+    has_retry_after: bool = False
 
     @property
     def excerpt(self) -> str:
@@ -164,7 +175,8 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     body = (
         await _read_chunks(reader) if length is None else await reader.readexactly(int(length[1]))
     )
-    return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None)
+    has_retry_after = b"\r\nretry-after:" in head.lower()
+    return Reply(int(head[9:12]), body, _CLOSE.search(head) is not None, has_retry_after)
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

@@ -1,36 +1,48 @@
 """The command `regard bench`, which measures a server over HTTP.
 
-Its subcommands are quality, consistency, load, attention, mixed and alignment.
+Its subcommands are quality, consistency, load, attention, mixed, bulk, overload and alignment.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Annotated
 
 import orjson
 import typer
 import uvloop
-from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
-from service.bench.alignment import AlignmentReport, run_alignment
-from service.bench.attention import WARMUP_SECONDS, AttentionReport, run_attention
+from service.bench.alignment import run_alignment
+from service.bench.attention import run_attention
 from service.bench.client import Address, BenchError
-from service.bench.consistency import LIST_SIZE, ConsistencyReport, run_consistency
-from service.bench.load import LoadReport, parse_clients, run_load, with_ratios
-from service.bench.mixed import Clients, Interval, KindFigures, MixedReport, num_rounds, run_mixed
-from service.bench.quality import QualityReport, Scorer
+from service.bench.consistency import run_consistency
+from service.bench.load import parse_clients, run_load, with_ratios
+from service.bench.mixed import Clients, Interval, num_rounds, run_mixed
+from service.bench.quality import Scorer
+from service.bench.saturation.bulk import run_bulk
+from service.bench.saturation.overload import (
+    SMALLEST_SHARE,
+    OverloadRun,
+    parse_numbers,
+    run_overload,
+)
 from service.bench.sentences import built_in_sentences, read_lines, read_parallel
+from service.bench.tables import (
+    alignment_table,
+    attention_table,
+    bulk_table,
+    consistency_table,
+    figure,
+    load_table,
+    mixed_table,
+    overload_table,
+    quality_table,
+)
 from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
-
-SHOWN_LINES = 8
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
@@ -79,7 +91,7 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
             translations = uvloop.run(translate(address, pair, lists, split, clients))
             seconds = perf_counter() - began
         report = scorer.report(pair, translations, seconds, others)
-        _show(report, _quality_table(report), as_json)
+        _show(report, quality_table(report), as_json)
         if output is not None:
             lines = [translation.replace("\n", " ") for translation in translations]
             output.write_text("\n".join([*lines, ""]), "utf-8")
@@ -103,7 +115,7 @@ def consistency(
         sentences = read_lines(source)
         with running_server(url) as base_url:
             report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
-    _show(report, _consistency_table(report), as_json)
+    _show(report, consistency_table(report), as_json)
     if report.lists_differ or report.clients_differ:
         raise typer.Exit(1)
 
@@ -131,7 +143,7 @@ def load(
                 for count in counts
             ]
     reports = with_ratios(runs)
-    _show({"pair": pair, "runs": reports}, _load_table(reports), as_json)
+    _show({"pair": pair, "runs": reports}, load_table(reports), as_json)
     if any(report.errors or not report.sentences for report in reports):
         raise typer.Exit(1)
 
@@ -169,7 +181,7 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
         sentences = built_in_sentences(language) if source is None else read_lines(source)
         with running_server(url) as base_url:
             report = run_attention(base_url, pair, sentences, clients, tokens, rounds, duration)
-    _show(report, _attention_table(report), as_json)
+    _show(report, attention_table(report), as_json)
     failed = any(asked.errors for asked in report.asked)
     if failed or report.p99_ratio > limit or any(run.errors for run in report.beside):
         raise typer.Exit(1)
@@ -217,7 +229,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
             report = run_mixed(
                 base_url, pair, sentences, clients, tokens, duration, number, _show_interval
             )
-    _show(report, _mixed_table(report), as_json)
+    _show(report, mixed_table(report), as_json)
     if report.errors or report.p99_ratio > limit:
         raise typer.Exit(1)
 
@@ -231,7 +243,7 @@ def alignment(
     url: Annotated[str | None, _URL] = None,
     as_json: Annotated[bool, _JSON] = False,
 ) -> None:
-    """Count how many numerals and words that a line shares with its translation are aligned.
+    """Count how many of the numerals and words in both a line and its translation are aligned.
 
     False friends are words that exist in both languages, but never translate each other. They are
     counted separately, and none of them should be aligned.
@@ -240,7 +252,78 @@ def alignment(
         sentences = read_lines(source)[:lines]
         with running_server(url) as base_url:
             report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
-    _show(report, _alignment_table(report), as_json)
+    _show(report, alignment_table(report), as_json)
+
+
+@app.command()
+def bulk(  # noqa: PLR0913 - one parameter is one flag
+    clients: Annotated[int, typer.Option(min=1, help="clients that send single sentences")] = 8,
+    lists: Annotated[int, typer.Option(min=0, help="clients that send lists")] = 4,
+    size: Annotated[int, typer.Option(min=1, help="sentences in a list")] = 2048,
+    rounds: Annotated[int, typer.Option(min=1, help="windows without lists, and as many with")] = 2,
+    duration: Annotated[float, typer.Option(min=0.1, help="measured seconds per window")] = 15.0,
+    source: Annotated[Path | None, _LINES] = None,
+    pair: Annotated[str, _PAIR] = "en-pt",
+    url: Annotated[str | None, _URL] = None,
+    limit: Annotated[
+        float, typer.Option(help="largest accepted ratio of p99 with lists to p99 without")
+    ] = 3.0,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Measure how much slower single sentences are while other clients send long lists.
+
+    In the windows with lists, one more client sends lists of 1000 sentences. Exits with 1 if the
+    ratio of p99 is above --limit, or if a single sentence fails.
+    """
+    with _errors_shown():
+        language, _ = split_pair(pair)
+        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        with running_server(url) as base_url:
+            report = uvloop.run(
+                run_bulk(base_url, pair, sentences, clients, lists, size, rounds, duration)
+            )
+    _show(report, bulk_table(report), as_json)
+    if report.p99_ratio > limit or any(run.errors for run in report.beside):
+        raise typer.Exit(1)
+
+
+@app.command()
+def overload(
+    offered: Annotated[
+        str, typer.Option(help="offered rates, divided by the capacity")
+    ] = "0.5,1,2,3",
+    deadlines: Annotated[str, typer.Option(help="deadlines of the requests in seconds")] = "1,5,60",
+    duration: Annotated[float, typer.Option(min=0.1, help="measured seconds of each run")] = 10.0,
+    source: Annotated[Path | None, _LINES] = None,
+    pair: Annotated[str, _PAIR] = "en-pt",
+    url: Annotated[str | None, _URL] = None,
+    as_json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Measure a server that is offered more than it can compute.
+
+    Requests are sent at fixed times, each with a deadline. The capacity is measured first. Exits
+    with 1 if less than 90 % of the largest goodput is left at the highest offered rate.
+    """
+    with _errors_shown():
+        language, _ = split_pair(pair)
+        sentences = built_in_sentences(language) if source is None else read_lines(source)
+        factors, limits = parse_numbers(offered), parse_numbers(deadlines)
+        with running_server(url) as base_url:
+            report = uvloop.run(
+                run_overload(base_url, pair, sentences, factors, limits, duration, _show_run)
+            )
+    _show(report, overload_table(report), as_json)
+    worst = [run for run in report.runs if run.factor == max(factors)]
+    if any(run.share_of_peak < SMALLEST_SHARE for run in worst):
+        raise typer.Exit(1)
+
+
+def _show_run(run: OverloadRun) -> None:
+    typer.echo(
+        f"deadline {run.deadline_seconds:g} s, {run.factor:g} x: "
+        f"{run.in_time_per_second:.0f} in time per second, {run.refused} refused",
+        err=True,
+    )
 
 
 def _show(report: object, table: RenderableType, as_json: bool) -> None:
@@ -250,133 +333,13 @@ def _show(report: object, table: RenderableType, as_json: bool) -> None:
         Console().print(table)
 
 
-def _quality_table(report: QualityReport) -> Table:
-    table = Table(report.pair, "this server", "compared file", box=box.SIMPLE)
-    theirs = report.compared
-    table.add_row("BLEU", f"{report.scores.bleu:.2f}", f"{theirs.bleu:.2f}" if theirs else "-")
-    table.add_row("chrF", f"{report.scores.chrf:.2f}", f"{theirs.chrf:.2f}" if theirs else "-")
-    table.add_row("sentences", str(report.sentences), f"{report.equal} equal" if theirs else "-")
-    table.add_row("seconds", f"{report.seconds:.2f}", "-")
-    table.add_row("sentences/s", f"{report.sentences_per_second:.1f}", "-")
-    table.caption = "BLEU {}\nchrF {}".format(*report.signatures)
-    return table
-
-
-def _consistency_table(report: ConsistencyReport) -> Table:
-    table = Table(report.pair, "changed lines", "first of them", box=box.SIMPLE)
-    table.caption = "A changed line gets another translation when it is sent alone."
-    for way, lines in (
-        (f"in lists of up to {LIST_SIZE}", report.lists_differ),
-        (f"from {report.clients} clients", report.clients_differ),
-    ):
-        shown = ", ".join(map(str, lines[:SHOWN_LINES])) or "-"
-        table.add_row(way, f"{len(lines)} of {report.sentences}", shown)
-    return table
-
-
-def _load_table(reports: Sequence[LoadReport]) -> Group:
-    """Returns a table of 80 columns with one row per run, and a list of the errors."""
-    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
-    headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
-    for heading in [*headings, "padding %", "errors"]:
-        table.add_column(heading, justify="right")
-    notes = []
-    for run in reports:
-        padding = None if run.padding_share is None else 100 * run.padding_share
-        latencies = [run.p50_ms, run.p95_ms, run.p99_ms]
-        figures = [run.sentences_per_second, run.ratio, *latencies, run.mean_rows, padding]
-        cells = [_figure(figure) for figure in figures]
-        table.add_row(str(run.clients), *cells, str(sum(run.errors.values())))
-        notes += [f"{run.clients} clients: {n} x {kind}" for kind, n in sorted(run.errors.items())]
-        if not run.sentences:
-            notes.append(f"{run.clients} clients: no sentence finished in {run.seconds:g} s")
-    return Group(table, *map(escape, notes))
-
-
-def _attention_table(report: AttentionReport) -> Table:
-    table = Table(box=box.SIMPLE, title="translations; medians over the windows")
-    for heading in ("", "p50 ms", "p99 ms", "sentences/s", "attention/s"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, runs in (("without attention", report.alone), ("with attention", report.beside)):
-        medians = [
-            median(getattr(run, figure) for run in runs)
-            for figure in ("p50_ms", "p99_ms", "sentences_per_second")
-        ]
-        seconds = sum(run.seconds + WARMUP_SECONDS for run in runs)
-        replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
-        table.add_row(name, *map(_figure, medians), _figure(replies / seconds))
-    table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
-    source, target = report.tokens
-    table.caption = (
-        f"text for attention: {source} source tokens, {target} target tokens, "
-        f"{report.values} values per reply"
-    )
-    return table
-
-
 def _show_interval(each: Interval) -> None:
-    p99s = f"{_figure(each.alone_p99_ms)} and {_figure(each.beside_p99_ms)} ms"
+    p99s = f"{figure(each.alone_p99_ms)} and {figure(each.beside_p99_ms)} ms"
     typer.echo(
         f"{each.seconds:.0f} s: {each.requests} requests, p99 of short embeddings {p99s} "
         f"(without and with long embeddings), {each.errors} errors, {each.memory_mib:.0f} MiB",
         err=True,
     )
-
-
-def _mixed_table(report: MixedReport) -> Group:
-    """Returns a table with one row per kind of client, and a list of the errors."""
-    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
-    pairs = [
-        f"{name}\n{way}" for name in ("p50 ms", "p99 ms", "per s") for way in ("without", "with")
-    ]
-    for heading in ("", "clients", *pairs[:4], "p99\nratio", *pairs[4:]):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for kind, beside in report.beside.items():
-        alone = report.alone.get(kind)
-        cells = [_figure(number) for number in _side_by_side(alone, beside)]
-        table.add_row(kind, str(beside.clients), *cells)
-    first, last = report.memory_mib
-    table.caption = (
-        f"{report.rounds} windows without long embeddings and {report.rounds} with them, in "
-        f"{report.seconds:.0f} s; memory {first:.0f} to {last:.0f} MiB"
-    )
-    ratio = f"{report.p99_ratio:.2f} times"
-    notes = [f"p99 of short embeddings is {ratio} as long with long embeddings as without them"]
-    for kind, counts in report.errors.items():
-        notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
-    return Group(table, *map(escape, notes))
-
-
-def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
-    """Returns p50, p99, the ratio of p99, and requests per second.
-
-    Except for the ratio, there are two values: without and with long embeddings.
-    """
-    without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
-    ratio = None
-    if without.p99_ms is not None and beside.p99_ms is not None:
-        ratio = beside.p99_ms / without.p99_ms
-    p50s, p99s = (without.p50_ms, beside.p50_ms), (without.p99_ms, beside.p99_ms)
-    return [*p50s, *p99s, ratio, without.per_second, beside.per_second]
-
-
-def _alignment_table(report: AlignmentReport) -> Table:
-    table = Table(f"{report.sentences} sentences", "aligned", "of pairs", "%", box=box.SIMPLE)
-    shares = {
-        "numerals": report.numerals,
-        "words spelt alike": report.words,
-        "false friends": report.false_friends,
-        "words and false friends": report.all_words,
-    }
-    for name, share in shares.items():
-        table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")
-    return table
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
 
 
 @contextmanager

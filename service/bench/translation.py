@@ -24,12 +24,16 @@ def split_pair(pair: str) -> tuple[str, str]:
 
 
 def translate_request(
-    address: Address, pair: str, q: str | Sequence[str], split_sentences: bool
+    address: Address,
+    pair: str,
+    q: str | Sequence[str],
+    split_sentences: bool,
+    timeout_ms: int | None = None,
 ) -> bytes:
-    """Encodes one request for translations."""
+    """Encodes one request for translations; `timeout_ms` is its time limit."""
     source, target = split_pair(pair)
     body = {"q": q, "source": source, "target": target, "split_sentences": split_sentences}
-    return address.request("POST", "/translate", orjson.dumps(body))
+    return address.request("POST", "/translate", orjson.dumps(body), timeout_ms)
 
 
 def unusable(reply: Reply, num_texts: int) -> BenchError:

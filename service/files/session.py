@@ -55,6 +55,7 @@ def connected(
     Raises:
         ServerStartError: The private server could not be started.
         ServerError: The address is malformed.
+        typer.Exit: Both `url` and `models` are given.
     """
     if url is not None and models is not None:
         raise stop(f"--models does not apply to the server at {url}; leave out --models or the URL")

@@ -8,7 +8,6 @@ inherited file descriptors: the worker's end of a socket pair, and the listening
 """
 
 import logging
-import math
 import signal
 import socket
 import sys
@@ -19,7 +18,9 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from service.api.app import LOG_FORMAT, build_services, create_web, http_config
+from service import logs
+from service.api.app import build_services, create_web, http_config
+from service.http_server.drain import Drain, DrainingServer
 from service.http_workers.messages import HttpWorkerConfig
 from service.http_workers.remote_backend import FINAL_SECONDS, RemoteBackend
 from service.ipc.channel import Channel
@@ -29,11 +30,11 @@ from service.models.catalog import Catalog
 logger = logging.getLogger("regard.http_worker")
 
 
-class HttpWorkerServer(uvicorn.Server):
+class HttpWorkerServer(DrainingServer):
     """A server that reports when it listens, and that only the main process stops."""
 
-    def __init__(self, config: uvicorn.Config, backend: RemoteBackend) -> None:
-        super().__init__(config)
+    def __init__(self, config: uvicorn.Config, drain: Drain, backend: RemoteBackend) -> None:
+        super().__init__(config, drain)
         self.backend = backend
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -50,14 +51,17 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     """Answers HTTP until the main process asks it to stop, or until the main process is gone."""
     config: HttpWorkerConfig = Channel(connection).receive()
     settings = config.settings
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    logs.configure(settings.log_level, settings.log_format)
 
-    def stop(is_lost: bool) -> None:
+    def stop(has_delay: bool) -> None:
+        server.drain.begin(has_delay)
         server.should_exit = True
-        if is_lost:  # without the main process no request can be computed
-            server.config.timeout_graceful_shutdown = math.ceil(FINAL_SECONDS)
 
-    backend = RemoteBackend(on_end=stop)
+    def end() -> None:  # without the main process no request can be computed
+        server.drain.timeout_seconds = FINAL_SECONDS
+        stop(has_delay=False)
+
+    backend = RemoteBackend(on_drain=stop, on_lost=end)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -67,7 +71,8 @@ def serve(connection: socket.socket, listeners: Sequence[socket.socket]) -> None
     catalog = Catalog.of(config.models, settings.offered, settings.aliases)
     services = build_services(settings, catalog, backend, config.started, config.folder)
     backend.change_models = services.served_models.change
-    server = HttpWorkerServer(http_config(create_web(services, lifespan), settings), backend)
+    app = create_web(services, lifespan)
+    server = HttpWorkerServer(http_config(app, settings), app.state.drain, backend)
     server.run([*listeners])
 
 

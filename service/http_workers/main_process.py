@@ -5,7 +5,6 @@ models.
 """
 
 import asyncio
-import math
 import socket
 import time
 from collections.abc import Callable
@@ -62,14 +61,16 @@ class MainProcess:
     async def run(self, count: int) -> None:
         """Serves with `count` HTTP workers until `stop` is called.
 
-        Before it returns, requests in progress may finish within `drain_timeout_seconds`.
+        Before it returns, the HTTP workers drain (`service.http_server.drain`).
         """
         self.core.start()
         self.http_workers.start(count)
         await self.stopping.wait()
-        self.core.metrics.draining.set(1)
-        drain_seconds = math.ceil(self.settings.drain_timeout_seconds)
-        await self.http_workers.stop(drain_seconds + processes.STOP_SECONDS)
+        self.core.drain()
+        has_delay = self.failure is None
+        seconds = self.settings.drain_timeout_seconds + processes.STOP_SECONDS
+        seconds += self.settings.drain_delay_seconds * has_delay
+        await self.http_workers.stop(seconds, has_delay)
         await self.core.stop()
         if self.documents:
             self.documents.cleanup()
@@ -79,9 +80,10 @@ class MainProcess:
         self.stopping.set()
 
     def interrupt(self) -> None:
-        """Begins the shutdown; a second call ends the HTTP workers without waiting for requests."""
+        """Begins the shutdown; a second call ends all processes without waiting for requests."""
         if self.stopping.is_set():
             self.http_workers.kill()
+            self.core.kill()
         self.stop()
 
     def _fail(self, message: str) -> None:

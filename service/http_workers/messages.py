@@ -15,8 +15,9 @@ from service.errors import ServiceError
 from service.ipc.channel import pickle_by_fields
 from service.items.base import WorkItem
 from service.items.result import Result
-from service.metrics.definitions import Ended
+from service.metrics.ended import Ended
 from service.settings import Settings
+from service.settings.keys import RateLimits
 from service.workers.model_set import ModelSet
 
 
@@ -65,11 +66,13 @@ class Admit:
         id: Id of the question; the Answer or Refusal to it has the same id.
         lease: Id of the lease, unique in the HTTP worker; a Release ends the lease.
         tokens: Estimated number of tokens.
+        client: Identity of the client.
     """
 
     id: int
     lease: int
     tokens: int
+    client: str = ""
 
 
 @dataclass(slots=True)
@@ -84,6 +87,7 @@ class Submit:
         seconds: Time until the deadline.
         total_tokens: Number of tokens of this and all later submissions; 0 means the tokens of
             `items` alone. The main process reads it only in the first submission of a lease.
+        client: Identity of the client; read only if no Admit has asked for the lease.
     """
 
     id: int
@@ -92,6 +96,7 @@ class Submit:
     items: Sequence[WorkItem]
     seconds: float
     total_tokens: int = 0
+    client: str = ""
 
 
 @dataclass(slots=True)
@@ -110,9 +115,32 @@ class GetStatus:
 
 @dataclass(frozen=True, slots=True)
 class GetMetrics:
-    """HTTP worker to main process: requests the values of all metrics."""
+    """HTTP worker to main process: requests the values of all metrics.
+
+    Attributes:
+        id: Id of the question.
+        is_openmetrics: Whether the format is OpenMetrics, which has exemplars.
+    """
 
     id: int
+    is_openmetrics: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """HTTP worker to main process: count a request against the limits of its key.
+
+    Attributes:
+        id: Id of the question.
+        account: Account of the key.
+        limits: Limits of the key in a minute.
+        characters: Number of characters of the request's texts.
+    """
+
+    id: int
+    account: str
+    limits: RateLimits
+    characters: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +227,24 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Ping:
+    """Main process to HTTP worker: answer with Listening, to show that the process runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
-    """Main process to HTTP worker: accept no more requests, finish the open ones, then end."""
+    """Main process to HTTP worker: drain (`service.http_server.drain`), then end.
+
+    Attributes:
+        has_delay: Whether requests are still served for REGARD_DRAIN_DELAY_SECONDS.
+    """
+
+    has_delay: bool = True
 
 
-Question = GetStatus | GetMetrics | LoadModel | UnloadModel
+Question = GetStatus | GetMetrics | Take | LoadModel | UnloadModel
 FromHttpWorker = Listening | Began | Called | Ended | Question | Admit | Submit | Release | Served
-ToHttpWorker = Answer | Refusal | Results | Serve | Drain
+ToHttpWorker = Answer | Refusal | Results | Serve | Ping | Drain
 
 for _cls in (Ended, Results, Submit):
     pickle_by_fields(_cls)

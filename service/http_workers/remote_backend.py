@@ -20,6 +20,7 @@ from service.http_workers.messages import (
     GetStatus,
     Listening,
     LoadModel,
+    Ping,
     Question,
     Refusal,
     Release,
@@ -27,6 +28,7 @@ from service.http_workers.messages import (
     Serve,
     Served,
     Submit,
+    Take,
     ToHttpWorker,
     UnloadModel,
 )
@@ -34,7 +36,8 @@ from service.ipc import channel
 from service.ipc.channel import Outbox
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
-from service.metrics.definitions import Ended
+from service.metrics.ended import Ended
+from service.settings.keys import RateLimits
 from service.tasks.backend import Status
 from service.workers.model_set import ModelSet
 
@@ -50,15 +53,17 @@ class RemoteBackend:
     """A Backend that asks the main process.
 
     Args:
-        on_end: Called with False when the main process asks this process to finish, and with True
-            when the main process is gone.
+        on_drain: Called when the main process asks this process to drain, with True if requests
+            are still served for the drain delay.
+        on_lost: Called when the main process is gone.
 
     Attributes:
         change_models: Coroutine function that replaces the set of served models.
     """
 
-    def __init__(self, on_end: Callable[[bool], None]) -> None:
-        self.on_end = on_end
+    def __init__(self, on_drain: Callable[[bool], None], on_lost: Callable[[], None]) -> None:
+        self.on_drain = on_drain
+        self.on_lost = on_lost
         self.change_models: ChangeModels | None = None
         self.ids = itertools.count(1)
         self.waiting: dict[int, asyncio.Future[Any]] = {}
@@ -109,7 +114,7 @@ class RemoteBackend:
         """Reports that connections are accepted."""
         self.outbox.send(Listening())
 
-    async def admit(self, tokens: int, at_once: bool) -> "RemoteLease":
+    async def admit(self, tokens: int, at_once: bool, client: str = "") -> "RemoteLease":
         """Admits a request of about `tokens` tokens.
 
         If `at_once` is false, this method sends nothing. The first `submit` of the lease then asks
@@ -119,7 +124,7 @@ class RemoteBackend:
             RequestTooLargeError: The request alone exceeds the token limit.
             OverloadedError: The requests in progress leave no room for this one.
         """
-        lease = RemoteLease(self, next(self.ids), tokens)
+        lease = RemoteLease(self, next(self.ids), tokens, client)
         if at_once:
             await lease.ask()
         return lease
@@ -130,11 +135,21 @@ class RemoteBackend:
         status: Status = await self.ask(number, GetStatus(number))
         return status
 
-    async def metrics_text(self) -> bytes:
-        """Returns all metrics in Prometheus' text format."""
+    async def metrics_text(self, is_openmetrics: bool) -> bytes:
+        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars."""
         number = next(self.ids)
-        text: bytes = await self.ask(number, GetMetrics(number))
+        text: bytes = await self.ask(number, GetMetrics(number, is_openmetrics))
         return text
+
+    async def take(self, account: str, limits: RateLimits, characters: int) -> None:
+        """Counts a request against the limits of its key.
+
+        Raises:
+            RequestTooLargeError: The request alone has more characters than the limit.
+            RateLimitedError: The account has too few requests or characters left.
+        """
+        number = next(self.ids)
+        await self.ask(number, Take(number, account, limits, characters))
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model.
@@ -183,7 +198,7 @@ class RemoteBackend:
                 future.set_exception(stopping())
         for stream in [*self.streams.values()]:
             stream.fail(stopping())
-        self.on_end(True)
+        self.on_lost()
 
     def _receive(self, message: ToHttpWorker) -> None:
         match message:
@@ -196,8 +211,10 @@ class RemoteBackend:
                     future.set_result(message.value)
             case Refusal():
                 self._refuse(message)
+            case Ping():
+                self.listen()
             case Drain():
-                self.on_end(False)
+                self.on_drain(message.has_delay)
             case Serve():
                 task = asyncio.create_task(self._serve(message))
                 self.tasks.add(task)
@@ -228,12 +245,14 @@ class RemoteLease:
         backend: Sends the messages.
         number: Id of the lease.
         tokens: Estimated number of tokens.
+        client: Identity of the client.
     """
 
-    def __init__(self, backend: RemoteBackend, number: int, tokens: int) -> None:
+    def __init__(self, backend: RemoteBackend, number: int, tokens: int, client: str = "") -> None:
         self.backend = backend
         self.number = number
         self.tokens = tokens
+        self.client = client
         self.is_held = False  # whether the main process knows of the lease
         self.streams: list[int] = []
 
@@ -246,7 +265,7 @@ class RemoteLease:
         number = next(self.backend.ids)
         self.is_held = True
         try:
-            await self.backend.ask(number, Admit(number, self.number, self.tokens))
+            await self.backend.ask(number, Admit(number, self.number, self.tokens, self.client))
         except ServiceError:
             self.is_held = False
             raise
@@ -268,7 +287,7 @@ class RemoteLease:
         self.backend.streams[number] = stream
         seconds = deadline - time.perf_counter()
         self.backend.outbox.send(
-            Submit(number, self.number, self.tokens, items, seconds, total_tokens)
+            Submit(number, self.number, self.tokens, items, seconds, total_tokens, self.client)
         )
         return stream
 

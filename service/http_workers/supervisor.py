@@ -25,6 +25,7 @@ from service.http_workers.messages import (
     HttpWorkerConfig,
     Listening,
     LoadModel,
+    Ping,
     Question,
     Refusal,
     Release,
@@ -32,13 +33,15 @@ from service.http_workers.messages import (
     Serve,
     Served,
     Submit,
+    Take,
     UnloadModel,
 )
 from service.ipc import channel, processes
 from service.ipc.channel import Outbox
 from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
+from service.ipc.watchdog import Watchdog
 from service.items.result_stream import ResultStream
-from service.metrics.definitions import Ended
+from service.metrics.ended import Ended
 from service.workers.model_set import ModelSet
 
 logger = logging.getLogger("regard.http_workers")
@@ -133,7 +136,7 @@ class HttpWorkerLink:
         """
         deadline = time.perf_counter() + message.seconds
         try:
-            lease = self._lease(message.lease, message.tokens)
+            lease = self._lease(message)
             stream = lease.submit(message.items, deadline, message.total_tokens)
         except Exception as error:
             self._refuse(message.id, error)
@@ -150,16 +153,17 @@ class HttpWorkerLink:
 
     def _admit(self, message: Admit) -> None:
         try:
-            self._lease(message.lease, message.tokens)
+            self._lease(message)
         except Exception as error:
             self._refuse(message.id, error)
         else:
             self.outbox.send(Answer(message.id, None))
 
-    def _lease(self, number: int, tokens: int) -> CoreLease:
-        lease = self.leases.get(number)
+    def _lease(self, message: Admit | Submit) -> CoreLease:
+        lease = self.leases.get(message.lease)
         if lease is None:
-            lease = self.leases[number] = self.core.reserve(tokens)
+            lease = self.core.reserve(message.tokens, message.client)
+            self.leases[message.lease] = lease
         return lease
 
     async def _answer(self, question: Question) -> None:
@@ -180,10 +184,12 @@ class HttpWorkerLink:
                 return await self.core.load_model(question.name, question.source)
             case UnloadModel():
                 return await self.core.unload_model(question.name)
+            case Take():
+                self.core.rates.take(question.account, question.limits, question.characters)
             case GetStatus():
                 return await self.core.status()
             case GetMetrics():
-                return await self.core.metrics_text()
+                return await self.core.metrics_text(question.is_openmetrics)
 
 
 class HttpWorkers:
@@ -218,14 +224,21 @@ class HttpWorkers:
         """Begins to start the HTTP workers."""
         self.keeper.start(f"http-{index}" for index in range(count))
 
-    async def stop(self, seconds: float) -> None:
-        """Closes the listeners, and ends the HTTP workers within `seconds` seconds."""
+    async def stop(self, seconds: float, has_delay: bool = True) -> None:
+        """Drains the HTTP workers, and ends them within `seconds` seconds.
+
+        They have their own copies of the listeners, which are open until no request is left.
+
+        Args:
+            seconds: Time after which an HTTP worker is killed.
+            has_delay: Whether requests are still served for the drain delay.
+        """
         self.keeper.stopping.set()
         for listener in self.listeners:
             listener.close()
         for link, started in self.links.items():
             if link.is_listening:
-                link.outbox.send(Drain())
+                link.outbox.send(Drain(has_delay))
             else:
                 started.writer.close()
         await self.keeper.wait(seconds)
@@ -245,26 +258,46 @@ class HttpWorkers:
     def kill(self) -> None:
         """Ends the HTTP workers now."""
         for started in self.links.values():
-            started.process.kill()
+            processes.end_at_once(started.process)
 
     async def _run(self, name: str) -> None:
         started = await ChildProcess.start(self._start)
         self.core.metrics.processes.watch(name, started.process.pid)
         link = HttpWorkerLink(self.core, started.writer, self._listens)
         self.links[link] = started
+        watchdog = Watchdog(
+            name, started.process, self._timeout_seconds, lambda: self._expects_message(link)
+        )
+        watching = asyncio.create_task(watchdog.run())
         try:
             started.writer.write(channel.pack(self.config))
             if self.keeper.is_stopping:
                 started.writer.close()
             async for messages in channel.messages(started.reader):
+                watchdog.hear()
                 for message in messages:
                     link.receive(message)
         finally:
+            watching.cancel()
             del self.links[link]
             self.core.metrics.processes.forget(name)
             link.lose()
             is_young = self.keeper.is_stopping and not link.is_listening
             await started.end(0 if is_young else processes.STOP_SECONDS)
+
+    def _timeout_seconds(self) -> float:
+        """Returns the time after which a silent HTTP worker is killed.
+
+        It is at least STOP_SECONDS, because one large request may keep an HTTP worker busy.
+        """
+        timeout = max(self.config.settings.worker_timeout_seconds, processes.STOP_SECONDS)
+        return processes.STOP_SECONDS if self.keeper.is_stopping else timeout
+
+    def _expects_message(self, link: HttpWorkerLink) -> bool:
+        """Sends a Ping to an HTTP worker that has started; returns whether it was sent."""
+        if link.is_listening:
+            link.outbox.send(Ping())
+        return link.is_listening
 
     def _listens(self) -> None:
         if not self.is_listening:

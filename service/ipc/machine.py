@@ -36,7 +36,7 @@ def require_linux() -> None:
 
 
 def freeze_heap() -> None:
-    """Excludes all present objects from garbage collection.
+    """Collects garbage once, and excludes all remaining objects from later collections.
 
     Processes call it after their start, and after they have loaded or dropped a model. A full
     collection of these objects would delay requests by some 30 ms.

@@ -35,6 +35,12 @@ class Process(Protocol):
         """Ends the process at once."""
 
 
+def end_at_once(process: Process) -> None:
+    """Kills a process, unless it has ended already."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
 def module_command(module: str) -> list[str]:
     """Returns the command that runs a module in a new interpreter.
 
@@ -99,8 +105,7 @@ class ChildProcess:
         try:
             await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):  # it has ended just now
-                self.process.kill()
+            end_at_once(self.process)
             await self.process.wait()
 
 

@@ -10,6 +10,7 @@ a client chooses freely.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TypeVar, cast
 
 from prometheus_client import (
@@ -23,64 +24,24 @@ from prometheus_client import (
 from model.sequence import BatchStats
 from service.items.translation import TRANSLATE
 from service.metrics.buckets import POWERS, RATIOS, SECONDS, STAGE_SECONDS, TOKENS
+from service.metrics.ended import Ended
+from service.metrics.exposition import Exposition
 from service.metrics.histogram import Histogram
+from service.metrics.labels import (
+    CALL_OUTCOMES,
+    DETECT,
+    DOCUMENT,
+    GUARDS,
+    NO_MODEL,
+    OUTCOMES,
+    REJECTION_OUTCOMES,
+    SHARING,
+    STAGES,
+)
 from service.metrics.processes import ProcessMetrics
 from service.metrics.sources import WatchedLane, WorkerFigures
 
-DETECT = "detect"
-"""The task of language detection. It has no work items: the HTTP processes detect languages."""
-
-DOCUMENT = "document"
-"""The task of translating a document. Its texts are work items of translation."""
-
-OUTCOMES = (
-    "ok",
-    "invalid",
-    "too_large",
-    "rejected_queue",
-    "rejected_tokens",
-    "deadline",
-    "cancelled",
-    "unavailable",
-    "error",
-)
-CALL_OUTCOMES = ("ok", "rejected_queue", "unavailable", "cancelled", "error")
-"""Outcomes of a request to the endpoint of a remote model."""
-
-STAGES = ("validate", "tokenize", "queue", "device", "detokenize", "serialize")
-NO_MODEL = "none"
-"""Model label of a request that used several models, or that ended before a model was chosen."""
-
 Metric = TypeVar("Metric", Counter, Gauge)
-
-
-@dataclass(slots=True)
-class Ended:
-    """The figures of one answered request.
-
-    Attributes:
-        task: Name of a task kind, DETECT or DOCUMENT.
-        model: Served name of the model, or NO_MODEL.
-        outcome: One of OUTCOMES.
-        status: HTTP status of the response.
-        num_inputs: Number of texts in the request.
-        seconds: Time from the first byte of the request to the last byte of the response.
-        stages: Seconds spent in each stage.
-        num_cut: Number of sentences or texts over the length limit, by model name.
-        billed_characters: Characters that DeepL's dialect has translated for the request.
-        first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
-    """
-
-    task: str
-    model: str
-    outcome: str
-    status: int
-    num_inputs: int
-    seconds: float
-    stages: dict[str, float]
-    num_cut: dict[str, int]
-    billed_characters: int = 0
-    first_sentence_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +71,8 @@ class Metrics:
             phase: task for task, found in self.task_series.items() for phase in found.phases
         }
         self.registry = CollectorRegistry()
+        self.exposition = Exposition(self.registry)
+        self.openmetrics = Exposition(self.registry, is_openmetrics=True)
         self.found: dict[tuple[object, tuple[str, ...]], object] = {}
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -150,7 +113,7 @@ class Metrics:
         )
         self.stage_duration = self._histogram(
             "stage_duration_seconds",
-            "Time of a request in a stage; in `queue` and `device`, of its slowest sentence.",
+            "Time of a request in a stage. `queue` and `device` are times of its slowest sentence.",
             STAGE_SECONDS,
             *kind,
             "stage",
@@ -176,17 +139,27 @@ class Metrics:
         )
         self.truncated_inputs = self._counter(
             "truncated_inputs",
-            "Texts over the length limit. Translation splits them; embedding truncates them.",
+            "Sentences that translation splits, and texts that embedding truncates, for length.",
             *kind,
         )
         self.billed_characters = self._counter(
-            "billed_characters", "Characters of the texts that DeepL's API has translated."
+            "billed_characters", "Characters of the texts translated by DeepL's routes."
         )
 
         self.remote_calls = self._counter(
             "remote_calls",
             "Requests to the endpoints of remote models, second attempts included.",
             "model", "outcome",
+        )  # fmt: skip
+        self.rejected_translations = self._counter(
+            "rejected_translations",
+            "Translations of sentences that a guard rejected: replaced by a second one, or kept.",
+            "model", "guard", "outcome",
+        )  # fmt: skip
+        self.shared_sentences = self._counter(
+            "shared_sentences",
+            "Sentences that were not computed, because an equal one was running or cached.",
+            "model", "state",
         )  # fmt: skip
 
     def _make_batches(self) -> None:
@@ -208,7 +181,7 @@ class Metrics:
             "oom", "Number of times that the device ran out of memory.", "model"
         )
         self.batch_splits = self._counter(
-            "batch_splits", "Batches that were split to find a failing sentence.", "model"
+            "batch_splits", "Batches that were split to find the item that fails.", "model"
         )
         self.engine_restarts = self._counter(
             "engine_restarts", "Device workers that were restarted after they died or hung."
@@ -268,6 +241,10 @@ class Metrics:
             self._make_task_series(task, name)
         if TRANSLATE in kinds:
             self.first_sentence.labels(name)
+            for state in SHARING:
+                self.shared_sentences.labels(name, state)
+            for labels in product(GUARDS, REJECTION_OUTCOMES):
+                self.rejected_translations.labels(name, *labels)
         self.oom.labels(name)
         self.batch_splits.labels(name)
 
@@ -336,11 +313,14 @@ class Metrics:
         self.series(self.requests, *kind, ended.outcome).inc()
         self.series(self.inputs, *kind, ended.outcome).inc(ended.num_inputs)
         status_class = f"{ended.status // 100}xx"
-        self.request_duration.labels(*kind, status_class).observe(ended.seconds)
+        trace_id = ended.trace_id
+        self.request_duration.labels(*kind, status_class).observe(ended.seconds, 1, trace_id)
         for stage, seconds in ended.stages.items():
-            self.stage_duration.labels(*kind, stage).observe(seconds)
+            self.stage_duration.labels(*kind, stage).observe(seconds, 1, trace_id)
         for name, count in ended.num_cut.items():
             self.series(self.truncated_inputs, ended.task, name).inc(count)
+        for labels, count in ended.rejected.items():
+            self.series(self.rejected_translations, *labels).inc(count)
         self.billed_characters.inc(ended.billed_characters)
         if ended.first_sentence_seconds is not None:
             self.first_sentence.labels(ended.model).observe(ended.first_sentence_seconds)

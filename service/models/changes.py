@@ -1,6 +1,7 @@
 """Loading and unloading of models while the server runs, in the process that owns the workers.
 
-Only one model is loaded or unloaded at a time. A model is loaded in all workers, then added to the
+The files of several models may be searched at a time, in threads that can be given up. Then only
+one model is loaded or unloaded at a time. A model is loaded in all workers, then added to the
 queues, then announced to the processes that answer HTTP. Unloading takes these steps in reverse
 order.
 """
@@ -9,6 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from model.errors import ModelError
 from service.errors import (
@@ -20,22 +23,29 @@ from service.errors import (
     ServiceError,
     UnavailableError,
 )
+from service.models.abandonable import run_abandonable
 from service.models.catalog import Catalog, find_all
 from service.models.registry.cache import ModelCache
 from service.models.registry.describe import placements_of
 from service.models.registry.errors import RegistryError
 from service.models.registry.locate import locate
+from service.models.registry.references import Source
 from service.models.remote import RemoteFiles
 from service.models.state import ModelState
 from service.settings import Settings
+from service.workers.link import WorkerLostError
 from service.workers.model_set import AnyFiles, ModelSet
-from service.workers.supervisor import LoadRefusedError, Supervisor, WorkerLostError
+from service.workers.supervisor import LoadRefusedError, Supervisor
 
 logger = logging.getLogger("regard.models")
 
 Announce = Callable[[ModelSet], Awaitable[None]]
 """Announces the served models to the processes that answer HTTP, and waits until they serve these
 models. It also waits, for a limited time, for running requests to a model that was removed."""
+
+
+LOAD_SECONDS = 600.0
+"""Time after which the search for a model, or its load in the workers, is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +115,8 @@ class ModelChanges:
             raise ConflictError(
                 f"{name} is loaded already; unload it first: DELETE /v1/models/{name}"
             )
+        if self.supervisor.is_draining:
+            raise UnavailableError("the server is stopping; try again", 1)
         if not self.supervisor.is_ready:
             raise UnavailableError("the models are loading; try again soon", 1)
         self.states[name] = "loading"
@@ -170,8 +182,9 @@ class ModelChanges:
 
     async def _load(self, name: str, source: str) -> None:
         try:
+            found = await self._find(name, source)
             async with self.turn:
-                await self._load_alone(name, source)
+                await self._load_alone(name, found)
         except ServiceError as error:
             logger.warning("%s was not loaded: %s", name, error)
             self._fail(name, error.message)
@@ -193,14 +206,22 @@ class ModelChanges:
         if name in self.states or name in self.overdue:
             self.states[name], self.failures[name] = "failed", reason
 
-    async def _load_alone(self, name: str, source: str) -> None:
+    async def _find(self, name: str, source: str) -> Found:
+        """Finds a model without a turn, so that a hanging disk does not delay other changes."""
         try:
-            found = await asyncio.to_thread(find, name, source, self.settings)
-        except BaseException:
+            return await run_abandonable(partial(find, name, source, self.settings), LOAD_SECONDS)
+        except BaseException as error:
             del self.states[name]  # no state remains, unless `_fail` records the failure
+            if isinstance(error, TimeoutError):
+                raise too_slow(name) from error
             raise
+
+    async def _load_alone(self, name: str, found: Found) -> None:
         try:
-            await self.supervisor.load(found.files, found.placements)
+            loading = self.supervisor.load(found.files, found.placements)
+            await asyncio.wait_for(loading, LOAD_SECONDS)
+        except TimeoutError as error:
+            raise too_slow(name) from error
         except (LoadRefusedError, WorkerLostError) as error:
             raise refusal(name, error) from error
         kinds = self.kinds_of(found.files)
@@ -252,7 +273,9 @@ def find(name: str, source: str, settings: Settings) -> Found:
         InvalidRequestError: No model has that name, or a file is missing or damaged.
     """
     try:
+        check_root([source], name, settings.models_root)
         located = locate([source], ModelCache.at(settings.model_cache), settings.offline)
+        check_root([each.place for each in located if not each.record], name, settings.models_root)
         found = [files for each in located for files in find_all(each.place)]
         for files in found:
             if isinstance(files, RemoteFiles):
@@ -273,6 +296,34 @@ def find(name: str, source: str, settings: Settings) -> Found:
         f"{source} has no model {name}; it has {names}. Put one of these in POST /v1/models/NAME",
         param="source",
     )
+
+
+def too_slow(name: str) -> ServiceError:
+    """Returns the error of a load that was given up."""
+    return UnavailableError(
+        f"{name} was not loaded within {LOAD_SECONDS:.0f} s; check the disk of its files", 60
+    )
+
+
+def check_root(places: Sequence[str], name: str, root: str) -> None:
+    """Refuses folders and manifests outside the folder that REGARD_MODELS_ROOT names.
+
+    Args:
+        places: References of models.
+        name: Name of the model, for the error.
+        root: The folder; "" allows all places.
+
+    Raises:
+        InvalidRequestError: A place is outside the folder, perhaps through a symbolic link.
+    """
+    folder = Path(root).expanduser().resolve()
+    for place in places if root else ():
+        is_registry = place.startswith(tuple(source for source in Source if source))
+        if not (is_registry or Path(place).expanduser().resolve().is_relative_to(folder)):
+            raise InvalidRequestError(
+                f"{name} cannot be loaded: its place is outside REGARD_MODELS_ROOT; put it there",
+                param="source",
+            )
 
 
 def refusal(name: str, error: LoadRefusedError | WorkerLostError) -> ServiceError:

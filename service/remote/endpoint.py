@@ -57,7 +57,7 @@ class Endpoints:
     async def translate(
         self, text: str, model: RemoteFiles, deadline: float
     ) -> tuple[str, float, float]:
-        """Returns a translation, the seconds of waiting, and the seconds of the requests.
+        """Returns a translation, the seconds until the first request, and the seconds from then on.
 
         A sentence waits while the largest allowed number of other sentences is being translated.
         If the first request ends with 429, 5xx or a connection error, a second request follows
@@ -66,7 +66,7 @@ class Endpoints:
         Args:
             text: The sentence.
             model: The remote model and the language pair.
-            deadline: Time by time.perf_counter at which the client's request fails.
+            deadline: Time by time.perf_counter at which the sentence fails.
 
         Raises:
             ServiceError: The endpoint is overloaded, cannot be reached, or sends no translation.

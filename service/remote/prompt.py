@@ -1,6 +1,7 @@
 """Writes the chat request that asks a remote model for a translation, and reads the reply.
 
-A remote model is a chat model of another server, called its endpoint, that has OpenAI's API.
+A remote model is a chat model on another server. This server has OpenAI's API, and is called the
+endpoint of the model.
 """
 
 import re

@@ -43,7 +43,7 @@ class RoutingAdmitter:
         """Returns the state of the server."""
         return await self.backend.status()
 
-    async def admit(self, tokens: int, at_once: bool) -> Lease:
+    async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
         With `at_once`, the decision is made now, and otherwise perhaps when the first items come.
@@ -55,7 +55,7 @@ class RoutingAdmitter:
             OverloadedError: The requests in progress leave no room for this one.
         """
         remote = self.catalog.of_type(ServedRemote)
-        lease = await self.backend.admit(tokens, at_once or bool(remote))
+        lease = await self.backend.admit(tokens, at_once or bool(remote), client)
         return RoutingLease(lease, remote, self.endpoints) if remote else lease
 
 

@@ -40,7 +40,7 @@ class Throughput:
 
 @dataclass(slots=True)
 class Reservation:
-    """The share of the limits that one request holds until its reply has been written.
+    """The share of the limits that one request holds until it is released.
 
     Attributes:
         admission: The Admission whose counts include the reservation.

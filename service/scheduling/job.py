@@ -3,6 +3,7 @@
 A submission is a group of work items that are admitted together, such as the texts of a request.
 """
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -37,12 +38,16 @@ class Job:
         index: Index of the item in its submission.
         bucket: Length bucket in which the job waits; 0 if its task kind has only one bucket.
         cost: Amount of a worker's capacity that the job takes, in the unit of its task kind.
+        client: Identity of the client: a hash of its API key, or its address. It is only compared.
+        deadline: Time by time.perf_counter at which the submission fails.
         created: Time of the submission, by time.perf_counter.
         dispatched: Time of the last dispatch to a worker, by time.perf_counter; 0 before the first.
         attempts: Number of times that the job has been dispatched.
+        occupancy: Capacity that all jobs of the kind and model took right after the last dispatch.
         id: Id of the item.
         tokens: Number of tokens of the item.
         rows: Number of rows that the item takes in a batch; 1 for most task kinds.
+        work: Number of row-tokens of the job, which is tokens times rows.
     """
 
     item: WorkItem
@@ -50,16 +55,21 @@ class Job:
     index: int
     bucket: int
     cost: int
+    client: str = ""
+    deadline: float = math.inf
     created: float = field(default_factory=time.perf_counter)
     dispatched: float = 0.0
     attempts: int = 0
+    occupancy: int = 0
 
     id: int = field(init=False)
     tokens: int = field(init=False)
     rows: int = field(init=False)
+    work: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.id, self.tokens, self.rows = self.item.id, self.item.num_tokens, self.item.num_rows
+        self.work = self.tokens * self.rows
 
     @property
     def model(self) -> str:

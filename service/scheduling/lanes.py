@@ -5,11 +5,14 @@ two lanes: one for interactive jobs and one for bulk jobs. A row is a place in t
 """
 
 import itertools
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from service.scheduling.job import Job
+from service.scheduling.margin import Margin
+from service.scheduling.pace import Pace
 
 LANES = ("interactive", "bulk")
 
@@ -20,51 +23,131 @@ BULK_SHARE = 5
 """While jobs wait in both lanes, the bulk lane gets one of every BULK_SHARE rows."""
 
 
-class Lane:
-    """Jobs in order of arrival; any job may be removed before its turn."""
+class ClientJobs:
+    """The waiting jobs of one client in a lane, in order of arrival."""
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[int, Job] = OrderedDict()
+        self.work = 0
+
+    @property
+    def first(self) -> Job:
+        """The oldest job."""
+        return next(iter(self.jobs.values()))
+
+
+class Lane:
+    """Waiting jobs. Clients take turns; the jobs of a client are in order of arrival.
+
+    Any job may be removed before its turn.
+
+    Attributes:
+        clients: Jobs of each client that has any. The client whose turn is next comes first.
+        tokens: Number of tokens of all jobs.
+        rows: Number of rows that all jobs take.
+        work: Number of row-tokens of all jobs.
+        last_arrival: Time by time.perf_counter at which the newest job was submitted.
+    """
+
+    def __init__(self) -> None:
+        self.last_arrival = -math.inf
+        self.clients: OrderedDict[str, ClientJobs] = OrderedDict()
+        self.num_jobs = 0
         self.tokens = 0
         self.rows = 0
+        self.work = 0
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return self.num_jobs
+
+    def __iter__(self) -> Iterator[Job]:
+        """Yields the jobs in order of their turns."""
+        if len(self.clients) == 1:
+            (only,) = self.clients.values()
+            return iter(only.jobs.values())
+        columns = [each.jobs.values() for each in self.clients.values()]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(*columns))
+        return (job for job in turns if job is not None)
 
     @property
     def oldest_age(self) -> float:
-        """Seconds that the first job has waited; 0 in an empty lane."""
-        if not self.jobs:
+        """Seconds that the oldest job has waited; 0 in an empty lane."""
+        if not self.clients:
             return 0.0
-        return time.perf_counter() - next(iter(self.jobs.values())).created
+        return time.perf_counter() - min(each.first.created for each in self.clients.values())
 
     @property
     def next_rows(self) -> int:
-        """Number of rows that the first job takes; 0 in an empty lane."""
-        return next(iter(self.jobs.values())).rows if self.jobs else 0
+        """Number of rows that the next job takes; 0 in an empty lane."""
+        return next(iter(self.clients.values())).first.rows if self.clients else 0
 
     def add(self, job: Job, is_first: bool = False) -> None:
-        """Appends a job, or puts it first again after its worker died."""
-        self.jobs[job.id] = job
-        self.jobs.move_to_end(job.id, last=not is_first)
+        """Appends a job, or makes it the next one again after its worker died."""
+        client = self.clients.get(job.client)
+        if client is None:
+            client = self.clients[job.client] = ClientJobs()
+        client.jobs[job.id] = job
+        client.work += job.work
+        if is_first:
+            client.jobs.move_to_end(job.id, last=False)
+            self.clients.move_to_end(job.client, last=False)
+        self.last_arrival = max(self.last_arrival, job.created)
+        self.num_jobs += 1
         self.tokens += job.tokens
         self.rows += job.rows
+        self.work += job.work
 
     def remove(self, job: Job) -> bool:
         """Removes a job; returns False if the job does not wait in this lane."""
-        if self.jobs.pop(job.id, None) is None:
+        client = self.clients.get(job.client)
+        if client is None or client.jobs.pop(job.id, None) is None:
             return False
+        client.work -= job.work
+        if not client.jobs:
+            del self.clients[job.client]
+        self.num_jobs -= 1
         self.tokens -= job.tokens
         self.rows -= job.rows
+        self.work -= job.work
         return True
 
-    def take(self, rows: int) -> list[Job]:
-        """Removes and returns the oldest job, and jobs of similar length that fit into the rows.
+    def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
+        """Removes and returns the jobs before the first wanted one of each client."""
+        removed = [
+            job
+            for client in self.clients.values()
+            for job in itertools.takewhile(is_unwanted, client.jobs.values())
+        ]
+        for job in removed:
+            self.remove(job)
+        return removed
 
-        The jobs take at most `rows` rows together. If the oldest job alone takes more, no job is
+    def work_before(self, client: str, new: float) -> float:
+        """Returns the work that is dispatched before the last new job of a client, in row-tokens.
+
+        Because clients take turns, a client waits for the work of each other client only up to the
+        amount of its own.
+
+        Args:
+            client: The client.
+            new: Work of its new jobs.
+        """
+        known = self.clients.get(client)
+        own = known.work if known else 0
+        if len(self.clients) == (known is not None):
+            return own
+        others = [each.work for each in self.clients.values() if each is not known]
+        return own + sum([min(work, own + new) for work in others])
+
+    def take(self, rows: int) -> list[Job]:
+        """Removes and returns the next job, and jobs of similar length that fit into the rows.
+
+        The jobs take at most `rows` rows together. If the next job alone takes more, no job is
         returned, because no other job may overtake it.
         """
-        window = list(itertools.islice(self.jobs.values(), LOOK_AHEAD * rows))
+        if self.rows <= rows:
+            return self._take_all()
+        window = list(itertools.islice(self, LOOK_AHEAD * rows))
         if not window:
             return []
         anchor = window[0].tokens
@@ -78,6 +161,15 @@ class Lane:
             return []
         for job in taken:
             self.remove(job)
+            if len(self.clients) > 1 and job.client in self.clients:
+                self.clients.move_to_end(job.client)
+        return taken
+
+    def _take_all(self) -> list[Job]:
+        """Removes and returns all jobs."""
+        taken = list(self)
+        self.clients.clear()
+        self.num_jobs = self.tokens = self.rows = self.work = 0
         return taken
 
 
@@ -122,6 +214,7 @@ class LanePair:
         """
         if not len(self.bulk):
             self.debt = 0
+            return self.interactive.take(rows)
         free = rows - self.interactive.rows
         allowed = max(self.debt // (BULK_SHARE - 1), free if spare is None else min(free, spare))
         if allowed >= self.bulk.next_rows > rows:
@@ -160,15 +253,26 @@ class Queue:
 
     Args:
         num_buckets: Number of length buckets.
+
+    Attributes:
+        pace: Measured rate of the workers.
+        margin: Measured errors of predicted times.
     """
 
     def __init__(self, num_buckets: int = 1) -> None:
         self.buckets = [LanePair() for _ in range(num_buckets)]
+        self.pace = Pace()
+        self.margin = Margin()
         self.interactive = LaneView([pair.interactive for pair in self.buckets])
         self.bulk = LaneView([pair.bulk for pair in self.buckets])
 
     def __len__(self) -> int:
         return sum(map(len, self.buckets))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that all waiting jobs take."""
+        return sum(pair.rows for pair in self.buckets)
 
     @property
     def oldest_age(self) -> float:
@@ -179,8 +283,34 @@ class Queue:
         """Returns the lane in which a job waits."""
         return self.buckets[job.bucket].lane(job)
 
+    def work_before(self, jobs: Sequence[Job]) -> float:
+        """Returns the waiting work that is dispatched before the last of new jobs, in row-tokens.
+
+        Jobs in the buckets of longer texts do not count. Interactive jobs that arrive later and
+        overtake a bulk job are unknown, and do not count either.
+
+        Args:
+            jobs: New jobs of one submission, at least one.
+        """
+        client, is_bulk = jobs[0].client, jobs[0].item.is_bulk
+        new = sum([job.work for job in jobs])
+        buckets = self.buckets[: max([job.bucket for job in jobs]) + 1]
+        interactive = sum([pair.interactive.work_before(client, new) for pair in buckets])
+        bulk = sum([pair.bulk.work_before(client, new) for pair in buckets])
+        return interactive + (bulk if is_bulk else min(bulk, interactive / (BULK_SHARE - 1)))
+
+    def remove_first(self, is_unwanted: Callable[[Job], bool]) -> list[Job]:
+        """Removes and returns the jobs of each lane before the first wanted one."""
+        return [
+            job
+            for pair in self.buckets
+            for lane in (pair.interactive, pair.bulk)
+            if len(lane)
+            for job in lane.remove_first(is_unwanted)
+        ]
+
     def jobs(self) -> Iterator[Job]:
         """Yields all waiting jobs."""
         for pair in self.buckets:
-            yield from pair.interactive.jobs.values()
-            yield from pair.bulk.jobs.values()
+            yield from pair.interactive
+            yield from pair.bulk

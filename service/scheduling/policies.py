@@ -4,6 +4,7 @@ A policy has no code for particular task kinds, and uses only the interface `Wor
 The task table names a policy for each kind.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -17,6 +18,12 @@ KEPT_SHARE = 1 / 8
 """Share of a batch's rows that bulk sentences leave free for interactive sentences. Without free
 rows, an interactive sentence would wait until a bulk sentence has ended. The rows that `LanePair`
 owes to the bulk lane are not limited by this share."""
+
+INTERACTIVE_SECONDS = 1.0
+BULK_ROWS = 1
+"""For INTERACTIVE_SECONDS after an interactive sentence has arrived, bulk sentences may use
+BULK_ROWS times the rows of interactive ones, or KEPT_SHARE if this is more. All rows of a batch
+make a decode step longer, so they delay the interactive sentences in it."""
 
 BUCKET_CAPACITY_TOKENS = 768
 """Capacity of a worker for each model and length bucket, in tokens. A worker that holds fewer
@@ -50,6 +57,38 @@ class Policy(Protocol):
     def cost(self, item: WorkItem) -> int:
         """Returns how much of a worker's capacity an item takes."""
 
+    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
+        """Returns the capacity that the jobs of a kind and model take in all workers."""
+
+    def work_until_end(self, tokens: int, occupancy: float) -> float:
+        """Returns the work that workers do from the dispatch of an item to its end.
+
+        Args:
+            tokens: Number of tokens of the item.
+            occupancy: Capacity in use meanwhile, the item's own included.
+        """
+
+    def forecast(
+        self,
+        kind: str,
+        model: str,
+        queue: Queue,
+        workers: Iterable[WorkerState],
+        jobs: Sequence[Job],
+    ) -> tuple[float, float]:
+        """Predicts the work that workers do until new jobs have ended.
+
+        Args:
+            kind: Name of the task kind.
+            model: Served name of the model.
+            queue: Waiting jobs of this kind and model; the new jobs are not in it yet.
+            workers: All workers.
+            jobs: New jobs of one submission, at least one.
+
+        Returns:
+            The work in row-tokens, and the occupancy meanwhile.
+        """
+
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
@@ -81,6 +120,37 @@ class RowPolicy:
         """Returns the number of rows."""
         return item.num_rows
 
+    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
+        """Returns the number of rows in use."""
+        return sum([worker.used[kind, model, 0] for worker in workers])
+
+    def work_until_end(self, tokens: int, occupancy: float) -> float:
+        """Returns the work of all rows in use until one of them has computed `tokens` tokens."""
+        return tokens * occupancy
+
+    def forecast(
+        self,
+        kind: str,
+        model: str,
+        queue: Queue,
+        workers: Iterable[WorkerState],
+        jobs: Sequence[Job],
+    ) -> tuple[float, float]:
+        """Predicts the work until new jobs have ended, and the rows in use meanwhile.
+
+        The jobs wait until the jobs before them have rows. Then they share the batch with all rows
+        in use. Some of many new jobs wait for rows of the others.
+        """
+        max_rows = sum([worker.max_rows.get(model, 0) for worker in workers])
+        rows = sum([job.rows for job in jobs])
+        before = self.occupancy(kind, model, workers) + queue.rows
+        occupancy = min(max_rows, before + rows)
+        waiting = min(1.0, max(0.0, before + rows - max_rows) / rows)
+        own = waiting * sum([job.work for job in jobs]) if len(jobs) > 1 else 0.0
+        ahead = queue.work_before(jobs)
+        longest = max([job.tokens for job in jobs])
+        return ahead + own + self.work_until_end(longest, occupancy), occupancy
+
     def assign(
         self, kind: str, model: str, queue: Queue, workers: Sequence[WorkerState]
     ) -> Iterable[Assignment]:
@@ -89,6 +159,8 @@ class RowPolicy:
         if not lanes.rows:
             return
         key = (kind, model, 0)
+        arrival = lanes.interactive.last_arrival
+        has_interactive = time.perf_counter() - arrival < INTERACTIVE_SECONDS
         free = {worker: worker.max_rows.get(model, 0) - worker.used[key] for worker in workers}
         ordered = sorted((w for w in workers if free[w] > 0), key=free.__getitem__, reverse=True)
         for position, worker in enumerate(ordered):
@@ -97,6 +169,10 @@ class RowPolicy:
             share = max(-(-lanes.rows // (len(ordered) - position)), lanes.next_rows)
             max_rows = worker.max_rows[model]
             spare = free[worker] - int(max_rows * KEPT_SHARE)
+            if has_interactive:
+                bulk = worker.bulk_rows[kind, model]
+                allowed = max(int(max_rows * KEPT_SHARE), BULK_ROWS * (worker.used[key] - bulk))
+                spare = min(spare, max(0, allowed - bulk))
             if free[worker] == max_rows:
                 spare = max(spare, lanes.bulk.next_rows)
             jobs = lanes.take(min(share, free[worker]), spare) if share else []
@@ -105,7 +181,33 @@ class RowPolicy:
                 yield worker, jobs
 
 
-class TokenPolicy:
+class SerialForecast:
+    """Predicts work for policies whose workers compute items one after the other."""
+
+    def occupancy(self, kind: str, model: str, workers: Iterable[WorkerState]) -> int:
+        """Returns the number of tokens that the workers hold."""
+        return sum([worker.tokens[kind, model] for worker in workers])
+
+    def work_until_end(self, tokens: int, occupancy: float) -> float:
+        """Returns the number of tokens that the workers hold, the item's own included."""
+        return occupancy
+
+    def forecast(
+        self,
+        kind: str,
+        model: str,
+        queue: Queue,
+        workers: Iterable[WorkerState],
+        jobs: Sequence[Job],
+    ) -> tuple[float, float]:
+        """Predicts the tokens to compute until new jobs have ended, and the tokens held then."""
+        held = self.occupancy(kind, model, workers)
+        ahead = queue.work_before(jobs)
+        own = sum([job.work for job in jobs])
+        return ahead + held + own, held + own
+
+
+class TokenPolicy(SerialForecast):
     """Counts the tokens of each length bucket, so that short texts do not wait behind long texts.
 
     Args:
@@ -157,7 +259,7 @@ class TokenPolicy:
         yield from given.items()
 
 
-class SlotPolicy:
+class SlotPolicy(SerialForecast):
     """Counts items; all models of a worker share its slots.
 
     Args:

@@ -8,24 +8,37 @@ its request. The scheduler has no code for particular task kinds. Instead, the t
 
 import itertools
 import logging
+import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from service.errors import InternalError, NotFoundError, UnavailableError
+from service.errors import (
+    DeadlineExceededError,
+    InternalError,
+    NotFoundError,
+    OverloadedError,
+    UnavailableError,
+)
 from service.items.base import WorkItem
 from service.items.result import Done, Failed, Result
 from service.metrics.definitions import Metrics
-from service.scheduling.admission import Admission
+from service.scheduling.admission import MAX_RETRY_SECONDS, Admission
 from service.scheduling.job import Job
 from service.scheduling.lanes import LANES, Queue
+from service.scheduling.margin import Prediction
+from service.scheduling.policies import Policy
 from service.scheduling.submission import Submission
 from service.scheduling.task_kind import TaskKind
 from service.scheduling.worker_state import Link, WorkerState
 from service.workers.messages import Abort, Compute, Report
 
 logger = logging.getLogger("regard.scheduler")
+
+NEEDED_SHARE = 0.5
+"""A waiting job is given up if it has less than this share of its expected time left. The share is
+small, because a single job may be faster than expected."""
 
 MAX_ATTEMPTS = 2
 """Largest number of times that an item is dispatched. It is dispatched again if its worker dies."""
@@ -50,6 +63,7 @@ class Scheduler:
         self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
+        self.on_removed: Callable[[str], None] = lambda _: None  # takes the name of a model
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
         """Adds a queue for each of these kinds, so that items for the model are accepted."""
@@ -76,18 +90,50 @@ class Scheduler:
                 left += held
         for job in left:
             job.receiver.fail(unloaded(model))
+        self.on_removed(model)
 
-    def submit(self, items: Sequence[WorkItem], deadline: float) -> Submission:
+    def submit(
+        self,
+        items: Sequence[WorkItem],
+        deadline: float,
+        is_first: bool = True,
+        client: str = "",
+    ) -> Submission:
         """Queues items; the submission yields their results as they finish.
 
         Args:
             items: Items of one request, of any kinds.
             deadline: Time by time.perf_counter at which the unfinished items fail.
+            is_first: Whether it is the first submission of its request. Later ones are not refused
+                for their expected wait, because work would be lost.
+            client: Identity of the client. Clients take turns in each lane.
 
         Raises:
             UnavailableError: The server is stopping, or no worker is ready.
             NotFoundError: The model of an item has been unloaded.
+            OverloadedError: The items would probably not be done before the deadline.
         """
+        self._check_models(items)
+        submission = Submission(len(items), self._cancel)
+        groups: dict[tuple[str, str], list[Job]] = defaultdict(list)
+        for index, item in enumerate(items):
+            job = self._job(item, submission, index)
+            job.client, job.deadline = client, deadline
+            groups[item.kind, item.model].append(job)
+        seconds = deadline - time.perf_counter()
+        if is_first:
+            for (kind, model), jobs in groups.items():
+                self._check_wait(kind, model, jobs, seconds, submission)
+        for (kind, model), jobs in groups.items():
+            for job in jobs:
+                self.queues[kind][model].lane(job).add(job)
+        submission.start([*itertools.chain(*groups.values())], seconds)
+        for kind, model in groups:
+            self._fill(kind, model)
+        return submission
+
+    def _check_models(self, items: Sequence[WorkItem]) -> None:
+        """Refuses items while there is no worker, and items of a model that is not loaded."""
         if self.is_closed:
             raise UnavailableError("the server is stopping; try again", 1)
         if not self.workers:
@@ -95,19 +141,35 @@ class Scheduler:
         for item in items:
             if item.model not in self.queues[item.kind]:
                 raise unloaded(item.model)
-        submission = Submission(len(items), self._cancel)
-        jobs = [self._job(item, submission, index) for index, item in enumerate(items)]
-        for job in jobs:
-            self.queues[job.kind][job.model].lane(job).add(job)
-        submission.start(jobs, deadline - time.perf_counter())
-        for kind, model in dict.fromkeys((job.kind, job.model) for job in jobs):
-            self._fill(kind, model)
-        return submission
 
     def _job(self, item: WorkItem, submission: Submission, index: int) -> Job:
         policy = self.kinds[item.kind].policy
         item.id = next(self.ids)
         return Job(item, submission, index, policy.bucket(item), policy.cost(item))
+
+    def _check_wait(
+        self, kind: str, model: str, jobs: Sequence[Job], seconds: float, submission: Submission
+    ) -> None:
+        """Refuses jobs that would probably not be done in `seconds`.
+
+        If no other job waits or runs, the jobs are always admitted. Their time is then unknown.
+        Otherwise the submission gets the prediction, and compares it with its time at its end.
+
+        Raises:
+            OverloadedError: The jobs would probably be late.
+        """
+        policy, queue = self.kinds[kind].policy, self.queues[kind][model]
+        workers = list(self.workers.values())
+        if not len(queue) and not policy.occupancy(kind, model, workers):
+            return
+        expected = queue.pace.seconds_for(*policy.forecast(kind, model, queue, workers, jobs))
+        if not expected:
+            return
+        if expected + queue.margin.most_seconds_for(expected) > seconds:
+            needed = expected + queue.margin.seconds_for(expected)
+            if needed > seconds:
+                raise late(needed, seconds)
+        submission.prediction = Prediction(queue.margin, expected, seconds)
 
     def _dispatch(self) -> None:
         """Assigns waiting items to workers that have capacity again."""
@@ -120,8 +182,28 @@ class Scheduler:
 
     def _fill(self, kind: str, model: str) -> None:
         policy, queue = self.kinds[kind].policy, self.queues[kind][model]
-        for worker, jobs in policy.assign(kind, model, queue, list(self.workers.values())):
+        workers = list(self.workers.values())
+        self._drop_late(queue, policy, policy.occupancy(kind, model, workers))
+        given: list[Job] = []
+        for worker, jobs in policy.assign(kind, model, queue, workers):
             worker.link.send(Compute([job.item for job in jobs]))
+            given += jobs
+        occupancy = policy.occupancy(kind, model, workers)
+        for job in given:
+            job.occupancy = occupancy
+
+    def _drop_late(self, queue: Queue, policy: Policy, occupancy: int) -> None:
+        """Fails the first jobs of each lane that have too little time left to be computed."""
+        now, pace = time.perf_counter(), queue.pace
+
+        def is_late(job: Job) -> bool:
+            work = policy.work_until_end(job.tokens, max(occupancy, 1))
+            needed = pace.seconds_for(work, occupancy)
+            return needed > 0 and job.deadline - now < NEEDED_SHARE * needed
+
+        for job in queue.remove_first(is_late):
+            self.metrics.cancelled.labels(job.kind, job.model, "queued").inc()
+            job.receiver.fail(given_up(job.deadline - now))
 
     def _cancel(self, jobs: Sequence[Job]) -> None:
         """Removes the unsettled jobs of a submission."""
@@ -180,6 +262,20 @@ class Scheduler:
                 )
         self._dispatch()
 
+    def device_lost(self, link: Link) -> None:
+        """Fails the jobs of a worker whose device failed, and all jobs if no worker is left.
+
+        They are not tried again, because one of them may be the cause of the failure.
+        """
+        worker = self.workers.pop(link, None)
+        jobs = list(worker.held.values()) if worker is not None else []
+        if not self.workers:
+            queues = [queue for each in self.queues.values() for queue in each.values()]
+            jobs += itertools.chain(*[queue.jobs() for queue in queues])
+        for job in jobs:
+            if not job.receiver.is_closed:
+                job.receiver.fail(UnavailableError("the device failed; try again", 5))
+
     def has_work(self, link: Link) -> bool:
         """Returns whether a worker holds any job."""
         worker = self.workers.get(link)
@@ -206,10 +302,19 @@ class Scheduler:
         job = worker.held.get(done.id)
         if job is None:  # cancelled while the result was on its way
             return None
+        self._measure(job, now)
         worker.take_back(job)
         result = Result(done.value, job.dispatched - job.created, now - job.dispatched)
         job.receiver.finish(job.index, result)
         return job
+
+    def _measure(self, job: Job, now: float) -> None:
+        """Adds a finished job, which its worker still holds, to the pace of its queue."""
+        queue, policy = self.queues[job.kind][job.model], self.kinds[job.kind].policy
+        at_end = policy.occupancy(job.kind, job.model, self.workers.values())
+        occupancy = (job.occupancy + at_end) / 2 if policy.counts_rows else job.occupancy
+        work = policy.work_until_end(job.tokens, occupancy)
+        queue.pace.add(work, now - job.dispatched, occupancy, now)
 
     def _fail(self, worker: WorkerState, failed: Sequence[Failed]) -> None:
         """Fails the jobs that a worker has reported as failed.
@@ -243,3 +348,28 @@ class Scheduler:
 def unloaded(model: str) -> NotFoundError:
     """Returns the error for an item whose model was unloaded after its request had arrived."""
     return NotFoundError(f"the model {model} has been unloaded", param="model")
+
+
+def late(needed: float, seconds: float) -> OverloadedError:
+    """Returns the error for a request that would probably be late.
+
+    Args:
+        needed: Predicted time until the request is done, with its margin.
+        seconds: Time that the request has left.
+    """
+    excess = math.ceil(needed - seconds)
+    return OverloadedError(
+        f"the request would take up to {needed:.1f} s, with the requests before it; it has "
+        f"{max(seconds, 0.0):.1f} s. Try again later, or allow more time.",
+        min(MAX_RETRY_SECONDS, max(1, excess)),
+        "deadline",
+    )
+
+
+def given_up(seconds: float) -> DeadlineExceededError:
+    """Returns the error for a request that has too little time left to be computed."""
+    return DeadlineExceededError(
+        f"the request waited too long: with {max(seconds, 0.0):.2f} s left, it would be late; "
+        "try again later, or allow more time",
+        1,
+    )

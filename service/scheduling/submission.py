@@ -2,11 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from service.errors import too_late
+from service.errors import DeadlineExceededError, too_late
 from service.items.result import Result
 from service.items.result_stream import ResultStream
 from service.scheduling.job import Job
+from service.scheduling.margin import Prediction
+
+
+class Listener(Protocol):
+    """Receives the results of a submission in addition to its reader."""
+
+    def finish(self, index: int, result: Result) -> None:
+        """Takes the result of the item with the given index."""
+
+    def end(self, error: Exception | None) -> None:
+        """Takes the early end of the submission; `error` is None if its request was cancelled."""
 
 
 class Submission(ResultStream):
@@ -15,6 +27,9 @@ class Submission(ResultStream):
     Args:
         total: Number of items.
         cancel: Called with all jobs if the stream ends while some jobs are unfinished.
+
+    Attributes:
+        prediction: Predicted time of all items; None if it is not known.
     """
 
     def __init__(self, total: int, cancel: Callable[[Sequence[Job]], None]) -> None:
@@ -22,6 +37,8 @@ class Submission(ResultStream):
         self.cancel = cancel
         self.jobs: list[Job] = []
         self.timer: asyncio.TimerHandle | None = None
+        self.listener: Listener | None = None
+        self.prediction: Prediction | None = None
 
     def start(self, jobs: list[Job], seconds: float) -> None:
         """Begins to wait for jobs; the stream fails if they are unfinished after `seconds`."""
@@ -30,6 +47,8 @@ class Submission(ResultStream):
 
     def finish(self, index: int, result: Result) -> None:
         """Takes the result of the item with the given index."""
+        if self.listener is not None and not self.is_closed:
+            self.listener.finish(index, result)
         self.add([(index, result)])
 
     def close(self) -> None:
@@ -39,8 +58,13 @@ class Submission(ResultStream):
         super().close()
         if self.timer is not None:
             self.timer.cancel()
+        is_late = isinstance(self.error, DeadlineExceededError)
+        if self.prediction is not None and (is_late or not self.left):
+            self.prediction.end(is_late)
         if self.left:
             self.cancel(self.jobs)
+            if self.listener is not None:
+                self.listener.end(self.error)
 
     def _expire(self) -> None:
         self.fail(too_late(self.total - self.left, self.total))

@@ -33,6 +33,8 @@ class WorkerState:
         held: Jobs that the worker holds, by id.
         used: Capacity that the held jobs take, by task kind, model and length bucket, in the unit
             of the kind's policy.
+        bulk_rows: Number of rows of the held jobs of bulk lanes, by task kind and model.
+        tokens: Number of tokens of the held jobs, by task kind and model.
         missing: Models that the worker still has to load.
     """
 
@@ -40,6 +42,8 @@ class WorkerState:
     max_rows: dict[str, int]
     held: dict[int, Job] = field(default_factory=dict)
     used: dict[tuple[str, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    bulk_rows: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    tokens: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
     missing: set[str] = field(default_factory=set)
 
     def give(self, jobs: Iterable[Job]) -> None:
@@ -50,11 +54,17 @@ class WorkerState:
             job.attempts += 1
             self.held[job.id] = job
             self.used[job.kind, job.model, job.bucket] += job.cost
+            self.tokens[job.kind, job.model] += job.tokens
+            if job.item.is_bulk:
+                self.bulk_rows[job.kind, job.model] += job.rows
 
     def take_back(self, job: Job) -> None:
         """Removes a job that has ended or was cancelled."""
         del self.held[job.id]
         self.used[job.kind, job.model, job.bucket] -= job.cost
+        self.tokens[job.kind, job.model] -= job.tokens
+        if job.item.is_bulk:
+            self.bulk_rows[job.kind, job.model] -= job.rows
 
     def load(self, model: str, max_rows: int) -> None:
         """Records that the worker has loaded a model; without a batch, `max_rows` is 0."""

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from service.items.base import WorkItem
 from service.items.result_stream import ResultStream
-from service.metrics.definitions import Ended
+from service.metrics.ended import Ended
 from service.models.state import ModelState
+from service.settings.keys import RateLimits
 from service.workers.messages import Resident
 
 
@@ -21,12 +22,12 @@ class Status:
     """The state of the server.
 
     Attributes:
-        failure: Reason why a model cannot be loaded at the start; None if nothing has failed.
+        failure: Reason why a model could not be loaded when the server started; None if all were.
         is_ready: Whether work is accepted.
         is_stopping: Whether the shutdown has begun.
         models: Models that a worker has loaded, by served name.
         changes: States of models that are being loaded or unloaded, or whose load failed.
-        failures: Reasons why loading failed, by model; only administrators may see them.
+        failures: Reasons why later loads failed, by model; only administrators may see them.
         billed_characters: Characters that DeepL's routes have translated since the start.
     """
 
@@ -42,7 +43,7 @@ class Status:
 class Lease(Protocol):
     """The permission of one request to use the server.
 
-    The request keeps its lease until its reply has been written.
+    The request keeps its lease until it has been answered.
     """
 
     def submit(
@@ -56,8 +57,8 @@ class Lease(Protocol):
         Args:
             items: Items of the request; at least one.
             deadline: Time by time.perf_counter at which the unfinished items fail.
-            total_tokens: Number of tokens of this submission and all later ones. 0 means that no
-                submission follows, and the tokens of `items` count.
+            total_tokens: Number of tokens of all submissions of the request. Only the first
+                submission uses it. If it is 0, the tokens of `items` are counted instead.
 
         Returns:
             The results as they finish. Iterating raises a ServiceError if an item is too late or
@@ -79,7 +80,7 @@ class Recorder(Protocol):
         """Counts a request that has arrived."""
 
     def end(self, ended: Ended) -> None:
-        """Counts a request that has been answered."""
+        """Counts a request that has ended."""
 
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
@@ -91,13 +92,14 @@ class Admitter(Protocol):
     async def status(self) -> Status:
         """Returns the state of the server."""
 
-    async def admit(self, tokens: int, at_once: bool) -> Lease:
+    async def admit(self, tokens: int, at_once: bool, client: str = "") -> Lease:
         """Admits a request of about `tokens` tokens.
 
         Args:
             tokens: Estimated number of tokens.
             at_once: Whether to decide about the admission now. If false, it may be decided at the
                 first submission.
+            client: Identity of the client, by which the server divides its time among clients.
 
         Raises:
             RequestTooLargeError: The request alone exceeds the limit.
@@ -107,6 +109,19 @@ class Admitter(Protocol):
 
 class Backend(Recorder, Admitter, Protocol):
     """Admits, computes and counts requests, and changes the served models."""
+
+    async def take(self, account: str, limits: RateLimits, characters: int) -> None:
+        """Counts a request against the limits of its key.
+
+        Args:
+            account: Account of the key.
+            limits: Limits of the key in a minute.
+            characters: Number of characters of the request's texts.
+
+        Raises:
+            RequestTooLargeError: The request alone has more characters than the limit.
+            RateLimitedError: The account has too few requests or characters left.
+        """
 
     async def load_model(self, name: str, source: str) -> str:
         """Loads a model that is on disk.
@@ -132,5 +147,5 @@ class Backend(Recorder, Admitter, Protocol):
             ServiceError: The model is not loaded, is being loaded or unloaded, or is remote.
         """
 
-    async def metrics_text(self) -> bytes:
-        """Returns all metrics in Prometheus' text format."""
+    async def metrics_text(self, is_openmetrics: bool) -> bytes:
+        """Returns all metrics in Prometheus' text format, or in OpenMetrics with exemplars."""

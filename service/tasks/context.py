@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from service.items.result import Result
-from service.metrics.definitions import NO_MODEL
+from service.metrics.labels import NO_MODEL
 from service.tasks.backend import Admitter, Lease
+from service.tasks.stage_times import StageTimes
 
 
 @dataclass(slots=True)
@@ -20,18 +21,22 @@ class RequestContext:
         request_id: The client's X-Request-Id if it is short and plain, otherwise a new id.
         started: Arrival of the request, by time.perf_counter.
         task: Name of the request's task kind, or DETECT or DOCUMENT of
-            `service.metrics.definitions`. None on routes whose requests are not counted.
+            `service.metrics.labels`. None on routes whose requests are not counted.
         model: Served name of the model; NO_MODEL if no model or more than one model is chosen.
         num_inputs: Number of texts in the request.
         outcome: Value of the label `outcome` in regard_requests_total.
         stages: Maps the name of each stage to the seconds spent in it.
         num_cut: Maps a model's name to the number of sentences or texts that were too long for it.
+        rejected: Number of translations that a guard rejected, by model, guard and outcome.
         lease: Admission of the request; None before it is admitted.
+        address: Address of the client. It never leaves the server.
         account: Hash of the API key; "" on a server without API keys.
         billed_characters: Characters that the request adds to the usage that /v2/usage reports.
-        timeout_seconds: Time limit of a translation; None for REGARD_REQUEST_TIMEOUT_SECONDS. Other
-            tasks do not read it.
+        timeout_seconds: Time limit that the server sets for this request; None for
+            REGARD_REQUEST_TIMEOUT_SECONDS.
+        client_seconds: Time limit that the client sets in X-Request-Timeout-Ms; None without one.
         first_sentence_seconds: Time until the first sentence of a stream; None without a stream.
+        times: Times of the stages; None if the request is not traced.
     """
 
     request_id: str
@@ -42,22 +47,31 @@ class RequestContext:
     outcome: str = "ok"
     stages: dict[str, float] = field(default_factory=dict)
     num_cut: dict[str, int] = field(default_factory=dict)
+    rejected: dict[tuple[str, str, str], int] = field(default_factory=dict)
     lease: Lease | None = None
+    address: str = ""
     account: str = ""
     billed_characters: int = 0
     timeout_seconds: float | None = None
+    client_seconds: float | None = None
     first_sentence_seconds: float | None = None
+    times: StageTimes | None = None
 
     def deadline(self, timeout_seconds: float) -> float:
         """Returns the time by time.perf_counter at which the request fails.
 
+        A client can only shorten the time limit of the server.
+
         Args:
             timeout_seconds: Time limit of the server, for a request without a limit of its own.
         """
-        return self.started + (self.timeout_seconds or timeout_seconds)
+        seconds = self.timeout_seconds or timeout_seconds
+        if self.client_seconds is not None and self.client_seconds < seconds:
+            seconds = self.client_seconds
+        return self.started + seconds
 
     async def admit(self, backend: Admitter, tokens: int, at_once: bool) -> Lease:
-        """Admits the request. The request keeps its lease until its reply has been written.
+        """Admits the request, which keeps its lease until `release`.
 
         Later calls return the same lease.
 
@@ -66,7 +80,7 @@ class RequestContext:
             OverloadedError: The requests in progress leave no room for this one.
         """
         if self.lease is None:
-            self.lease = await backend.admit(tokens, at_once)
+            self.lease = await backend.admit(tokens, at_once, self.account or self.address)
         return self.lease
 
     def release(self) -> None:
@@ -76,16 +90,20 @@ class RequestContext:
 
     def add_times(self, results: Sequence[Result]) -> None:
         """Adds the longest wait to the stage `queue`, and the longest computation to `device`."""
-        self.add("queue", max([result.queue_seconds for result in results], default=0.0))
-        self.add("device", max([result.device_seconds for result in results], default=0.0))
+        device_seconds = max([result.device_seconds for result in results], default=0.0)
+        queue_seconds = max([result.queue_seconds for result in results], default=0.0)
+        self.add("queue", queue_seconds, device_seconds)
+        self.add("device", device_seconds)
 
     def stage(self, name: str) -> "Stage":
         """Returns a context manager that adds the time of its `with` block to a stage."""
         return Stage(self, name)
 
-    def add(self, name: str, seconds: float) -> None:
-        """Adds seconds to a stage."""
+    def add(self, name: str, seconds: float, seconds_ago: float = 0.0) -> None:
+        """Adds seconds to a stage, which ended `seconds_ago` seconds ago."""
         self.stages[name] = self.stages.get(name, 0.0) + seconds
+        if self.times is not None:
+            self.times.add(name, seconds, seconds_ago)
 
     def server_timing(self) -> str:
         """Returns the value of the Server-Timing header, in milliseconds."""
@@ -99,7 +117,7 @@ class Stage:
 
     Args:
         context: Context of the request.
-        name: Name of the stage, one of STAGES in `service.metrics.definitions`.
+        name: Name of the stage, one of STAGES in `service.metrics.labels`.
     """
 
     __slots__ = ("context", "name", "start")

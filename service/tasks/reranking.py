@@ -134,7 +134,7 @@ class Reranker:
         self._check(pairs, query, limit, context)
         is_bulk = len(pairs) > self.settings.bulk_sentences
         items = [RerankItem(served.name, ids_of(pair, served), is_bulk) for pair in pairs]
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         logits = np.frombuffer(b"".join([each.value for each in results]), dtype=np.float32)

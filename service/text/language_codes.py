@@ -40,9 +40,10 @@ _ACCEPT_ENTRY = re.compile(
 def normalize_code(code: str) -> str:
     """Returns the canonical spelling of a code: "pt-BR" for "PT_br", "zh-Hant" for "zh_hant".
 
-    Casing follows RFC 5646 section 2.1.1. The code is not looked up: an unknown code is spelled by
-    the same rules. A code with a character outside ASCII, such as a lone surrogate, is only
-    trimmed. The function never raises.
+    Casing follows RFC 5646 section 2.1.1 without its exception for subtags after a single letter.
+    The code is not looked up: an unknown code is spelled by the same rules.
+    A code with a character outside ASCII, such as a lone surrogate, is only trimmed. The function
+    never raises.
     """
     trimmed = code.strip()
     if not trimmed.isascii():
@@ -60,8 +61,8 @@ def match_language(code: str, offered: Collection[str]) -> str | None:
     2. The code without its last subtags is offered ("pt-BR" -> "pt", RFC 4647 section 3.4).
     3. Exactly one variant of the language is offered ("pt" or "pt-PT" -> "pt-BR"). If the code
        names a script, the variant must name the same script.
-    4. Exactly one of several offered variants is in the script of the code. If the code names no
-       script, it is the likely script in CLDR ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
+    4. Exactly one of several offered variants is in the script of the code. A code without a
+       script has the likely script of CLDR ("zh" -> "zh-Hans", "zh-TW" -> "zh-Hant").
     5. Another code of the same language has a match by rules 1 to 4 ("tl" -> "fil",
        LibreTranslate's "zt" -> "zh-Hant").
 

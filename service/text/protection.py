@@ -19,9 +19,6 @@ MAX_SPANS = 0x10FFFD - FIRST_MARKER
 
 MARKER = re.compile("[\U000f0000-\U0010fffd]")
 
-_TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
-"""Pattern that is searched faster than `_FORMS`. A text without a match is not searched again."""
-
 _FORMS = re.compile(
     r"""
       \{\{[^{}]*\}\} | \{%[^{}]*%\}                                # templates: {{ name }}
@@ -56,10 +53,15 @@ _JOINERS = "\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 """Arrows, emoji and private-use characters, which no model copies."""
 
+_TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
+"""Pattern that is searched faster than `_FORMS`. A text without a match is not searched again."""
+
 FOLDED = str.maketrans(
-    "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2013\u2014\u2212", '\'\'\'"""""---'
+    "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
+    '\'\'\'"""""-----',
 )
-"""Plain characters. Each replaces a typographic quote or dash that a vocabulary does not have."""
+"""Plain characters. Each replaces a typographic quote, hyphen or dash that a vocabulary does not
+have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,12 @@ class Marking:
         """
         if self.folds:
             text = text.translate(self.folds)
-        if self.rare is None and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
+        found = _find(text, self.rare)
+        if not found:
             return text
         parts: list[str] = []
         end = 0
-        for first, last in _find(text, self.rare):
+        for first, last in found:
             if len(self.spans) >= self.limit:
                 break
             parts += (text[end:first], self.mark(text[first:last]))
@@ -152,6 +155,8 @@ def protect(text: str, unknown: Collection[str]) -> ProtectedText:
         text: Any text.
         unknown: The characters of the text that the model's vocabulary does not have.
     """
+    if not unknown and not _TRIGGER.search(text) and not _PICTOGRAMS.search(text):
+        return ProtectedText(text, ())
     marking = Marking(unknown)
     marked = marking.protect(text)
     return ProtectedText(marked, tuple(marking.spans))

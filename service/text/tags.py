@@ -20,7 +20,7 @@ class Tag:
     Attributes:
         kind: OPEN, CLOSE or EMPTY.
         marker: Character that stands for the tag.
-        place: Number of code points of the text or sentence before the tag.
+        place: Number of code points in front of the tag, from the start of the text or sentence.
         partner: Place of the element's other tag; `place` for an element with a single tag.
     """
 

@@ -49,13 +49,14 @@ def load_timed(name: str, load: LoadOne, expected: type[Exception] = Exception) 
 
 
 class BackgroundLoads:
-    """The loads in progress. All methods must be called from the worker's main thread."""
+    """The loads in progress. Public methods must be called from the worker's main thread."""
 
     def __init__(self) -> None:
         self.threads: dict[int, str] = {}  # number of a load -> name of its model
         self.wanted: dict[str, int] = {}  # name of a model -> number of its load, if not dropped
         self.numbers = itertools.count()
-        self.turn = threading.Lock()
+        self.current: int | None = None  # number of the load in progress, unless it was dropped
+        self.turn = threading.Condition()
         self.outcomes: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
         # The pipe holds a byte for each outcome, so that an idle worker can wait for an outcome.
         self.arrivals, self.arriving = os.pipe()
@@ -67,7 +68,7 @@ class BackgroundLoads:
         return self.arrivals
 
     def begin(self, name: str, load: LoadOne) -> None:
-        """Queues a model for loading, after the loads that began earlier.
+        """Begins to load a model. One model is loaded at a time.
 
         The process can end without waiting for the load.
         """
@@ -78,8 +79,14 @@ class BackgroundLoads:
         threading.Thread(target=self._run, args=(number, name, load), daemon=True).start()
 
     def drop(self, name: str) -> bool:
-        """Makes `finished` leave out the load of a model; returns False without such a load."""
-        return self.wanted.pop(name, None) is not None
+        """Makes `finished` leave out the load of a model. Returns whether such a load was found.
+
+        The next load does not wait for a dropped load, whose thread may hang.
+        """
+        number = self.wanted.pop(name, None)
+        if number is not None:
+            self._end_turn(number)
+        return number is not None
 
     def finished(self) -> list[Outcome]:
         """Returns the loads that have ended since the last call; leaves out dropped loads."""
@@ -102,9 +109,18 @@ class BackgroundLoads:
             os.close(self.arrivals)
             os.close(self.arriving)
 
+    def _end_turn(self, number: int) -> None:
+        with self.turn:
+            if self.current == number:
+                self.current = None
+                self.turn.notify_all()
+
     def _run(self, number: int, name: str, load: LoadOne) -> None:
         with self.turn:
-            outcome = load_timed(name, load)
+            self.turn.wait_for(lambda: self.current is None)
+            self.current = number
+        outcome = load_timed(name, load)
+        self._end_turn(number)
         with self.closing:
             if not self.is_closed:
                 self.outcomes.put((number, outcome))

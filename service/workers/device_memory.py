@@ -24,6 +24,15 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError)
 
 
+def is_fatal(error: Exception) -> bool:
+    """Returns whether the error leaves the device unusable for this process.
+
+    After most errors of CUDA, such as an illegal memory access, every later call fails too.
+    """
+    is_cuda = isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)
+    return is_cuda and not is_out_of_memory(error) and "out of memory" not in str(error)
+
+
 def free_memory(device: torch.device, error: Exception) -> None:
     """Releases the GPU memory that torch caches, if the error means that memory ran out."""
     if is_out_of_memory(error) and device.type == "cuda":

@@ -11,6 +11,7 @@ from model.sequence import BatchStats, EngineLimits
 from service.ipc.channel import pickle_by_fields
 from service.items.base import WorkItem
 from service.items.result import Done, Failed
+from service.logs import LogFormat
 from service.workers.model_set import AnyFiles, ModelSet
 
 
@@ -43,6 +44,7 @@ class WorkerConfig:
         limits: Limits of each model's batch; if `max_rows` is 0, the worker chooses `max_rows`.
         threads: Number of intra-op threads on a CPU.
         log_level: Lowest level of messages that the worker logs: debug, info, warning or error.
+        log_format: Format of the worker's log: text or json.
     """
 
     models: ModelSet
@@ -53,6 +55,7 @@ class WorkerConfig:
     limits: EngineLimits
     threads: int
     log_level: str = "info"
+    log_format: LogFormat = "text"
 
     def load(self, files: AnyFiles) -> "Load":
         """Returns the message that loads one of the models, with the model's device and dtype."""
@@ -196,7 +199,28 @@ class Report:
     memory_bytes: dict[str, int] = field(default_factory=dict)
 
 
-ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Stop
-FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Server to worker: answer with a Pong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Worker to server: the worker reads messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """Worker to server: the device cannot be used any more; the worker ends after this message.
+
+    Attributes:
+        message: The error of the device.
+    """
+
+    message: str
+
+
+ToWorker = WorkerConfig | Compute | Abort | Load | Unload | Ping | Stop
+FromWorker = Ready | LoadFailed | Loaded | Unloaded | Report | Pong | DeviceLost
 
 pickle_by_fields(BatchStats)

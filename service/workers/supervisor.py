@@ -1,7 +1,6 @@
 """The supervisor keeps the device workers alive: it starts them, reads from them, restarts them."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -10,17 +9,25 @@ from dataclasses import replace
 from typing import Protocol
 
 from service.ipc import channel, processes
-from service.ipc.channel import Outbox
-from service.ipc.processes import ChildProcess, Process, ProcessSupervisor, start_module
+from service.ipc.processes import (
+    ChildProcess,
+    Process,
+    ProcessSupervisor,
+    end_at_once,
+    start_module,
+)
+from service.ipc.watchdog import Watchdog
 from service.metrics.definitions import Metrics
+from service.workers.link import WorkerLink, WorkerLostError
 from service.workers.messages import (
+    DeviceLost,
     Loaded,
     LoadFailed,
+    Ping,
     Ready,
     Report,
     Resident,
     Stop,
-    ToWorker,
     Unload,
     Unloaded,
     WorkerConfig,
@@ -29,16 +36,13 @@ from service.workers.model_set import AnyFiles
 
 logger = logging.getLogger("regard.supervisor")
 
-WATCHES = 10
-"""Number of checks on a worker within `timeout_seconds` of the Supervisor.
-
-A worker is restarted when more than this number of checks have found work, but no new message.
-"""
-
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
 """Value of GLIBC_TUNABLES that makes glibc request memory pages of 2 MiB, not of 4 KiB. A worker
 reads weights in all parts of its memory. With fewer pages, the processor translates fewer
 addresses. Other C libraries ignore this variable."""
+
+MAX_DEVICE_FAILURES = 3
+"""Number of fatal device errors without a result between them, after which the server ends."""
 
 StartWorker = Callable[[socket.socket, int], Awaitable[Process]]
 
@@ -60,25 +64,24 @@ class WorkerEvents(Protocol):
         """Accepts no more items for a model, and fails its remaining items."""
 
     def worker_ready(
-        self, link: "WorkerLink", max_rows: Mapping[str, int], missing: Iterable[str] = ()
+        self, link: WorkerLink, max_rows: Mapping[str, int], missing: Iterable[str] = ()
     ) -> None:
         """Begins to send items to a worker, which still has to load the models in `missing`."""
 
-    def worker_loaded(self, link: "WorkerLink", model: str, max_rows: int) -> None:
+    def worker_loaded(self, link: WorkerLink, model: str, max_rows: int) -> None:
         """Records one more model of a worker."""
 
-    def worker_lost(self, link: "WorkerLink") -> None:
+    def worker_lost(self, link: WorkerLink) -> None:
         """Queues the items of a dead worker again; items with too many attempts fail."""
 
-    def has_work(self, link: "WorkerLink") -> bool:
+    def device_lost(self, link: WorkerLink) -> None:
+        """Fails the items of a worker whose device failed, and all if there is no other worker."""
+
+    def has_work(self, link: WorkerLink) -> bool:
         """Returns whether a worker holds any item."""
 
-    def report(self, link: "WorkerLink", report: Report) -> None:
+    def report(self, link: WorkerLink, report: Report) -> None:
         """Delivers the results of the items that a worker has finished."""
-
-
-class WorkerLostError(Exception):
-    """A worker ended before it answered a Load or an Unload."""
 
 
 class LoadRefusedError(Exception):
@@ -93,58 +96,6 @@ class LoadRefusedError(Exception):
         self.failed = failed
 
 
-class WorkerLink:
-    """The server's end of the channel to one worker.
-
-    Args:
-        name: Name of the worker.
-        writer: Stream to the worker.
-        config: First message to the worker.
-    """
-
-    def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
-        self.name = name
-        self.writer = writer
-        self.config = config
-        self.outbox = Outbox(writer)
-        self.num_heard = 0  # number of messages from the worker
-        self.is_lost = False
-        self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
-
-    def send(self, message: ToWorker) -> None:
-        """Sends a message without waiting. The message is lost if the worker is gone."""
-        self.outbox.send(message)
-
-    async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
-        """Sends a Load or an Unload, and returns the worker's answer.
-
-        Raises:
-            WorkerLostError: The worker is gone.
-        """
-        if self.is_lost:
-            raise WorkerLostError(f"{self.name} has ended")
-        future: asyncio.Future[Loaded | LoadFailed | Unloaded]
-        future = self.answers[model] = asyncio.get_running_loop().create_future()
-        self.send(message)
-        try:
-            return await future
-        finally:
-            self.answers.pop(model, None)
-
-    def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
-        """Takes the worker's answer about a model."""
-        future = self.answers.get(model)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    def lose(self) -> None:
-        """Marks the worker as ended, and fails all calls of `ask` that wait for its answer."""
-        self.is_lost = True
-        for future in self.answers.values():
-            if not future.done():
-                future.set_exception(WorkerLostError(f"{self.name} ended"))
-
-
 class Supervisor:
     """Runs a number of workers until `stop`.
 
@@ -155,7 +106,8 @@ class Supervisor:
         metrics: Counts restarts and models.
         start_worker: Starts a worker; a test may start a thread.
         on_failure: Called with a message when a worker cannot load an initial model.
-        timeout_seconds: A worker that holds work and sends nothing for this time is restarted.
+        timeout_seconds: A worker that holds work, or that loads or unloads a model, and sends
+            nothing for this time, is restarted.
 
     Attributes:
         on_lost_model: Called with the name of a model that was loaded while the server ran, when a
@@ -184,14 +136,16 @@ class Supervisor:
         self.on_lost_model: Callable[[str], None] = lambda name: None
         self.initial = config.models.names  # the server ends if it cannot load one of these
         self.files = {files.name: files for files in config.models.files}
+        self.num_device_failures = 0  # since the last result
+        self.is_draining = False  # after SIGTERM, while the workers still compute requests
         self.is_stopping = False
         self.keeper = ProcessSupervisor(self._run, metrics.engine_restarts.inc)
-        self.links: set[WorkerLink] = set()
+        self.links: dict[WorkerLink, Process] = {}
 
     @property
     def is_ready(self) -> bool:
-        """Whether at least one worker accepts work."""
-        return bool(self.ready) and not self.is_stopping
+        """Whether at least one worker accepts work, and the server has no order to stop."""
+        return bool(self.ready) and not (self.is_draining or self.is_stopping)
 
     def start(self) -> None:
         """Begins to start the workers; the server answers requests while they load models."""
@@ -208,6 +162,13 @@ class Supervisor:
             else:  # a worker reads a Stop only after it has loaded its models
                 link.writer.close()
         await self.keeper.wait(processes.STOP_SECONDS)
+
+    def kill(self) -> None:
+        """Ends all workers at once; none is started again."""
+        self.is_stopping = True
+        self.keeper.stopping.set()
+        for process in self.links.values():
+            end_at_once(process)
 
     async def load(self, files: AnyFiles, placements: Mapping[str, tuple[str, str]]) -> None:
         """Loads one more model in one worker after the other.
@@ -266,49 +227,47 @@ class Supervisor:
         started = await ChildProcess.start(self._start)
         self.metrics.processes.watch(name, started.process.pid)
         link = WorkerLink(name, started.writer, self.config)
-        self.links.add(link)
-        watching = asyncio.create_task(self._watch(link, started.process))
+        self.links[link] = started.process
+        watchdog = Watchdog(
+            name,
+            started.process,
+            lambda: self.timeout_seconds,
+            lambda: self._expects_message(link),
+        )
+        watching = asyncio.create_task(watchdog.run())
         try:
             link.send(link.config)
             if self.is_stopping:
                 started.writer.close()
             async for message in channel.messages(started.reader):
+                watchdog.hear()
                 self._receive(link, message)
         finally:
             watching.cancel()
             self.metrics.processes.forget(name)
-            self.links.discard(link)
+            self.links.pop(link)
             is_loading = self.ready.pop(name, None) is None
             self.metrics.ready.set(self.is_ready)
             self.scheduler.worker_lost(link)
             link.lose()
             await started.end(0 if self.is_stopping and is_loading else processes.STOP_SECONDS)
 
-    async def _watch(self, link: WorkerLink, process: Process) -> None:
-        """Kills a worker that hangs: it holds work, but sends nothing for `timeout_seconds`.
+    def _expects_message(self, link: WorkerLink) -> bool:
+        """Returns whether a worker that is not hanging must send a message soon.
 
-        A worker with work normally sends figures several times a second. This method counts checks,
-        not seconds, because seconds also pass while the server itself is suspended. Only a message
-        resets the count. A check that finds no work leaves the count unchanged. The requests of a
-        hanging worker may have timed out, and the worker may get new work.
+        A worker with work sends figures several times a second. A worker that loads a model in the
+        background may have nothing to report, so it gets a Ping.
         """
-        num_silent, num_heard = 0, 0
-        while num_silent <= WATCHES:
-            await asyncio.sleep(self.timeout_seconds / WATCHES)
-            if link.num_heard != num_heard:
-                num_silent, num_heard = 0, link.num_heard
-            elif self.scheduler.has_work(link):
-                num_silent += 1
-        logger.error("%s has sent nothing for %.3g s", link.name, self.timeout_seconds)
-        with contextlib.suppress(ProcessLookupError):  # it has ended just now
-            process.kill()
+        if link.answers:
+            link.send(Ping())
+        return bool(link.answers) or self.scheduler.has_work(link)
 
     async def _start(self, connection: socket.socket) -> Process:
         return await self.start_worker(connection, self.config.threads)
 
     def _receive(self, link: WorkerLink, message: object) -> None:
-        link.num_heard += 1
         if isinstance(message, Report):
+            self.num_device_failures *= not message.done
             self.scheduler.report(link, message)
         elif isinstance(message, Ready):
             self._welcome(link, message)
@@ -318,6 +277,22 @@ class Supervisor:
             link.hear(message.name, message)
         elif isinstance(message, LoadFailed):
             self._miss(link, message)
+        elif isinstance(message, DeviceLost):
+            self._lose_device(link, message)
+
+    def _lose_device(self, link: WorkerLink, lost: DeviceLost) -> None:
+        """Fails the items of a worker whose device failed. The worker is started again.
+
+        The server ends if the device fails repeatedly.
+        """
+        self.ready.pop(link.name, None)
+        self.metrics.ready.set(self.is_ready)
+        self.scheduler.device_lost(link)
+        self.num_device_failures += 1
+        if self.num_device_failures == MAX_DEVICE_FAILURES and self.failure is None:
+            self.failure = f"the device failed {MAX_DEVICE_FAILURES} times: {lost.message}"
+            self.keeper.stopping.set()
+            self.on_failure(self.failure)
 
     def _miss(self, link: WorkerLink, failed: LoadFailed) -> None:
         """Handles a model that a worker cannot load.

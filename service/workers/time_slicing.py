@@ -1,8 +1,9 @@
 """Divides a worker's time between translation (the foreground kind) and all other task kinds.
 
 The share of attention is the setting REGARD_ATTENTION_SHARE; its default is in
-`service/settings.py` (`attention_share`). The task table (`service/tasks/table.py`) gives each kind
-its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a setting.
+`service/settings/device.py` (`attention_share`). The task table (`service/tasks/table.py`) gives
+each kind its share. The share of embedding and reranking is EMBEDDING_SHARE, which is not a
+setting.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
 part of the work. Each sliced kind has a credit: the time for which its slices may be computed while

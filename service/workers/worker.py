@@ -21,13 +21,16 @@ import torch
 
 from model.errors import ModelError
 from model.sequence import BatchStats
+from service import logs
 from service.ipc.channel import Channel
 from service.ipc.machine import freeze_heap, require_linux
 from service.items.result import Done, Failed
+from service.logs import LogFormat
 from service.workers.background_load import BackgroundLoads, Outcome, load_timed
 from service.workers.device_memory import (
     free_memory,
     give_back_memory,
+    is_fatal,
     is_out_of_memory,
     memory_bytes,
 )
@@ -37,8 +40,11 @@ from service.workers.loading import Loaders, load, load_failed
 from service.workers.messages import (
     Abort,
     Compute,
+    DeviceLost,
     Load,
     Loaded,
+    Ping,
+    Pong,
     Ready,
     Report,
     Resident,
@@ -80,22 +86,23 @@ class Worker:
     Args:
         channel: The channel to the server.
         loaders: Maps the type of a model's files to the function that loads the model.
-        set_log_level: Applies the log level of the WorkerConfig to the process.
+        configure_log: Applies the level and the format of the WorkerConfig to the process's log.
     """
 
     def __init__(
         self,
         channel: Channel,
         loaders: Loaders = LOADERS,
-        set_log_level: Callable[[str], None] = lambda level: None,
+        configure_log: Callable[[str, LogFormat], None] = lambda level, log_format: None,
     ) -> None:
         self.channel = channel
-        self.set_log_level = set_log_level
+        self.configure_log = configure_log
         self.loaders = loaders
         self.classes: dict[str, NewExecutor] = {}
         self.shares: dict[str, TimeShare] = {}
         self.loads = BackgroundLoads()
         self.is_stopping = False
+        self.exit_status = 0
         self.last_report = 0.0
         self.held_tokens = 0  # tokens of each row, decoded since the first result in `held`
         self.held: list[Done] = []  # results of the kind that always runs; they may be held back
@@ -113,14 +120,15 @@ class Worker:
                 self._receive()
                 self._install()
                 self._compute()
-                self._report()
+                if not self.exit_status:
+                    self._report()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             logger.info("the server is gone; the worker ends")
         finally:
             self.loads.close()
 
     def _start(self, config: WorkerConfig) -> None:
-        self.set_log_level(config.log_level)
+        self.configure_log(config.log_level, config.log_format)
         torch.set_num_threads(config.threads)
         for spec in config.executors:
             self.classes[spec.kind] = executor_class(spec.path)
@@ -204,6 +212,8 @@ class Worker:
                 self.loads.begin(message.files.name, begin)
             case Unload():
                 self._forget(message.name)
+            case Ping():
+                self.channel.send(Pong())
             case Stop():
                 self.is_stopping = True
 
@@ -230,11 +240,22 @@ class Worker:
                 later.earn(seconds)
 
     def _isolate(self, name: str, executor: Executor[Any], error: Exception) -> None:
-        """Queues a failed batch again in parts; an item that was alone in its batch has failed."""
+        """Queues a failed batch again in parts; an item that was alone in its batch has failed.
+
+        After a fatal error of the device, the worker ends instead. Only a new process can use the
+        device again.
+        """
+        if is_fatal(error):
+            logger.critical("%s failed", executor.device, exc_info=error)
+            self.is_stopping, self.exit_status = True, 1
+            self.channel.send(DeviceLost(str(error).partition("\n")[0]))
+            return
         self.out_of_memory[name] += is_out_of_memory(error)
         self.splits[name] += executor.num_running > 1
         logger.warning("a batch of %d failed: %s", executor.num_running, type(error).__name__)
         free_memory(executor.device, error)
+        if is_out_of_memory(error):
+            executor.shrink()
         for item in executor.isolate():
             logger.error("%s %d cannot be computed", executor.noun, item.id, exc_info=error)
             self.failed.append(Failed(item.id, type(error).__name__, is_out_of_memory(error)))
@@ -280,21 +301,22 @@ class Worker:
         return rows < HOLD_ROWS or self.held_tokens > HOLD_TOKENS
 
 
-def main() -> None:
-    """Runs a worker on the socket whose file descriptor is the first argument."""
+def main() -> int:
+    """Runs a worker on the socket whose file descriptor is the first argument.
+
+    Returns:
+        The exit status of the process: 1 after a fatal error of the device, otherwise 0.
+    """
     require_linux()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logs.configure("info", "text")  # until the WorkerConfig has come
     # The server decides when a worker ends. A signal to the process group must not end the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        Worker(Channel(connection), set_log_level=set_log_level).run()
-
-
-def set_log_level(level: str) -> None:
-    """Sets the lowest level of messages that this process logs."""
-    logging.getLogger().setLevel(level.upper())
+        worker = Worker(Channel(connection), configure_log=logs.configure)
+        worker.run()
+    return worker.exit_status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

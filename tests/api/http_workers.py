@@ -5,6 +5,7 @@ A fork takes some milliseconds. A new interpreter takes two seconds to import th
 
 import asyncio
 import multiprocessing
+import os
 import socket
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
@@ -43,6 +44,13 @@ class ForkedProcess:
 
 async def fork_http_worker(sockets: Sequence[socket.socket]) -> ForkedProcess:
     """Forks an HTTP worker that has copies of the sockets."""
-    process = FORKS.Process(target=http_worker.run, args=tuple(sockets), daemon=True)
+    process = FORKS.Process(target=_run, args=(dict(os.environ), *sockets), daemon=True)
     await asyncio.to_thread(process.start)
     return ForkedProcess(process)
+
+
+def _run(environment: dict[str, str], *sockets: socket.socket) -> None:
+    """Runs an HTTP worker in the environment of its test, not of the forking process."""
+    os.environ.clear()
+    os.environ.update(environment)
+    http_worker.run(*sockets)

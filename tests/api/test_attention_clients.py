@@ -68,7 +68,7 @@ def send(server: SocketServer, path: str, text: str | list[str]) -> socket.socke
     body = json.dumps({**asking(text), **fields}).encode()
     connection = server.connect()
     connection.sendall(
-        b"POST %b HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body
     )
     return connection

@@ -34,7 +34,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
         (rb'{"q": "\ud800", "source": "en", "target": "pt"}', "Invalid JSON format"),
         (b'{"q": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Invalid JSON format"),
         (b'{"q": "a", "source": "en", "target": "pt", "beam_size": 1e999}', "number is infinity"),
-        (b'{"q": ' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"}", "q parameter"),
+        (b'{"q": ' + b'{"a": ' * 900 + b"1" + b"}" * 900 + b"}", "more than 16 levels"),
     ],
 )  # fmt: skip
 def test_broken_json_is_refused(steady_server: Server, body: bytes, message: str) -> None:

@@ -1,6 +1,9 @@
 """A request that is not answered in time gets 504, and nobody works for it any longer."""
 
-from service.errors import DeadlineExceededError
+import time
+
+from service.errors import DeadlineExceededError, InvalidRequestError, OverloadedError
+from service.scheduling.pace import MIN_SAMPLES
 from tests.api.conftest import ServeAny
 from tests.api.servers import AnyServer, assert_error
 from tests.workers import LIMIT_SECONDS, Script, until
@@ -13,7 +16,7 @@ def cancelled(server: AnyServer, where: str) -> float:
 
 def test_running_sentence_leaves_its_row(serve_any: ServeAny, script: Script) -> None:
     """The future that a request awaits is cancelled with it, and was once taken for settled."""
-    server = serve_any(request_timeout_seconds=0.05)
+    server = serve_any(request_timeout_seconds=0.3)
     script.may_finish.clear()
     response = server.translate("Hello.")
     assert_error(
@@ -53,3 +56,61 @@ def test_sentences_that_were_done_are_told(serve_any: ServeAny, script: Script) 
     assert server.sample("regard_decode_slots", model="en-pt", state="used") == 0
     script.stuck.clear()
     assert server.translate("Stuck.").status_code == 200
+
+
+def test_client_shortens_the_time_limit(serve_any: ServeAny, script: Script) -> None:
+    server = serve_any()
+    script.may_finish.clear()
+    for path, body in (
+        ("/translate", {"q": "Hello.", "source": "en", "target": "pt"}),
+        ("/attention", {"text": "Hello.", "source": "en", "target": "pt"}),
+    ):
+        response = server.post(path, json=body, headers={"X-Request-Timeout-Ms": "50"})
+        assert_error(response, DeadlineExceededError, "0 of 1 sentences")
+    script.may_finish.set()
+
+
+def test_client_cannot_lengthen_the_time_limit(serve_any: ServeAny, script: Script) -> None:
+    server = serve_any(request_timeout_seconds=0.05)
+    script.may_finish.clear()
+    body = {"q": "Hello.", "source": "en", "target": "pt"}
+    response = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": "60000"})
+    assert_error(response, DeadlineExceededError, "0 of 1 sentences")
+    script.may_finish.set()
+
+
+def test_wrong_time_limit_is_refused(serve_any: ServeAny) -> None:
+    server = serve_any()
+    body = {"q": "Hello.", "source": "en", "target": "pt"}
+    for value in ("0", "-5", "1.5", "soon", "", "99999999999"):
+        response = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": value})
+        assert_error(response, InvalidRequestError, f"X-Request-Timeout-Ms is {value}")
+    response = server.post("/v1/embeddings", json={}, headers={"X-Request-Timeout-Ms": "x"})
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_request_that_would_be_late_is_refused(serve_any: ServeAny, script: Script) -> None:
+    """The workers have computed a few sentences slowly, and others hold all rows."""
+    server = serve_any(max_rows=1, max_beam_size=1)
+    for _ in range(MIN_SAMPLES):
+        script.may_finish.clear()
+        begun = server.begin_translate("Hello.")
+        time.sleep(0.05)
+        script.may_finish.set()
+        assert begun.result(LIMIT_SECONDS).status_code == 200
+    script.may_finish.clear()
+    running = [server.begin_translate("Hello.") for _ in range(12)]
+    server.until_admitted(12)
+    body = {"q": "Hello.", "source": "en", "target": "pt"}
+    response = server.post("/translate", json=body, headers={"X-Request-Timeout-Ms": "200"})
+    assert_error(response, OverloadedError, "would take up to", "it has 0.2 s")
+    script.may_finish.set()
+    assert {reply.result(LIMIT_SECONDS).status_code for reply in running} == {200}
+    server.until_answered()
+    refused = [
+        server.sample(
+            "regard_requests_total", task="translate", model=model, outcome="rejected_deadline"
+        )
+        for model in ("en-pt", "none")
+    ]
+    assert sum(refused) == 1

@@ -22,7 +22,7 @@ def send(server: SocketServer, q: str | list[str]) -> socket.socket:
 
 def head(length: int) -> bytes:
     return (
-        b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % length
     )
 
@@ -110,7 +110,7 @@ def test_client_that_goes_while_it_sends(
             connection.sendall(head(1000) + sent)
             until(lambda: server.sample("regard_inflight_requests", task="translate") == 1)
         until(lambda: cancelled_requests(server, "none") == 1)
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert server.sample("regard_inflight_requests", task="translate") == 0
 
 

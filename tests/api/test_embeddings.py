@@ -338,7 +338,7 @@ def test_client_that_goes_leaves_nothing_behind(
     server = serve_tcp(models=both)
     script.may_finish.clear()
     body = json.dumps({"inputs": ["a", "b"]}).encode()
-    head = b"POST /embed HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+    head = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with server.connect() as connection:
         connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         until(lambda: script.embedded)

@@ -40,7 +40,7 @@ def test_fault_of_a_route_is_answered_and_logged_without_what_was_sent(
 
 
 def test_page_of_another_origin_may_read_a_fault(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers to faults were made outside of what adds the CORS headers."""
 
@@ -48,6 +48,7 @@ def test_page_of_another_origin_may_read_a_fault(
         raise RuntimeError
 
     monkeypatch.setattr(Translator, "translate", fail)
+    server = serve(allowed_origins=("*",))
     response = server.post("/translate", json=translation("a"), headers={"origin": "http://a.b"})
     assert response.status_code == 500
     assert response.headers["access-control-allow-origin"] == "*"

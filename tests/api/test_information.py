@@ -4,8 +4,8 @@ from copy import copy
 
 import pytest
 
-from service.api.middleware import CORS_MAX_AGE_SECONDS
-from service.errors import UnavailableError
+from service.api.access.origins import MAX_AGE_SECONDS
+from service.errors import OverloadedError, UnavailableError
 from service.models.catalog import Catalog
 from tests.api.conftest import Serve
 from tests.api.servers import Server, assert_error, translation
@@ -183,8 +183,8 @@ def test_long_list_is_detected(steady_server: Server) -> None:
 
 
 @pytest.mark.parametrize("path", ["/translate", "/nowhere", "/detect"])
-def test_page_of_any_origin_may_read_replies_and_errors(steady_server: Server, path: str) -> None:
-    response = steady_server.post(path, json=translation("Hello."), headers=PAGE)
+def test_page_of_any_origin_may_read_replies_and_errors(serve: Serve, path: str) -> None:
+    response = serve(allowed_origins=("*",)).post(path, json=translation("Hello."), headers=PAGE)
     assert response.headers["access-control-allow-origin"] == "*"
     assert response.headers["access-control-allow-methods"] == "GET, POST"
 
@@ -208,19 +208,20 @@ def test_unknown_model_is_named_as_openai_does(steady_server: Server, name: str)
     assert name.replace("%2F", "/") in error["message"]
 
 
-def test_preflight_is_answered(steady_server: Server) -> None:
+def test_preflight_is_answered(serve: Serve) -> None:
     headers = "authorization, content-type, x-request-id, x-stainless-lang, x-stainless-os"
     asked = {
         "access-control-request-method": "POST",
         "access-control-request-headers": headers,
     }
-    response = steady_server.begin("OPTIONS", "/translate", headers={**PAGE, **asked}).result()
+    server = serve(allowed_origins=("*",))
+    response = server.begin("OPTIONS", "/translate", headers={**PAGE, **asked}).result()
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == "*"
     assert response.headers["access-control-allow-methods"] == "GET, POST"
     allowed = response.headers["access-control-allow-headers"]
     assert set(headers.split(", ")) <= set(allowed.split(", "))
-    assert response.headers["access-control-max-age"] == str(CORS_MAX_AGE_SECONDS)
+    assert response.headers["access-control-max-age"] == str(MAX_AGE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -233,9 +234,23 @@ def test_options_without_a_preflight_names_the_methods(
     response = steady_server.begin("OPTIONS", path).result(LIMIT_SECONDS)
     assert (response.status_code, response.content) == (200, b"")
     assert response.headers["allow"] == allowed
-    assert response.headers["access-control-allow-origin"] == "*"
 
 
 def test_documentation_can_be_read(steady_server: Server) -> None:
     assert steady_server.get("/openapi.json").json()["info"]["version"]
     assert "Regard" in steady_server.get("/docs").text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"), [("/detect", {}), ("/translate", {"source": "auto", "target": "pt"})]
+)
+def test_long_list_is_refused_while_too_many_wait_for_their_languages(
+    serve: Serve, path: str, fields: dict[str, str]
+) -> None:
+    server = serve(max_pending_detections=3)
+    pool = server.services.translator.detection
+    pool.num_waiting = 3
+    body = {"q": ["Where is the station?"] * 200, **fields}
+    assert_error(server.post(path, json=body), OverloadedError, "the limit is 3")
+    pool.num_waiting = 2
+    assert server.post(path, json=body).status_code == 200

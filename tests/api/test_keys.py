@@ -12,6 +12,7 @@ from service.api.openai.errors import openai_shape
 from service.api.tei.errors import tei_shape
 from service.errors import InvalidKeyError, MissingKeyError
 from service.settings import Settings
+from service.settings.keys import digest_of, read_keys
 from tests.api.conftest import Serve, ServeAny
 from tests.api.servers import Server, assert_error, translation
 from tests.workers import LIMIT_SECONDS
@@ -76,6 +77,15 @@ def test_texts_are_those_of_libretranslate(keyed: Server) -> None:
         {"json": translation("Hello."), "headers": {"authorization": "bearer  second-key "}},
         {"json": translation("Hello."), "headers": {"authorization": "DeepL-Auth-Key first-key"}},
         {"json": translation("Hello."), "headers": {"authorization": "Bearer admin-key"}},
+        {"json": translation("Hello."), "headers": {"x-api-key": "first-key"}},
+        {
+            "json": translation("Hello.", api_key="first-key"),
+            "headers": {"authorization": "Bearer "},
+        },
+        {
+            "data": translation("Hello.", api_key="first-key"),
+            "headers": {"authorization": "Bearer"},
+        },
     ],
 )
 def test_key_may_be_in_a_field_or_in_the_header(keyed: Server, request_: dict[str, Any]) -> None:
@@ -94,6 +104,7 @@ def test_key_may_be_in_a_field_or_in_the_header(keyed: Server, request_: dict[st
         ({"headers": {"authorization": "Basic x"}, "params": {"api_key": "first-key"}}, 200),
         ({"headers": {"authorization": "Bearer"}, "params": {"api_key": "first-key"}}, 200),
         ({"headers": {"authorization": "Bearer "}, "params": {"api_key": "first-key"}}, 200),
+        ({"headers": {"authorization": "Bearer ", "x-api-key": "first"}}, 403),
         ({"params": {"api_key": ["first-key", "second-key"]}}, 403),
         ({"params": {"api_key": "FIRST-KEY"}}, 403),
     ],
@@ -135,12 +146,11 @@ def test_an_api_key_is_no_admin_key(keyed: Server) -> None:
 def test_keys_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("one\r\n\n two \nthree,four\n")
-    assert Settings.model_validate({"api_keys": f"file:{file}"}).keys == (
-        "one",
-        "two",
-        "three",
-        "four",
-    )
+    settings = Settings.model_validate({"api_keys": f"file:{file}"})
+    assert [settings.needs_keys, settings.keys_file] == [True, file]
+    assert [key.digest for key in read_keys(file.read_text())] == [
+        digest_of(key) for key in ("one", "two", "three", "four")
+    ]
 
 
 @pytest.mark.parametrize(

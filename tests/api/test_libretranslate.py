@@ -29,12 +29,13 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A server that stores suggestions and translates by echoing."""
     folder = str(tmp_path_factory.mktemp("state"))
     threads = Threads(Script().load)
+    settings = make_settings(suggestions=True, state=folder, allowed_origins=("*",))
     if request.param == "one process":
-        with Server(create_app(make_settings(suggestions=True, state=folder), threads)) as alone:
+        with Server(create_app(settings, threads)) as alone:
             yield alone.until_ready()
     else:
-        settings = make_settings(suggestions=True, state=folder, http_workers=2)
-        with ApartServer(settings, threads) as apart:
+        apart_settings = settings.model_copy(update={"http_workers": 2})
+        with ApartServer(apart_settings, threads) as apart:
             yield apart.until_ready().until_listening()
 
 

@@ -143,7 +143,7 @@ def test_client_that_goes_ends_its_second_leg(
     server = serve_tcp(models=models)
     body = json.dumps({"q": SENTENCE, "source": "de", "target": "fr"}).encode()
     head = (
-        b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(body)
     )
     script.stuck.add(2)  # with which sources of the second leg begin

@@ -14,7 +14,7 @@ from service.errors import (
     ServiceError,
     UnavailableError,
 )
-from service.metrics.definitions import CALL_OUTCOMES
+from service.metrics.labels import CALL_OUTCOMES
 from service.server import create_app
 from tests.api.conftest import ServeApart
 from tests.api.servers import LiveServer, Server, assert_error, make_settings
@@ -272,7 +272,7 @@ def test_calls_end_when_the_client_has_gone(chat: ChatServer) -> None:
     with LiveServer(create_app(settings, Threads(Script().load))) as live:
         with live.connect() as connection:
             connection.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
             )
             until(lambda: chat.open == 1)

@@ -207,7 +207,7 @@ def test_request_that_takes_longer_than_the_drain_is_told(
     body = json.dumps(translation("Hello.")).encode()
     with server.connect() as connection:
         connection.sendall(
-            b"POST /translate HTTP/1.1\r\nHost: regard\r\nContent-Type: application/json\r\n"
+            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body) + body
         )
         until(lambda: script.admitted)

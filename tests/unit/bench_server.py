@@ -60,10 +60,15 @@ def served(answer: Answer) -> Iterator[str]:
 
 
 class FakeTranslator:
-    """Translates to upper case; a request is a decode step of 4 rows, 9 + 10 tokens, 1 padding."""
+    """Translates to upper case; counts a decode step of 4 rows, 9 + 10 tokens and 1 padding.
+
+    It counts one step for each reading of /metrics, not for each request: two readings differ even
+    if the machine was too busy to answer a request between them.
+    """
 
     def __init__(self, fails: Callable[[int], bool] = lambda number: False) -> None:
         self.requests: list[dict[str, Any]] = []
+        self.readings = 0
         self.fails = fails
 
     def __call__(self, path: str, body: bytes) -> bytes:
@@ -80,7 +85,8 @@ class FakeTranslator:
         return [text.upper() for text in texts]
 
     def metrics(self) -> str:
-        return metrics_text(rows=4, steps=1, source=9, padding=1, times=len(self.requests))
+        self.readings += 1
+        return metrics_text(rows=4, steps=1, source=9, padding=1, times=self.readings)
 
 
 def metrics_text(rows: int, steps: int, source: int, padding: int, times: int = 1) -> str:

@@ -35,7 +35,9 @@ class Ends:
         self.worker = FakeWorker(scheduler)
         self.link = HttpWorkerLink(self.core, writer, lambda: None)
         self.lost: list[bool] = []
-        self.backend = RemoteBackend(on_end=self.lost.append)
+        self.backend = RemoteBackend(
+            on_drain=lambda _: self.lost.append(False), on_lost=lambda: self.lost.append(True)
+        )
         self.messages: list[FromHttpWorker] = []
 
     async def listen(self, reader: asyncio.StreamReader) -> None:

@@ -182,11 +182,16 @@ def numbers(results: Sequence[Result]) -> list[int]:
 Request = asyncio.Task[list[Result]]
 
 
-def begin(scheduler: Scheduler, items: Sequence[WorkItem], seconds: float = FOREVER) -> Request:
+def begin(
+    scheduler: Scheduler,
+    items: Sequence[WorkItem],
+    seconds: float = FOREVER,
+    client: str = "",
+) -> Request:
     """Begins a request, which submits items and closes the submission as a lease does."""
 
     async def request() -> list[Result]:
-        submission = scheduler.submit(items, time.perf_counter() + seconds)
+        submission = scheduler.submit(items, time.perf_counter() + seconds, client=client)
         try:
             return await submission.in_order()
         finally:

@@ -83,6 +83,22 @@ def test_one_loads_after_the_other(loads: BackgroundLoads) -> None:
     assert sys.getswitchinterval() == pytest.approx(USUAL_SWITCH_SECONDS)
 
 
+def test_next_load_does_not_wait_for_a_dropped_load_that_hangs(loads: BackgroundLoads) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def hang() -> LoadedModel:
+        begun.set()
+        assert may_end.wait(LIMIT_SECONDS)
+        return loaded_model()
+
+    loads.begin("a", hang)
+    assert begun.wait(LIMIT_SECONDS)
+    loads.begin("b", loaded_model)
+    assert loads.drop("a")
+    assert [outcome.name for outcome in wait(loads)] == ["b"]
+    may_end.set()
+
+
 def test_dropped_load_has_no_outcome_though_its_model_is_loaded_again(
     loads: BackgroundLoads,
 ) -> None:

@@ -103,7 +103,7 @@ def test_a_language_without_built_in_sentences_asks_for_a_file() -> None:
 
 def test_load_reports_the_measured_window() -> None:
     fake = FakeTranslator()
-    arguments = ["--clients", "1,3", "--duration", "0.3", "--warmup", "0.1", "--json"]
+    arguments = ["--clients", "1,3", "--duration", "1", "--warmup", "0.1", "--json"]
     with served(fake) as url:
         result = bench("load", *arguments, "--url", url)
     assert result.exit_code == 0, result.output

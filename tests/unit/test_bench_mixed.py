@@ -11,7 +11,6 @@ from rich.console import Console
 
 from service.bench import mixed
 from service.bench.client import Address, BenchError
-from service.bench.commands import _mixed_table
 from service.bench.load import Window
 from service.bench.mixed import Interval, MixedReport, Round, num_rounds
 from service.bench.mixed_texts import (
@@ -24,6 +23,7 @@ from service.bench.mixed_texts import (
     joined_to,
 )
 from service.bench.sentences import built_in_sentences
+from service.bench.tables import mixed_table
 from tests.unit.bench_server import bench, reply_bytes, served
 
 NUM_SPECIAL = 2
@@ -204,6 +204,6 @@ def test_report_is_told_in_80_columns() -> None:
         1.0, {SHORT: {"429 overloaded": 2}}, (900.0, 901.0),
     )  # fmt: skip
     out = StringIO()
-    Console(file=out, width=80).print(_mixed_table(report))
+    Console(file=out, width=80).print(mixed_table(report))
     assert "short embeddings: 2 x 429 overloaded" in out.getvalue()
     assert "123.5  123.5" in out.getvalue()

@@ -1,5 +1,6 @@
 """The `regard` command without serving: uvicorn's loop is left out."""
 
+import asyncio
 import signal
 import socket
 from pathlib import Path
@@ -9,10 +10,11 @@ import pytest
 import uvicorn
 from typer.testing import CliRunner
 
-from service.cli import Server, app, greet
+from service.cli import app, greet
 from service.console import stop
 from service.http_workers.main_process import MainProcess
 from service.models.catalog import Catalog
+from service.server import Server
 from tests.hf_files import write_marian
 from tests.tiny_text import write_model
 
@@ -38,7 +40,7 @@ class Served:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     served = Served()
-    monkeypatch.setattr(uvicorn.Server, "run", lambda server: served.serve(server))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: served.serve(server))
     monkeypatch.setenv("REGARD_HTTP_WORKERS", "1")  # whatever this machine has
     return served
 
@@ -46,11 +48,13 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
 def test_flags_go_before_the_environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REGARD_PORT", "1111")
     monkeypatch.setenv("REGARD_DRAIN_TIMEOUT_SECONDS", "0.5")
+    monkeypatch.setenv("REGARD_DRAIN_DELAY_SECONDS", "0.25")
     result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0", "--port", "2222"])
     assert result.exit_code == 0
     config = served.servers[0].config
     assert (config.host, config.port) == ("0.0.0.0", 2222)
-    assert config.timeout_graceful_shutdown == 1
+    drain = served.servers[0].drain
+    assert (drain.delay_seconds, drain.timeout_seconds) == (0.25, 0.5)
     assert not config.access_log
 
 
@@ -133,7 +137,10 @@ def test_greeting_tries_what_is_served(
     assert command in capsys.readouterr().err
 
 
-def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_signal_drains_and_a_second_one_ends_at_once(
+    second: signal.Signals, served: Served
+) -> None:
     CliRunner().invoke(app, ["serve"])
     server = served.servers[0]
     draining = served.core(server).metrics.registry
@@ -146,10 +153,9 @@ def test_signal_drains_and_a_second_interrupt_does_not(served: Served) -> None:
     assert is_draining() == 0
     server.handle_exit(signal.SIGTERM, None)
     assert (server.should_exit, server.force_exit) == (True, False)
+    asyncio.run(server.on_tick(1))
     assert is_draining() == 1
-    server.handle_exit(signal.SIGTERM, None)
-    assert not server.force_exit
-    server.handle_exit(signal.SIGINT, None)
+    server.handle_exit(second, None)
     assert server.force_exit
 
 
@@ -201,3 +207,14 @@ def test_port_that_is_taken_ends_the_program_before_anything_is_started(
         arguments = ["serve", "--http-workers", "2", "--port", port]
         assert CliRunner().invoke(app, arguments).exit_code == 1
     assert apart.main is None
+
+
+def test_traces_that_cannot_be_sent_end_the_program_before_anything_is_started(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    result = CliRunner().invoke(app, ["serve"])
+    assert result.exit_code == 1
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL is grpc" in result.stderr
+    assert not served.servers

@@ -13,6 +13,7 @@ from service.errors import (
     InvalidRequestError,
     MissingKeyError,
     QuotaExceededError,
+    RateLimitedError,
     ServiceError,
     UnsupportedLanguageError,
 )
@@ -20,7 +21,7 @@ from service.tasks.context import RequestContext
 from tests.unit.test_openai_errors import ERRORS
 
 KEYS = (MissingKeyError, InvalidKeyError)
-OWN_STATUS = (*KEYS, QuotaExceededError)
+OWN_STATUS = (*KEYS, QuotaExceededError, RateLimitedError)
 OTHERS = [e for e, *_ in ERRORS if e.param is None and not isinstance(e, OWN_STATUS)]
 
 

@@ -18,10 +18,14 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from service.metrics.definitions import DETECT, DOCUMENT, Metrics
+from service.api.tracing.setup import ENDPOINTS
+from service.metrics.definitions import Metrics
 from service.metrics.histogram import Histogram
+from service.metrics.labels import DETECT, DOCUMENT
+from service.metrics.processes import ProcessMetrics
 from service.scheduling.lanes import LANES
 from service.settings import Settings
 from service.tasks.table import TASKS
@@ -90,6 +94,7 @@ def labels_by_name() -> dict[str, set[str]]:
     """Of each metric, by its name without the suffix of a sample."""
     metrics = vars(Metrics()).values()
     found = {m.name: {*m.label_names, "le"} for m in metrics if isinstance(m, Histogram)}
+    found |= {m.name: {"process"} for m in ProcessMetrics(CollectorRegistry()).describe()}
     return found | {m._name: {*m._labelnames} for m in metrics if isinstance(m, MetricWrapperBase)}
 
 
@@ -160,41 +165,17 @@ def panels_below(board: dict[str, Any], row: str) -> list[dict[str, Any]]:
     return list(itertools.takewhile(lambda panel: panel["type"] != "row", below))
 
 
-def test_row_of_embeddings_is_about_nothing_else(board: dict[str, Any]) -> None:
-    panels = panels_below(board, "Embeddings")
-    shown = {family(n) for _, query in targets({"panels": panels}) for n in metric_names(query)}
-    assert shown == {
-        "regard_inputs",
-        "regard_request_duration_seconds",
-        "regard_tokens",
-        "regard_truncated_inputs",
-    }
-    for title, query in targets({"panels": panels}):
-        assert query.count('task="embed"') == len(SELECTOR.findall(query)), title
+@pytest.mark.parametrize(("row", "task"), [("Embeddings", "embed"), ("Attention", "attention")])
+def test_row_of_a_task_is_about_nothing_else(board: dict[str, Any], row: str, task: str) -> None:
+    found = [*targets({"panels": panels_below(board, row)})]
+    assert found
+    for title, query in found:
+        assert query.count(f'task="{task}"') == len(SELECTOR.findall(query)), title
 
 
 def test_every_variable_of_the_board_reads_an_exposed_metric(board: dict[str, Any]) -> None:
     for variable in board["templating"]["list"]:
         assert metric_names(variable["definition"]) <= exposed_names(), variable["name"]
-
-
-def test_every_metric_in_an_alert_is_exposed() -> None:
-    known = exposed_names()
-    found = {rule["alert"]: metric_names(rule["expr"]) for rule in alert_rules()}
-    assert all(found.values()), found
-    assert {alert: names - known for alert, names in found.items() if names - known} == {}
-
-
-@pytest.mark.parametrize("rule", alert_rules(), ids=lambda rule: rule["alert"])
-def test_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
-    assert rule["alert"].startswith("Regard")
-    assert rule["labels"]["severity"] in {"page", "ticket"}
-    assert set(rule["annotations"]) == {"summary", "description"}
-
-
-def test_alert_names_are_unique() -> None:
-    names = [rule["alert"] for rule in alert_rules()]
-    assert len(names) == len(set(names))
 
 
 def test_board_reads_the_provisioned_datasource(board: dict[str, Any]) -> None:
@@ -272,11 +253,24 @@ def test_monitoring_is_published_on_this_machine_only(compose: dict[str, Any], n
     assert all(port.startswith("127.0.0.1:") for port in compose["services"][name]["ports"])
 
 
+def environment(parsed: dict[str, Any]) -> list[str]:
+    return [entry.split("=")[0] for entry in parsed["services"]["regard"]["environment"]]
+
+
+def test_image_can_send_traces_to_a_collector(compose: dict[str, Any], dockerfile: str) -> None:
+    assert "['optional-dependencies']['otel']" in dockerfile
+    assert ENDPOINTS[-1] in environment(compose)
+
+
+def test_prometheus_stores_exemplars(compose: dict[str, Any]) -> None:
+    assert "--enable-feature=exemplar-storage" in compose["services"]["prometheus"]["command"]
+
+
 def test_every_setting_is_passed_on(compose: dict[str, Any], gpu_compose: dict[str, Any]) -> None:
     """One that is missing would be dropped in silence, however it is set on the host."""
     settings = {"REGARD_" + field.upper() for field in Settings.model_fields}
     passed, passed_on_gpu = (
-        {entry.split("=")[0] for entry in parsed["services"]["regard"]["environment"]}
+        {name for name in environment(parsed) if name.startswith("REGARD_")}
         for parsed in (compose, gpu_compose)
     )
     assert passed == settings - SETTINGS_FIXED_BY_THE_CONTAINER
@@ -286,7 +280,10 @@ def test_every_setting_is_passed_on(compose: dict[str, Any], gpu_compose: dict[s
 def test_container_is_given_the_time_that_draining_takes(compose: dict[str, Any]) -> None:
     grace_period = compose["services"]["regard"]["stop_grace_period"]
     drain_timeout_seconds = Settings.model_fields["drain_timeout_seconds"].default
-    assert float(grace_period.removesuffix("s")) > drain_timeout_seconds
+    entries = compose["services"]["regard"]["environment"]
+    (delay,) = (entry for entry in entries if entry.startswith("REGARD_DRAIN_DELAY_SECONDS="))
+    delay_seconds = float(delay.rpartition(":-")[2].removesuffix("}"))
+    assert float(grace_period.removesuffix("s")) > delay_seconds + drain_timeout_seconds
 
 
 def test_gpu_file_only_changes_the_service(

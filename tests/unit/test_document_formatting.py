@@ -218,6 +218,10 @@ PARAGRAPHS_OF_WORD = {
         f"<w:hyperlink>{run('the old ')}{run('site')}</w:hyperlink>",
         ["the old site"],
     ),
+    "a hyphen without a break is a character": (
+        run("a well") + f"<w:r><w:noBreakHyphen/></w:r>{run('known ')}{run('fact', BOLD)}",
+        ['a well\u2011known <span id="1">fact</span>'],
+    ),
     "a tab ends a text": (
         run("one ") + run("two", BOLD) + f"<w:r><w:t>a</w:t>{TAB}<w:t>b</w:t></w:r>" + run("c"),
         ['one <span id="1">two</span>a', "bc"],

@@ -154,3 +154,14 @@ def test_all_four_shapes_of_inputs_are_described(model: type[BaseModel]) -> None
     text = {"type": "string", "minLength": 1}
     ids = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
     assert shapes == [text, ids, {"type": "array", "items": {"anyOf": [text, ids]}, "minItems": 1}]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 5, 63, 64])
+@pytest.mark.parametrize("fault", ["", [], None, 1, True, [1, "a"], [1, True], [1, -1], [[1]]])
+@pytest.mark.parametrize("valid", ["a", [1, 2]])
+def test_first_fault_of_a_long_list_is_named(place: int, fault: Any, valid: Any) -> None:
+    inputs = [valid] * place + [fault] + [valid, [3], "b", ""] * 3
+    if place == 0 and type(fault) is int:
+        inputs[0] = None  # a list that begins with an integer is one input of token ids
+    found = refusal(EmbedRequest, {"inputs": inputs})
+    assert f"inputs[{place}] parameter" in found

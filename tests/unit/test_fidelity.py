@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -13,6 +14,7 @@ from service.items.result import Result
 from service.models.catalog import Catalog
 from service.models.served import Direction
 from service.tasks.translation.fidelity import complete
+from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
 from service.text.carriage import load, trim
@@ -31,8 +33,11 @@ class FakePipeline:
         self.tokenizer = tokenizer
         self.change = change
         self.rounds: list[list[str]] = []
+        self.rejected: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+        if not sentences:
+            return []
         texts = [self.tokenizer.decode(sentence.source) for sentence in sentences]
         self.rounds.append(texts)
         ids = [self.tokenizer.encode(self.change(text)) for text in texts]
@@ -98,6 +103,29 @@ def test_sentence_is_at_last_translated_in_parts(route: tuple[Direction, ...]) -
     found, rounds = translated(texts, route, lambda text: drop.sub("", text))
     assert found == texts
     assert rounds[-1] == ["Hello", ", how are you"]
+
+
+def test_sentence_in_parts_has_a_warning_and_sentence_with_other_stand_ins_has_none(
+    route: tuple[Direction, ...],
+) -> None:
+    pipeline = FakePipeline(route[0].vocabularies.source, lambda text: text)
+    dropped = {"Hello {name}, how are you?": r"XYZ\d|A\dB|\(\d\)", "Say {a} to {b}.": r"XYZ\d"}
+    warnings = []
+    for sentence, drop in dropped.items():
+        pipeline.change = lambda text, drop=drop: re.sub(drop, "", text)  # type: ignore[misc]
+        text = prepare(sentence, route)
+
+        async def run(text: Prepared = text) -> None:
+            results = await pipeline.run(text.sentences(OPTIONS))
+            await complete([text], results, OPTIONS, cast("PivotPipeline", pipeline))
+
+        asyncio.run(run())
+        warnings.append(text.warnings)
+    assert warnings == [[GuardWarning(0, "placeholder")], []]
+    assert pipeline.rejected == {
+        ("en-pt", "placeholder", "kept"): 1,
+        ("en-pt", "placeholder", "replaced"): 1,
+    }
 
 
 def test_sentence_that_has_the_stand_ins_itself_keeps_them(route: tuple[Direction, ...]) -> None:

@@ -75,6 +75,13 @@ def test_several_tokens_at_once_go_up_to_the_end_of_each_row() -> None:
     assert [rows.target(row) for row in range(4)] == [[3, 5, 6, 7], [3, 5], [3, 5, EOS], [3]]
 
 
-def test_there_is_always_a_token_left_for_a_row_in_use() -> None:
-    """One whose tokens are chosen elsewhere has a limit of 0 here."""
-    assert new_rows(0, 3).remaining(2).tolist() == [1, 3]
+def test_rows_of_a_search_have_no_tokens_left() -> None:
+    rows = new_rows(0, 3)
+    assert rows.remaining(2).tolist() == [0, 3]
+    assert rows.is_search(2).tolist() == [1, 0]
+
+
+def test_a_row_that_was_not_decoded_stays_as_it_is() -> None:
+    rows = new_rows(3, 0, 3)
+    assert append(rows, -1, 8, 9) == []
+    assert rows.remaining(3).tolist() == [3, 0, 2]

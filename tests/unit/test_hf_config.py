@@ -96,8 +96,8 @@ def test_all_that_is_not_supported_is_named_at_once(tmp_path: Path) -> None:
         ({"d_model": "wide"}, "d_model is 'wide', not a size"),
         ({"vocab_size": True}, "vocab_size is True, not a size"),
         ({"encoder_layers": 0}, "encoder_layers is 0, not a size"),
-        ({"encoder_layers": 10**9}, "more weights than the 100000 bytes"),
-        ({"vocab_size": 10**9}, "more weights than the 100000 bytes"),
+        ({"encoder_layers": 10**9}, "weights, but the files have only 100000 bytes"),
+        ({"vocab_size": 10**9}, "weights, but the files have only 100000 bytes"),
         ({"pad_token_id": 64}, "pad_token_id is 64, not an id of the vocabulary"),
         ({"decoder_start_token_id": "absent"}, "decoder_start_token_id is None, not an id"),
         (

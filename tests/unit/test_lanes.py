@@ -92,8 +92,8 @@ def test_job_of_each_kind_waits_in_the_lane_that_its_item_names(
         queue.lane(each).add(each)
     (pair, *others) = queue.buckets
     assert not any(map(len, others))
-    assert [*pair.interactive.jobs.values()] == [interactive]
-    assert [*pair.bulk.jobs.values()] == [bulk]
+    assert [*pair.interactive] == [interactive]
+    assert [*pair.bulk] == [bulk]
     assert (len(queue), len(queue.interactive), len(queue.bulk)) == (2, 1, 1)
     assert [*queue.jobs()] == [interactive, bulk]
     assert queue.lane(bulk).remove(bulk)
@@ -127,7 +127,7 @@ def test_oldest_job_is_taken_or_none(shapes: list[tuple[int, int]], free: int) -
     assert bool(taken) == (jobs[0].rows <= free)
     assert not taken or taken[0] is jobs[0]
     left = [each for each in jobs if each not in taken]
-    assert [*lane.jobs.values()] == left
+    assert [*lane] == left
     assert (lane.rows, lane.tokens) == (rows(left), sum(each.tokens for each in left))
     assert lane.next_rows == (left[0].rows if left else 0)
 
@@ -141,14 +141,14 @@ def test_job_with_n_jobs_before_it_waits_for_at_most_n_turns(
     while len(lane):
         turns += 1
         lane.take(free)
-        assert all(number >= turns for number in lane.jobs)
+        assert all(number >= turns for number in (job.id for job in lane))
 
 
 def test_jobs_nearest_in_length_are_taken_with_the_oldest() -> None:
     lengths = [50, 3, 48, 90, 51, 4, 49, 5]
     lane = lane_of(*(job(number, length) for number, length in enumerate(lengths)))
     assert ids(lane.take(4)) == [0, 4, 6, 2]
-    assert ids(lane.take(4)) == [1, 5, 7, 3]
+    assert ids(lane.take(3)) == [1, 5, 7]
 
 
 def test_older_of_two_jobs_of_equal_length_is_taken_first() -> None:
@@ -242,7 +242,7 @@ def test_bulk_lane_gets_its_share_however_few_rows_become_free(free: list[int]) 
 def test_old_job_does_not_starve_the_interactive_lane() -> None:
     """Guards a fault: bulk sentences that had waited for a second took every free row."""
     pair = pair_of(100, 100)
-    for each in pair.bulk.jobs.values():
+    for each in pair.bulk:
         each.created -= 60
     taken = [each for _ in range(50) for each in pair.take(1)]
     assert len(bulk(taken)) == 50 // BULK_SHARE
@@ -291,3 +291,39 @@ def test_single_jobs_of_a_lane_alone_are_taken_without_a_debt() -> None:
         pair.take(1)
     pair.bulk.add(job(10_000, is_bulk=True))
     assert not bulk(pair.take(1))
+
+
+def of_client(client: str, count: int, first: int) -> list[Job]:
+    found = [job(number) for number in range(first, first + count)]
+    for each in found:
+        each.client = client
+    return found
+
+
+def test_clients_take_turns() -> None:
+    lane = Lane()
+    for each in [*of_client("many", 100, 1), *of_client("one", 1, 200), *of_client("two", 2, 300)]:
+        lane.add(each)
+    taken = [each.id for _ in range(6) for each in lane.take(1)]
+    assert taken == [1, 200, 300, 2, 301, 3]
+    assert len(lane) == 97
+    assert {*lane.clients} == {"many"}
+
+
+def test_client_waits_for_others_only_up_to_its_own_work() -> None:
+    lane = Lane()
+    for each in [*of_client("many", 100, 1), *of_client("one", 1, 200)]:
+        lane.add(each)
+    assert lane.work_before("new", 5) == 5 + 5
+    assert lane.work_before("one", 10) == 5 + 15
+    assert lane.work_before("many", 5) == 500 + 5
+
+
+def test_jobs_of_a_dead_worker_come_first_again() -> None:
+    lane = Lane()
+    jobs = [*of_client("many", 2, 1), *of_client("one", 1, 200)]
+    for each in jobs:
+        lane.add(each)
+    (first,) = lane.take(1)
+    lane.add(first, is_first=True)
+    assert [each.id for each in lane] == [1, 200, 2]

@@ -160,7 +160,7 @@ def pickled(path: Path) -> None:
         (flipped_byte, "cut short or damaged"),
         (one_array, "one array, not an archive"),
         (no_array, r"notes\.txt, which is not an array"),
-        (pickled, "cut short or damaged: Object arrays cannot be loaded"),
+        (pickled, "cannot be read: Object arrays cannot be loaded"),
         (lambda path: path.write_bytes(b""), "cut short or damaged"),
         (lambda path: path.write_bytes(pickle.dumps([1])), "cut short or damaged"),
     ],

@@ -9,15 +9,30 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access.admin_port import AdminPort
+from service.api.access.hosts import Hosts
+from service.api.access.origins import Origins
+from service.api.access.rules import AccessRules
 from service.api.app import DIALECTS
 from service.api.errors import handle_http_exception, own_shape
 from service.api.middleware import RequestMiddleware
 from service.api.served_models import OpenRequests
 from service.api.tei.formats import TRUNCATED_HEADER
+from service.http_server.drain import Drain
 from service.metrics.definitions import Metrics
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
 from service.tasks.table import task_series
+
+
+def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
+    """The middleware of a server that allows all hosts and all pages."""
+    access, requests = (
+        AccessRules(Hosts((), "0.0.0.0"), Origins(["*"]), AdminPort(0)),
+        OpenRequests(),
+    )
+    drain = Drain(requests.count, 0, 1)
+    return RequestMiddleware(app, metrics, requests, DIALECTS, access, drain)
 
 
 def call(
@@ -37,7 +52,7 @@ def call(
         sent.append(message)
 
     scope = {"type": kind, "path": path, "method": method, "headers": []}
-    middleware = RequestMiddleware(app, metrics, OpenRequests(), DIALECTS)
+    middleware = around(app, metrics)
     asyncio.run(middleware(scope, receive, send))
     return sent
 
@@ -162,7 +177,7 @@ class FakeBackend:
         self.admitted: list[tuple[int, bool]] = []
         self.num_released = 0
 
-    async def admit(self, tokens: int, at_once: bool) -> "FakeBackend":
+    async def admit(self, tokens: int, at_once: bool, client: str = "") -> "FakeBackend":
         self.admitted.append((tokens, at_once))
         return self
 
@@ -184,7 +199,7 @@ def call_admitted(app: ASGIApp, backend: FakeBackend) -> list[tuple[str, int]]:
 
         scope = {"type": "http", "path": "/translate", "method": "POST", "headers": []}
         recorder = Metrics(series=task_series())
-        middleware = RequestMiddleware(app, recorder, OpenRequests(), DIALECTS)
+        middleware = around(app, recorder)
         await middleware(scope, receive, send)
 
     asyncio.run(run())

@@ -176,7 +176,7 @@ def test_languages_it_does_not_have_are_refused(tmp_path: Path, name: str) -> No
         (lambda f: (f / "special_tokens_map.json").unlink(), r"special_tokens_map\.json nor"),
         (
             lambda f: (f / "special_tokens_map.json").write_text("{}"),
-            "lists additional_special_tok",
+            "a list of the tokens of languages",
         ),
         (lambda f: (f / "special_tokens_map.json").write_text("["), "is not JSON"),
         (lambda f: (f / "model.safetensors").unlink(), r"has no model\.safetensors or"),

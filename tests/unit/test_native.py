@@ -130,12 +130,13 @@ def test_a_row_has_the_same_bits_in_any_company(library: Library) -> None:
     engine, chance, waiting = native_engine(model, library, shortlist), random.Random(5), pool * 3
     chance.shuffle(waiting)
     together = 0
+    engine.low_latency = True  # sequences stay for several steps
     while waiting or engine.num_rows:
-        if waiting and chance.random() < 0.7:
+        while waiting and chance.random() < 0.7:
             fits = waiting[-1].options.beam_size <= engine.free_rows
             if fits and waiting[-1].id not in engine.running:
                 engine.admit([waiting.pop()])
-            elif not fits:
+            else:
                 chance.shuffle(waiting)
         if engine.num_rows and chance.random() < 0.02:
             engine.abort(chance.choice(list(engine.running)))

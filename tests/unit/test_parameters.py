@@ -50,7 +50,11 @@ def request(*chunks: bytes, query: bytes = b"", **headers: str) -> Request:
         "path": "/",
         "query_string": query,
         "headers": raw,
-        "app": SimpleNamespace(state=SimpleNamespace(services=SimpleNamespace(settings=SETTINGS))),
+        "app": SimpleNamespace(
+            state=SimpleNamespace(
+                services=SimpleNamespace(settings=SETTINGS, keys=SimpleNamespace(is_required=False))
+            )
+        ),
     }
     return Request(scope, receive)
 

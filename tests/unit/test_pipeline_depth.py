@@ -62,7 +62,7 @@ class AheadRunner:
     ) -> DecodeStep:
         assert FREE_ROW not in self.rows[:rows]
         assert set(self.rows[rows:]) <= {FREE_ROW}
-        assert remaining.min() >= 1
+        assert self.tokens_per_call == 1 or remaining.max() >= 1
         best = np.full((rows, 1 if scored else min(self.tokens_per_call, max_tokens)), -1)
         for row, left in enumerate(remaining.tolist()):
             best[row] = self._tokens(row, left, best.shape[1])
@@ -72,7 +72,9 @@ class AheadRunner:
         return pending
 
     def _tokens(self, row: int, left: int, steps: int) -> list[int]:
-        """Up to `steps`, -1 once the row has ended."""
+        """Returns up to `steps` tokens, and -1 once the row has ended or is left out."""
+        if not left and self.tokens_per_call > 1:
+            return [-1] * steps
         tokens: list[int] = []
         while len(tokens) < steps:
             name, place, length = self.rows[row]
@@ -184,6 +186,16 @@ def test_steps_in_one_go_are_counted_one_by_one() -> None:
     assert [result.id for result in engine.step()] == [1]
     rows = [stats.rows for stats in engine.drain_stats() if stats.phase == "decode"]
     assert rows == [2, 2, 1, 1]
+
+
+def test_a_search_does_not_shorten_the_calls_of_other_sequences() -> None:
+    engine = Engine(cast("ModelRunner", AheadRunner(0, tokens_per_call=3)), LIMITS)
+    search = DecodingOptions(return_scores=True)
+    engine.admit([Sequence(0, [7, 5, 5, 0]), Sequence(1, [8, 5, 5, 0], search)])
+    engine.step()
+    assert engine.greedy.remaining(2).tolist() == [5, 0]  # of a limit of 8
+    rows = [stats.rows for stats in engine.drain_stats() if stats.phase == "decode"]
+    assert rows == [1] * 6
 
 
 def test_a_search_sees_every_step_before_the_next() -> None:

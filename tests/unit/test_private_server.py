@@ -97,8 +97,9 @@ def test_error_after_the_end_of_the_server_shows_its_last_lines(tmp_path: Path) 
 
 
 COMMAND = """
-import os, sys, time
+import os, signal, sys, time
 from service.private_server import running_server
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs
 os.environ["REGARD_API_KEYS"] = os.environ["REGARD_MONTHLY_CHARACTERS"] = "7"
 os.environ["REGARD_LOG_LEVEL"] = "error"
 with running_server(None, lambda port: [sys.executable, "-c", sys.argv[1], str(port), sys.argv[2]]):

@@ -9,7 +9,8 @@ from model.sequence import BatchStats
 from service.errors import (
     UnavailableError,
 )
-from service.scheduling.policies import KEPT_SHARE
+from service.items.translation import TRANSLATE
+from service.scheduling.policies import BULK_ROWS, KEPT_SHARE
 from service.scheduling.scheduler import Scheduler
 from service.workers.messages import Report
 from tests.unit.scheduling import (
@@ -214,5 +215,22 @@ def test_figures_of_a_report_are_counted() -> None:
         assert sample(scheduler, "regard_batch_tokens_sum", **kind, phase="encode") == 30
         assert sample(scheduler, "regard_tokens_total", **kind, kind="padding") == 18
         assert sample(scheduler, "regard_batch_padding_ratio_sum", **kind) == 3 * 6 / 16
+
+    run(test)
+
+
+def test_bulk_sentences_use_few_rows_while_interactive_ones_arrive() -> None:
+    async def test(scheduler: Scheduler) -> None:
+        worker = FakeWorker(scheduler, rows=16)
+        interactive = begin(scheduler, sentences(3))
+        await settle()
+        bulk = begin(scheduler, sentences(40, first=100, is_bulk=True))
+        await settle()
+        assert len(worker.held) == 3 + BULK_ROWS * 3
+        worker.finish(*worker.ids(TRANSLATE)[:3])
+        await interactive
+        assert len(worker.held) <= BULK_ROWS * 3
+        worker.finish_all()
+        assert numbers(await bulk) == [*range(100, 140)]
 
     run(test)

@@ -66,7 +66,7 @@ class Play:
         # A deadline is now or never: any other would not depend on the seed alone.
         seconds = self.random.choice([FOREVER, FOREVER, 0.0])
         self.wanted.append(({item.kind for item in items}, [*map(number_of, items)]))
-        self.requests.append(begin(self.scheduler, items, seconds))
+        self.requests.append(begin(self.scheduler, items, seconds, self.random.choice("abc")))
 
     def translate(self) -> None:
         count, beam = self.random.randint(1, 6), self.random.choice([1, 1, 1, 4])
@@ -111,9 +111,11 @@ class Play:
         for queue in queues:
             for pair in queue.buckets:
                 for lane in (pair.interactive, pair.bulk):
-                    jobs = lane.jobs.values()
+                    jobs = [*lane]
                     assert lane.tokens == sum(job.tokens for job in jobs)
                     assert lane.rows == sum(job.rows for job in jobs)
+                    assert lane.work == sum(job.work for job in jobs)
+                    assert len(lane) == len(jobs)
         assert {link.name for link in self.scheduler.workers} == {w.name for w in self.workers}
         for worker in self.workers:
             self.check_worker(worker)

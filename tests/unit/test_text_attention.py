@@ -145,7 +145,7 @@ REFUSED: list[tuple[AttentionJob, type[InputError], str]] = [
     (
         AttentionJob([1], [1], (AttentionQuery({CROSS: (0,)}, (0,)),)),
         AttentionQueryError,
-        "cross attention is asked for; this model has only an encoder",
+        "this model has only an encoder: ask for encoder attention, not cross",
     ),
 ]
 

@@ -1,6 +1,5 @@
 """The worker at the end of a socket, with engines that echo their input (tests/workers.py)."""
 
-import logging
 import math
 import signal
 import socket
@@ -14,6 +13,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from service import logs
 from service.ipc.channel import Channel
 from service.items.result import Done
 from service.items.translation import TRANSLATE
@@ -254,8 +254,8 @@ def test_program_serves_the_socket_that_it_inherits(
     ignored: list[int] = []
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
     monkeypatch.setattr(signal, "signal", lambda sig, _: ignored.append(sig))
-    levels: list[str] = []
-    monkeypatch.setattr(worker_module, "set_log_level", levels.append)
+    logged: list[tuple[str, str]] = []
+    monkeypatch.setattr(logs, "configure", lambda *args: logged.append(args))
     monkeypatch.setattr(
         worker_module,
         "Worker",
@@ -265,17 +265,9 @@ def test_program_serves_the_socket_that_it_inherits(
     thread.start()
     with ours:
         talk = Channel(ours)
-        talk.send([replace(config(), log_level="error")])
+        talk.send([replace(config(), log_level="error", log_format="json")])
         assert isinstance(talk.receive(), Ready)
         talk.send([Stop()])
         thread.join()
     assert len(ignored) == 2
-    assert levels == ["error"]
-
-
-def test_log_level_of_the_settings_is_that_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers logged at INFO whatever REGARD_LOG_LEVEL was."""
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "level", root.level)
-    worker_module.set_log_level("error")
-    assert not logging.getLogger("regard.worker").isEnabledFor(logging.WARNING)
+    assert logged == [("info", "text"), ("error", "json")]

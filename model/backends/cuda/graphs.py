@@ -36,7 +36,9 @@ class Graphs:
 
     @torch.inference_mode()
     def capture(self, calls: Iterable[tuple[Function, Shape]]) -> None:
-        """Captures each function for its shape, in the given order; calls each function twice.
+        """Captures each function for its shape, in the given order, if the device is a GPU.
+
+        It calls each function twice.
 
         The graphs can share one memory pool, because no two graphs run at once and no graph leaves
         data in the pool. The largest graph should come first: smaller graphs then fit into its
@@ -55,7 +57,8 @@ class Graphs:
         pool = torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        # Without this `with`, the capture stream would remain the current stream after a failure.
+        # torch.cuda.graph makes the capture stream current, and leaves it so if the capture fails.
+        # This `with` makes the earlier stream current again.
         with torch.cuda.stream(stream):
             for function, shape in calls:
                 # The first call loads kernels and allocates workspaces, which a capture cannot do.

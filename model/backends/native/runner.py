@@ -110,6 +110,7 @@ class NativeRunner:
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
         self.sources: list[list[int]] = [[]] * rows
+        self.candidates: list[Ids | None] = [None] * rows  # of a row with scores, after first use
 
     def enter(self, row: int, sequences: SequenceOf[Sequence]) -> list[BatchStats]:
         """Encodes sequences, as many in one call as the limit of tokens allows."""
@@ -140,6 +141,7 @@ class NativeRunner:
         for sequence in group:
             end = row + sequence.options.beam_size
             self.sources[row:end] = [sequence.source] * (end - row)
+            self.candidates[row:end] = [None] * (end - row)
             self.tokens[row:end] = NO_TOKEN
             row = end
         return BatchStats("encode", len(group), len(tokens), 0)
@@ -155,7 +157,7 @@ class NativeRunner:
         return CompletedStep(Decoded(best, self._scores(scored) if scored else []))
 
     def _scores(self, scored: SequenceOf[list[int]]) -> list[Scores]:
-        groups = [self._candidates(self.sources[group[0]]) for group in scored]
+        groups = [self._candidates(group[0]) for group in scored]
         wanted = int32([row for group in scored for row in group])
         stride = max((len(ids) for ids in groups), default=0)
         logits = np.empty((len(wanted), stride), np.float32)
@@ -163,8 +165,14 @@ class NativeRunner:
         check(self.library.batch_logits(self.batch, len(wanted), *places, stride))
         return log_probs(logits, scored, groups)
 
-    def _candidates(self, source: list[int]) -> Ids:
-        return self.every_id if self.shortlist is None else self.shortlist.ids(source)
+    def _candidates(self, row: int) -> Ids:
+        """Returns the ids of the logits of a row."""
+        if self.shortlist is None:
+            return self.every_id
+        ids = self.candidates[row]
+        if ids is None:
+            ids = self.candidates[row] = self.shortlist.ids(self.sources[row])
+        return ids
 
     def attention(self, row: int, tokens: int) -> NDArray[np.float32]:
         """Returns the recorded cross-attention of a row, (tokens, source tokens)."""
@@ -183,9 +191,9 @@ class NativeRunner:
             self.library.batch_copy(self.batch, len(source), address(from_rows), address(to_rows))
         )
         self.tokens[target] = self.tokens[source]
-        moved = [self.sources[row] for row in source]
-        for row, tokens in zip(target, moved, strict=True):
-            self.sources[row] = tokens
+        moved = [(self.sources[row], self.candidates[row]) for row in source]
+        for row, (tokens, ids) in zip(target, moved, strict=True):
+            self.sources[row], self.candidates[row] = tokens, ids
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1, which must be the last rows in use."""

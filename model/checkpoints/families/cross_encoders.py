@@ -35,7 +35,7 @@ ARCHITECTURES = (
 )
 
 DEFAULT_LABELS = 2
-"""Number of labels if a config gives no number."""
+"""Number of labels if a config gives neither a number nor names of labels."""
 
 DEFAULT_LABEL = "LABEL_0"
 """Name of the only label if a config gives no name."""
@@ -67,8 +67,9 @@ class CrossEncoderConfig:
         model: Encoder, and the head as Dense modules on the vector of the first token.
         vocab_size: Number of token ids.
         num_segments: Number of token types that the model distinguishes: at most 2 in BERT, and 1
-            in the other families. Type 0 is the query, type 1 the text. `vocab_size` is added to
-            the ids of the text, because `checkpoints/cross_encoder.py` makes a second token table.
+            in the other families. Type 0 is the query, type 1 the text. With 2 types,
+            `checkpoints/cross_encoder.py` appends a copy of the token embeddings for texts, so
+            `vocab_size` is added to the ids of a text.
         label: Name of the only label.
     """
 

@@ -115,8 +115,8 @@ def read_config(folder: Path, num_bytes: int, unk_id: int) -> ModelConfig:
 
     Args:
         folder: The folder of `config.json`.
-        num_bytes: Number of bytes of the weight files. A config whose sizes need more bytes is
-            refused.
+        num_bytes: Number of bytes of the weight files. A config whose largest table or matrices
+            have more numbers than this is refused before memory is reserved for them.
         unk_id: Id of unknown tokens in the vocabulary.
 
     Raises:
@@ -192,7 +192,9 @@ def _size_reasons(options: Mapping[str, Any], num_bytes: int) -> list[str]:
     width, layers = options["d_model"], options["encoder_layers"] + options["decoder_layers"]
     largest = max(layers * max(width, options["encoder_ffn_dim"]), options["vocab_size"], vocab)
     if width * largest > num_bytes:
-        reasons.append(f"the sizes need more weights than the {num_bytes} bytes of the files")
+        reasons.append(
+            f"the sizes need {width * largest} weights, but the files have only {num_bytes} bytes"
+        )
     return reasons
 
 

@@ -152,8 +152,8 @@ def language_tokens(folder: Path) -> list[str]:
     if isinstance(named, str) and named in LANGUAGE_CODES:
         return [f"__{code}__" for code in LANGUAGE_CODES[named]]
     raise CheckpointFormatError(
-        f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} lists {LANGUAGE_LISTS[0]}, "
-        "the tokens of languages"
+        f"neither {folder / SPECIAL_TOKENS} nor {TOKENIZER_CONFIG} has a list of the tokens of "
+        f"languages, such as {LANGUAGE_LISTS[0]}"
     )
 
 
@@ -162,7 +162,8 @@ def read_ids(folder: Path) -> dict[str, int]:
 
     M2M100 numbers its pieces in `vocab.json`. NLLB-200 adds 1 to the ids of the SentencePiece file,
     because this file has only three of the four special tokens. The ids of the language tokens
-    follow the ids of the pieces. Unused ids fill the rest, up to the config's vocabulary size.
+    follow the ids of the pieces. Up to MAX_UNUSED unused ids fill the rest, up to the vocabulary
+    size of the config.
 
     Raises:
         CheckpointFormatError: A file is damaged.

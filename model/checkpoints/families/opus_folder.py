@@ -24,6 +24,7 @@ from model.checkpoints.languages import (
     target_languages,
 )
 from model.errors import CheckpointError, CheckpointFormatError, UnsupportedModelError
+from model.regular_files import check_file
 from model.tokenization.mapped import MappedTokenizer
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -49,7 +50,7 @@ class Parts:
         target_ids: The vocabulary that numbers the target's pieces. It is the same file as
             `source_ids` if the vocabulary is shared.
         tokens: Tokens that name languages to the model; None for a model without such tokens.
-        title: Name of the model if it has more than one pair.
+        title: Name of the model, which is used if the model has more than one pair.
     """
 
     pair: tuple[str, str] | None
@@ -176,13 +177,13 @@ def _names(
 ) -> Iterator[tuple[tuple[str, str] | None, Sides | None]]:
     """Yields the languages that config files and names give, as a pair and as `Sides`.
 
-    The `Sides` are None if there is only one pair. The caller takes the first usable result. The
-    results come in this order:
+    The `Sides` are None if the languages are known only as a pair. The caller takes the first
+    usable result. The results come in this order:
 
-    1. The pair in the tokenizer's config. It is more certain than the end of the folder's name:
-       `pt-hf` in `opus-mt-en-pt-hf` looks like a pair. This result is left out if the folder's name
-       has the same two languages. In that case, the name may be more exact: `zh_hant` for the
-       `zho` in the config.
+    1. The pair in the tokenizer's config. The end of the folder's name is less certain: `pt-hf` in
+       `opus-mt-en-pt-hf` looks like a pair, but the pair is `en-pt`. This result is left out if the
+       folder's name has the same two languages. In that case, the name may be more exact:
+       `zh_hant` for the `zho` in the config.
     2. The languages in the folder's name. A user can rename a folder to choose the languages.
     3. The languages in the tokenizer's config, which may list several source languages, or name a
        family of target languages.
@@ -230,6 +231,7 @@ def _read_yaml(path: Path) -> dict[str, int]:
     """Returns the ids of a Marian vocabulary. Keys such as `no` and `1` are read as text."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # in C, 10 times as fast as BaseLoader
     try:
+        check_file(path)
         content = yaml.load(path.read_text(encoding="utf-8"), loader)
         return {str(piece): int(number) for piece, number in content.items()}
     except (OSError, yaml.YAMLError, ValueError, AttributeError, TypeError) as error:

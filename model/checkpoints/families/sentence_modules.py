@@ -140,7 +140,9 @@ def read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     default = options.get("default_prompt_name")
     is_plain = isinstance(prompts, dict) and all(isinstance(p, str) for p in prompts.values())
     if not is_plain or not (default is None or isinstance(default, str)):
-        raise CheckpointFormatError(f"{path}: prompts must map names to texts")
+        raise CheckpointFormatError(
+            f"{path}: prompts must map names to texts, and default_prompt_name must be a text"
+        )
     return prompts, default
 
 

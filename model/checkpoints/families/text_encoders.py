@@ -40,7 +40,8 @@ class Family:
         prefix: Prefix of the tensor names in files that also contain a task head.
         attention: Maps our names of the attention modules and the norm after them to the names in
             the file.
-        pad_id: Default of the padding id; None if positions are not counted from the padding id.
+        pad_id: Padding id of MPNet, and default of the padding id of other families. None if
+            positions are not counted from the padding id.
         token_types: Default of `type_vocab_size`; 0 if the family has no token types.
         relative_buckets: The fixed `relative_attention_num_buckets`; 0 if the family has no
             relative positions.
@@ -93,8 +94,8 @@ EMBEDDERS = (
 )
 """Architectures whose hidden states serve as embeddings, as in folders of sentence-transformers.
 
-Any other architecture has a head for another task. A model with such a head was trained for that
-task, so its vectors are of no use as embeddings.
+Every other architecture, such as BertForSequenceClassification, has a head for another task. Its
+hidden states were trained for that head, so they are of no use as embeddings.
 """
 
 
@@ -143,7 +144,8 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         name: The file, for messages.
 
     Raises:
-        UnsupportedModelError: Options are not implemented; the error lists all of them.
+        UnsupportedModelError: Options are not implemented or have wrong values. The error lists
+            all of them, except for a wrong padding id.
     """
     family = family_of(options, name)
     reasons = unsupported(options, SUPPORTED)
@@ -153,7 +155,7 @@ def read_config(options: Mapping[str, Any], name: str) -> TextEncoderConfig:
         reasons.append(f"hidden_act is {options['hidden_act']!r}, supported: {known}")
     eps = options.get("layer_norm_eps", 1e-12)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 <= eps < 1:
-        reasons.append(f"layer_norm_eps is {eps!r}, it must be a number from 0 to 1")
+        reasons.append(f"layer_norm_eps is {eps!r}, it must be at least 0 and below 1")
     sizes = _sizes(options, family, reasons)
     if reasons or activation is None:
         raise UnsupportedModelError(name, reasons)

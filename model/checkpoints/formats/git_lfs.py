@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from model.errors import CheckpointFormatError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 FIRST_LINE = b"version https://git-lfs.github.com/spec/v1"
 """First line of every pointer. Source: git-lfs, docs/spec.md."""
@@ -16,9 +17,11 @@ def check_pointers(paths: Iterable[Path]) -> None:
         paths: The files of a model. Missing files are skipped.
 
     Raises:
-        CheckpointFormatError: Files are pointers; the message names all of them.
+        CheckpointFormatError: Files are pointers, and the message names all of them. Or a file is
+            not a regular file, or is too large.
     """
-    found = [path for path in dict.fromkeys(paths) if path.is_file() and is_pointer(path)]
+    there = [path for path in dict.fromkeys(paths) if path.exists() and not path.is_dir()]
+    found = [path for path in there if is_pointer(path)]
     if found:
         names = ", ".join(map(str, found))
         raise CheckpointFormatError(
@@ -29,5 +32,6 @@ def check_pointers(paths: Iterable[Path]) -> None:
 
 def is_pointer(path: Path) -> bool:
     """Returns whether a file is a pointer of Git LFS."""
+    check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as file:
         return file.read(len(FIRST_LINE)) == FIRST_LINE

@@ -19,7 +19,7 @@ def copy_of(array: NDArray[Any]) -> NDArray[Any]:
     """
     if array.nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _copy_to(np.empty(array.nbytes + LINE, np.uint8), LINE, array)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has no huge pages
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # shared memory has none by default
     memory = mmap.mmap(-1, array.nbytes + HUGE_PAGE, private)  # unwritten pages take no memory
     memory.madvise(mmap.MADV_HUGEPAGE)
     return _copy_to(np.frombuffer(memory, np.uint8), HUGE_PAGE, array)

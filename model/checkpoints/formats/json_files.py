@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
+from model.regular_files import check_file
 
 MAX_SIZE = 2**24
 """Largest accepted count; the limit keeps a damaged count from causing a huge allocation."""
@@ -19,6 +20,7 @@ def read_json(path: Path) -> Any:
         CheckpointFormatError: The file is not JSON.
     """
     try:
+        check_file(path)
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointNotFoundError(f"{path} cannot be read: {error.strerror}") from error

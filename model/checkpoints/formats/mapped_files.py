@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
+
 SMAPS = Path("/proc/self/smaps")
 MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \S+ +(.*)\n((?:[A-Z].*\n?)*)", re.M)
 UNCHANGED = re.compile(r"^Anonymous: +0 kB$", re.M)
@@ -16,8 +18,10 @@ def map_file(path: Path) -> mmap.mmap | bytes:
     """Returns the content of a file. Only the parts that are read take memory.
 
     Raises:
+        CheckpointFormatError: The path leads to a pipe or a device, or the file is too large.
         OSError: The file cannot be read.
     """
+    check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as file:
         if not path.stat().st_size:
             return b""  # an empty file cannot be mapped

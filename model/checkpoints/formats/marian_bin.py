@@ -168,9 +168,9 @@ class MarianFile:
             raise CheckpointFormatError(
                 f"{self.path.name}: {item.name} has {multiplier} as its int8 multiplier"
             )
-        # Except for Wemb, the file holds int8 matrices transposed. A matrix whose `item.shape` is
-        # (in, out) is read as (out, in), which is the wanted shape. A table named _Wt has the
-        # `item.shape` (V, D) and is read as (D, V). This table is transposed to (V, D).
+        # The bytes of an int8 matrix are those of the transpose of `item.shape`; only those of Wemb
+        # are not. So a matrix with the shape (in, out) comes out as (out, in), which is returned.
+        # A table named _Wt, with the shape (V, D), comes out as (D, V) and is transposed.
         array = values.reshape(item.shape if "Wemb" in item.name else item.shape[::-1])
         is_turned = is_table(item.name) and "Wemb" not in item.name
         return (array.T if is_turned else array), multiplier

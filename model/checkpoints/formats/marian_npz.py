@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.formats.marian_bin import FLOATS, OPTIONS_ITEM, Item, MarianFile
 from model.errors import CheckpointFormatError, UnsupportedModelError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -24,7 +25,7 @@ class MarianNpz(MarianFile):
         path: The file. Python objects in it are refused, not unpickled.
 
     Raises:
-        CheckpointFormatError: The file is cut short or is not an `.npz` file.
+        CheckpointFormatError: The file cannot be read, is too large, or is not an `.npz` file.
         UnsupportedModelError: A tensor is neither float16 nor float32.
     """
 
@@ -47,13 +48,16 @@ class MarianNpz(MarianFile):
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
+        check_file(path, MAX_WEIGHT_BYTES)
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise CheckpointFormatError(f"{path.name} is one array, not an archive of several")
             arrays = {name: archive[name] for name in archive.files}
     except DAMAGE as error:
-        raise CheckpointFormatError(f"{path.name} is cut short or damaged: {error}") from error
+        raise CheckpointFormatError(
+            f"{path.name} is cut short or damaged, or cannot be read: {error}"
+        ) from error
     strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
     if strange:
         raise CheckpointFormatError(

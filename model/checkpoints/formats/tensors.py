@@ -18,6 +18,7 @@ from torch import Tensor
 from model.checkpoints.formats.git_lfs import check_pointers
 from model.checkpoints.formats.weight_files import INDEX, read_index, weight_files
 from model.errors import CheckpointFormatError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -66,6 +67,7 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
 def _read_file(path: Path) -> dict[str, Tensor]:
     read: Callable[[Path], Any] = load_file if path.suffix == ".safetensors" else _read_pickle
     try:
+        check_file(path, MAX_WEIGHT_BYTES)
         tensors = read(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointFormatError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from model.checkpoints.formats.json_files import read_options
 from model.errors import CheckpointFormatError, CheckpointNotFoundError
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 INDEX = ".index.json"
 WEIGHTS = (
@@ -86,6 +87,7 @@ def revision_of(weights: Path) -> str:
     """
     digest = hashlib.sha256()
     for path in weight_files(weights):
+        check_file(path, MAX_WEIGHT_BYTES)
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)

@@ -20,7 +20,7 @@ from service.api.request.body import check_number
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
-from service.api.responses import json_chunks, json_response
+from service.api.responses import json_chunks, json_response, num_bytes_of
 from service.api.services import context_of, services_of
 from service.tasks.attention.results import InspectionResult
 from service.tasks.threads import run_sized
@@ -64,7 +64,9 @@ async def written(inspection: InspectionResult, chosen: Format, decimals: int | 
         size = body["usage"]["attention_values"]
         content = await run_sized(size, write, body, items)
         return Response(content, media_type=MEDIA_TYPES[chosen])
-    return json_response(json_chunks(bertviz_body(items) if chosen == "bertviz" else body))
+    num_bytes = num_bytes_of(body)
+    written_body = bertviz_body(items) if chosen == "bertviz" else body
+    return json_response(json_chunks(written_body), num_bytes)
 
 
 @router.post(
@@ -82,7 +84,12 @@ async def steps(request: Request) -> Response:
     inspector = services.inspector if body.has_target else services.text_inspector
     found = await unless_disconnected(request, inspector.trace(body.trace(), context))
     with context.stage("serialize"):
-        return json_response(json_chunks(steps_body(found, body.include)))
+        reply = steps_body(found, body.include)
+        return json_response(json_chunks(reply), num_bytes_of(reply))
 
 
-DIALECT = Dialect((router,), tasks=dict.fromkeys(("/attention", "/attention/steps"), "attention"))
+DIALECT = Dialect(
+    (router,),
+    tasks=dict.fromkeys(("/attention", "/attention/steps"), "attention"),
+    scope="attention",
+)

@@ -34,7 +34,7 @@ from service.errors import (
     UnavailableError,
     outcome,
 )
-from service.metrics.definitions import DOCUMENT
+from service.metrics.labels import DOCUMENT
 from service.tasks.context import RequestContext
 from service.tasks.documents.job import DocumentJob
 from service.tasks.documents.translator import DocumentTranslator

@@ -17,6 +17,7 @@ from service.errors import (
     InvalidKeyError,
     MissingKeyError,
     QuotaExceededError,
+    RateLimitedError,
     ServiceError,
 )
 from service.tasks.context import RequestContext
@@ -84,6 +85,8 @@ def deepl_text(error: ServiceError) -> ErrorText:
         )
     if isinstance(error, QuotaExceededError):
         return ErrorText("Quota exceeded", own.joined)
+    if isinstance(error, RateLimitedError):
+        return ErrorText("Too many requests", own.details)
     if error.param is None or KINDS[type(error)].status != 400:
         return own
     if error.message == error_texts.missing(error.param).text:

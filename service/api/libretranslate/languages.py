@@ -46,7 +46,7 @@ async def frontend_settings(
     """Returns the settings that clients need for their forms. A limit of -1 means no limit."""
     services = services_of(request)
     target = default_target(services.catalog)
-    needs_key = bool(services.settings.keys)
+    needs_key = services.keys.is_required
     return FrontendSettings(
         charLimit=services.settings.max_text_chars or -1,
         frontendTimeout=500,

@@ -1,6 +1,8 @@
 """POST /translate and POST /detect, and the list of all routes of LibreTranslate's API."""
 
 import time
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -31,11 +33,17 @@ from service.api.request.translation import as_texts, decoding_options
 from service.api.responses import JSONResponse
 from service.api.services import Services, context_of, services_of
 from service.errors import InvalidRequestError
-from service.tasks.threads import run_sized
+from service.tasks.detection import cost
 from service.tasks.translation.translator import TranslatedText, TranslationRequest
 from service.text.detection import Detection
 
 router = APIRouter(tags=["translation"])
+
+MAX_DETECT_CHARS = 16384
+"""Number of characters of a list after which /detect reads no more texts.
+
+A text counts with at most `MAX_TEXT_CHARS` characters of `service.text.detection`.
+"""
 
 
 @router.post(
@@ -78,8 +86,9 @@ async def detect(request: Request) -> Response:
     services, context = services_of(request), context_of(request)
     body = await read_parameters(request, DetectRequest, services.settings.max_body_bytes)
     texts = as_texts("q", body.q, services.settings, context)
-    num_chars = sum(map(len, texts))
-    detections = await run_sized(num_chars, services.translator.detect_all, texts)
+    deadline = context.deadline(services.settings.request_timeout_seconds)
+    work = services.translator.detection.detect(sample(texts), deadline)
+    detections = await unless_disconnected(request, work)
     return JSONResponse([languages.detection_body(each) for each in mean_detections(detections)])
 
 
@@ -140,7 +149,19 @@ def response_body(body: TranslateRequest, results: list[TranslatedText]) -> dict
         items["scores"] = [result.scores for result in results]
     if body.return_alignment:
         items["alignment"] = [result.prepared.alignments for result in results]
+    if any(result.prepared.warnings for result in results):
+        items["warnings"] = [result.prepared.warnings for result in results]
     return items if isinstance(body.q, list) else {key: value[0] for key, value in items.items()}
+
+
+def sample(texts: Sequence[str]) -> list[str]:
+    """Returns the first texts of a list that is in one language, up to MAX_DETECT_CHARS."""
+    end = len(texts)
+    for index, chars in enumerate(accumulate(map(cost, texts))):
+        if chars > MAX_DETECT_CHARS:
+            end = index + 1
+            break
+    return [*texts[:end]]
 
 
 def mean_detections(detections: list[list[Detection]]) -> list[Detection]:

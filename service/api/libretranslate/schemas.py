@@ -79,6 +79,13 @@ class SentenceScoreBody(BaseModel):
     tokens: list[TokenScoreBody]
 
 
+class WarningBody(BaseModel):
+    """A guard that rejects a sentence of the translation."""
+
+    sentence: int = Field(description="Index of the sentence in its text.")
+    guard: str = Field(description="`loop`, `length`, `copy`, `digits` or `placeholder`.")
+
+
 class TranslateResponse(BaseModel):
     """The translation. If `q` was a list, each member has an entry for each text.
 
@@ -104,6 +111,9 @@ class TranslateResponse(BaseModel):
         None,
         description="Present if `return_alignment` was true: one for each sentence. The places "
         "of words are counted in code points of `q` and `translatedText`.",
+    )
+    warnings: list[WarningBody] | list[list[WarningBody]] | None = Field(
+        None, description="Present if a sentence is probably translated wrongly."
     )
 
 

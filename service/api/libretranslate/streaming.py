@@ -114,7 +114,12 @@ async def _events(
 def _failed(error: Exception, context: RequestContext) -> dict[str, Any]:
     """Records an error as the outcome of a request, and returns the body of the error."""
     if not isinstance(error, ServiceError):
-        logger.error("request %s failed: %s", context.request_id, fault(error))
+        logger.error(
+            "request %s failed: %s",
+            context.request_id,
+            fault(error),
+            extra={"request_id": context.request_id},
+        )
         error = InternalError("the server failed; the log has this request's id")
     context.outcome = outcome(error)
     _, body = own_shape(error, context)
@@ -138,6 +143,8 @@ def _body(sentence: TranslatedSentence) -> dict[str, Any]:
         body["models"] = [each.name for each in sentence.route]
     if sentence.alignments is not None:
         body["alignment"] = sentence.alignments
+    if sentence.warnings:
+        body["warnings"] = sentence.warnings
     return body
 
 

@@ -18,6 +18,7 @@ from service.errors import (
     MissingKeyError,
     NotFoundError,
     OverloadedError,
+    RateLimitedError,
     RequestTooLargeError,
     ServiceError,
 )
@@ -48,6 +49,7 @@ OPENAI_KINDS: dict[int, OpenAIKind] = {
     405: OpenAIKind("invalid_request_error", "method_not_allowed"),
     409: OpenAIKind("invalid_request_error", "conflict"),
     413: OpenAIKind("invalid_request_error", "too_large"),
+    421: OpenAIKind("invalid_request_error", "misdirected"),
     429: OpenAIKind("requests", "rate_limit_exceeded"),
     500: OpenAIKind("server_error", "internal"),
     503: OpenAIKind("server_error", "unavailable"),
@@ -60,7 +62,8 @@ class OpenAIError(BaseModel):
 
     message: str = Field(description="The fault, with the value, the limit and the remedy.")
     type: str = Field(
-        description="The kind of error. With status 429, the limit: `requests` or `tokens`."
+        description="The kind of error. With status 429, the limit: `requests`, `tokens` or "
+        "`characters`."
     )
     param: str | None = Field(description="The parameter at fault.")
     code: str | None = Field(description="A more exact kind of error than `type`, or null.")
@@ -124,6 +127,8 @@ def openai_kind(error: ServiceError) -> OpenAIKind:
     """
     if isinstance(error, OverloadedError):
         return OpenAIKind(error.limit, "rate_limit_exceeded")
+    if isinstance(error, RateLimitedError):
+        return OpenAIKind(error.unit, "rate_limit_exceeded")
     if isinstance(error, NotFoundError) and error.param == "model":
         return OpenAIKind("invalid_request_error", "model_not_found")
     if isinstance(error, MissingKeyError | InvalidKeyError):

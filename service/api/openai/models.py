@@ -1,6 +1,5 @@
 """GET /v1/models and GET /v1/models/{id}: the models, their state, device and precision."""
 
-import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 
 from model.inspection.query import InspectedConfig, attention_layers
+from service.api.access.keys import given_key
 from service.api.openai.errors import OpenAIErrorBody
 from service.api.openai.schemas import (
     AnyModelBody,
@@ -22,6 +22,7 @@ from service.api.services import Services, services_of
 from service.errors import NotFoundError
 from service.models.remote import ServedRemote
 from service.models.served import AnyServed, ServedEmbedder, ServedModel
+from service.settings.keys import ADMIN
 from service.tasks.backend import Status
 from service.workers.messages import Resident
 
@@ -43,18 +44,17 @@ async def model(id: ModelId, request: Request) -> AnyModelBody:
     return find_model(id, await shown_models(request))
 
 
-def is_admin(request: Request, key: str) -> bool:
-    """Returns whether a request has the admin key; False if the server has no key."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    is_equal = hmac.compare_digest(given.strip().encode("latin-1"), key.encode())
-    return bool(key) and scheme.lower() == "bearer" and is_equal
+def is_admin(request: Request, services: Services) -> bool:
+    """Returns whether the headers of a request have a key with the scope `admin`."""
+    key = services.keys.find(given_key(request, {}))
+    return key is not None and ADMIN in key.scopes
 
 
 async def shown_models(request: Request) -> list[AnyModelBody]:
     """Returns all models; only a request with the admin key gets the reasons of failures."""
     services = services_of(request)
     status = await services.backend.status()
-    if not is_admin(request, services.settings.admin_key.get_secret_value()):
+    if not is_admin(request, services):
         status = replace(status, failures={})
     return all_models(services, status)
 

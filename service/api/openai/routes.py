@@ -14,6 +14,7 @@ from service.api.openai.schemas import EmbeddingsRequest, EmbeddingsResponse, re
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters
+from service.api.responses import num_bytes_of
 from service.api.services import context_of, services_of
 from service.api.tei.formats import embed_response
 
@@ -46,7 +47,7 @@ async def embeddings(request: Request) -> Response:
         context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
     chunks = embeddings_chunks(found.vectors, found.model, found.usage, body.encoding_format)
-    return embed_response(chunks, found.usage, context)
+    return embed_response(chunks, num_bytes_of(found.vectors), found.usage, context)
 
 
 DIALECT = Dialect(
@@ -55,4 +56,5 @@ DIALECT = Dialect(
     direct={("POST", "/v1/embeddings"): embeddings},
     prefix=OPENAI_PREFIX,
     error_shape=openai_shape,
+    scope="embed",
 )

@@ -1,6 +1,7 @@
 """Reads the body of a request within limits of size and time: JSON, a form or a multipart form."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,12 @@ from service.errors import (
     SHOWN_CHARS,
     DeadlineExceededError,
     InvalidRequestError,
+    OverloadedError,
     RequestTooLargeError,
+    ServiceError,
 )
+from service.http_server.byte_budget import RETRY_SECONDS, STALLED_SECONDS, Reservation
+from service.http_server.request_connection import connection_of
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -25,6 +30,18 @@ MULTIPART = "multipart/form-data"
 
 CHUNK_BYTES = 256 * 1024
 """Size of the chunks in which a multipart form is parsed. Other requests run between chunks."""
+
+SMALL_BYTES = 16 * 1024
+"""Largest size of a body that reserves no bytes in the budget.
+
+The number of connections bounds the memory of small bodies. Single sentences are therefore read
+while large bodies use the whole budget.
+"""
+
+RESERVATION_KEY = "body_bytes"
+"""Name of the body's reservation in the state of a request's ASGI scope."""
+MAX_DEPTH = 16
+"""Maximum depth of lists and objects in a JSON body."""
 
 MAX_FIELDS = 4096
 """Maximum number of fields of a body."""
@@ -71,9 +88,12 @@ def media_type(request: Request) -> str:
 async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECONDS) -> bytes:
     """Returns the whole body.
 
+    A large body reserves its bytes in the budget of the HTTP process until the request ends.
+
     Raises:
         RequestTooLargeError: The body is over the limit, or its Content-Length is.
         InvalidRequestError: The body is compressed.
+        OverloadedError: The budget has no room for the body.
         DeadlineExceededError: The body did not arrive in time.
         ClientDisconnect: The client closed the connection.
     """
@@ -84,33 +104,123 @@ async def read_body(request: Request, max_bytes: int, seconds: float = BODY_SECO
             details="send the body uncompressed",
         )
     announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced) > max_bytes:
-        raise too_large(int(announced), max_bytes)
-    body = bytearray()
-    task = asyncio.current_task()
-    assert task is not None
-    is_expired = False
+    size = int(announced) if announced.isdecimal() else 0
+    if size > max_bytes:
+        raise too_large(size, max_bytes)
+    return await BodyReader(request, max_bytes, seconds).read(size)
 
-    def expire() -> None:
-        nonlocal is_expired
-        is_expired = task.cancel()
 
-    # This timer does the same as asyncio.timeout, but is faster.
-    timer = asyncio.get_running_loop().call_later(seconds, expire)
-    try:
-        while (message := await request.receive())["type"] != "http.disconnect":
+class BodyReader:
+    """Reads one body within limits of size and time.
+
+    Args:
+        request: The request.
+        max_bytes: Largest size of the body.
+        seconds: Time limit for the whole body.
+
+    Attributes:
+        body: The bytes that have arrived.
+        reservation: Reservation of the bytes; None for a small body.
+        marked: Number of bytes at the last mark of progress.
+        failure: Reason why the reading is interrupted; None if it is not.
+    """
+
+    def __init__(self, request: Request, max_bytes: int, seconds: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.request = request
+        self.max_bytes = max_bytes
+        self.seconds = seconds
+        self.body = bytearray()
+        self.reservation: Reservation | None = None
+        self.marked = 0
+        self.failure: ServiceError | None = None
+
+    async def read(self, declared: int) -> bytes:
+        """Returns the whole body.
+
+        Args:
+            declared: Content-Length of the request; 0 if it has none.
+        """
+        # This timer does the same as asyncio.timeout, but is faster.
+        timer = asyncio.get_running_loop().call_later(self.seconds, self._expire)
+        is_whole = False
+        try:
+            if declared > SMALL_BYTES:
+                self._reserve(declared)
+            await self._receive()
+            is_whole = True
+            return bytes(self.body)
+        except asyncio.CancelledError:
+            if self.failure is not None and self.task.uncancel() == 0:  # nothing else cancelled it
+                raise self.failure from None
+            raise
+        finally:
+            timer.cancel()
+            self.body.clear()
+            # The reservation refers to this reader. Both are freed without garbage collection.
+            reservation, self.reservation = self.reservation, None
+            if reservation is not None:
+                if is_whole:
+                    reservation.settle()
+                else:
+                    reservation.release()
+
+    async def _receive(self) -> None:
+        receive, body = self.request.receive, self.body
+        while (message := await receive())["type"] != "http.disconnect":
             body += message.get("body", b"")
-            if len(body) > max_bytes:
-                raise too_large(len(body), max_bytes)
+            if len(body) > self.max_bytes:
+                raise too_large(len(body), self.max_bytes)
             if not message.get("more_body", False):
-                return bytes(body)
-    except asyncio.CancelledError:
-        if is_expired and task.uncancel() == 0:  # only `expire` has cancelled the task
-            raise too_slow(len(body), seconds) from None
-        raise
-    finally:
-        timer.cancel()
-    raise ClientDisconnect
+                return
+            if len(body) > SMALL_BYTES:
+                self._count()
+        raise ClientDisconnect
+
+    def _count(self) -> None:
+        """Reserves the bytes of a body without Content-Length, and marks progress."""
+        size = len(self.body)
+        if self.reservation is None or size > self.reservation.size:
+            self._reserve(min(2 * size, self.max_bytes))
+        if self.reservation is not None:
+            # A slower body would exceed the time limit.
+            least = self.reservation.size * STALLED_SECONDS / self.seconds
+            if size - self.marked >= least:
+                self.marked = size
+                self.reservation.mark_progress()
+
+    def _reserve(self, size: int) -> None:
+        connection = connection_of(self.request.scope)
+        if connection is None:
+            return
+        if self.reservation is None:
+            self.reservation = connection.pool.budget.reserve(size, self._give_up)
+            self.request.scope["state"][RESERVATION_KEY] = self.reservation
+        else:
+            self.reservation.grow(size)
+
+    def _expire(self) -> None:
+        self._interrupt(too_slow(len(self.body), self.seconds))
+
+    def _give_up(self) -> None:
+        self._interrupt(stalled(len(self.body)))
+
+    def _interrupt(self, failure: ServiceError) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.task.cancel()
+
+
+def stalled(size: int) -> OverloadedError:
+    """Returns the error for a body that arrives slowly while the server needs its memory."""
+    return OverloadedError(
+        f"only {size} bytes of the body have arrived, and the server needs the memory; send the "
+        "body faster, or try again later",
+        RETRY_SECONDS,
+        "bytes",
+    )
 
 
 def too_slow(size: int, seconds: float) -> DeadlineExceededError:
@@ -144,8 +254,8 @@ def parse_json(body: bytes) -> dict[str, Any]:
     """Returns the object of a JSON body.
 
     Raises:
-        InvalidRequestError: The body is not JSON, contains a lone surrogate, is not an object, or
-            has too many fields.
+        InvalidRequestError: The body is not JSON, contains a lone surrogate, is not an object, is
+            nested too deeply, or has too many fields.
     """
     try:
         value = orjson.loads(body)
@@ -153,11 +263,29 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise _invalid_json(error) from None
     if not isinstance(value, dict):
         raise _invalid_json("the body must be an object")
+    # Few bodies have so many brackets, and counting bytes is fast.
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and is_deep(value):
+        raise InvalidRequestError(
+            f"the body is nested more than {MAX_DEPTH} levels deep; send flat lists of texts"
+        )
     if len(value) > MAX_FIELDS:
         raise InvalidRequestError(
             f"the body has {len(value)} fields; the limit is {MAX_FIELDS}. Send texts as a list"
         )
     return value
+
+
+def is_deep(value: dict[str, Any]) -> bool:
+    """Returns whether lists and objects are nested more than MAX_DEPTH levels deep."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        children = itertools.chain.from_iterable(
+            each.values() if isinstance(each, dict) else each for each in level
+        )
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _invalid_json(reason: object) -> InvalidRequestError:

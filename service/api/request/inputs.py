@@ -7,6 +7,7 @@ Source: TEI, router/src/http/types.rs at 265deb2ad692067eeda77a746b3975b46ba5392
 https://platform.openai.com/docs/api-reference/embeddings.
 """
 
+from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
@@ -30,10 +31,38 @@ def as_inputs(value: Any, info: ValidationInfo) -> list[Input]:
         refuse(f"{name} parameter is an empty list; send one text or more")
     if not isinstance(value, list):
         refuse(f"{name} parameter must be a text, a list of token ids, or a list of these")
-    for place, member in enumerate(value):
-        if fault := _fault_of(member):
-            refuse(f"{name}[{place}] parameter {fault}")
+    if not _are_valid(value):
+        place = _first_fault(value)
+        refuse(f"{name}[{place}] parameter {_fault_of(value[place])}")
     return value
+
+
+def _are_valid(inputs: list[Any]) -> bool:
+    """Returns whether all inputs are valid.
+
+    A loop over each of 400,000 texts would block other requests for a third of a second.
+    """
+    types = set(map(type, inputs))
+    if not types <= {str, list} or (str in types and "" in inputs):
+        return False
+    if list not in types:
+        return True
+    if [] in inputs:
+        return False
+    ids = [*chain.from_iterable([each for each in inputs if type(each) is list])]
+    return set(map(type, ids)) == {int} and min(ids) >= 0
+
+
+def _first_fault(inputs: list[Any]) -> int:
+    """Returns the index of the first input that is not valid, by bisection."""
+    low, high = 0, len(inputs)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _are_valid(inputs[low:middle]):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _fault_of(value: Any) -> str:

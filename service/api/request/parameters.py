@@ -16,8 +16,8 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 from starlette.requests import Request
 
 from service.api import error_texts
+from service.api.access.keys import check_key
 from service.api.error_texts import ErrorText
-from service.api.keys import check_key, given_key
 from service.api.request.body import JSON, media_type, read_fields
 from service.errors import InvalidRequestError
 
@@ -140,7 +140,7 @@ async def read_permitted(request: Request, max_bytes: int) -> dict[str, Any]:
         DeadlineExceededError: The body did not arrive in time.
     """
     fields = await read_fields(request, max_bytes)
-    check_key(request, given_key(request, fields))
+    await check_key(request, fields)
     return fields
 
 

@@ -6,7 +6,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from starlette.requests import Request
 
 from service.api import error_texts
-from service.api.keys import check_key, given_key
+from service.api.access.keys import check_key
 from service.api.request.body import (
     MULTIPART,
     Upload,
@@ -59,5 +59,5 @@ async def read_upload(request: Request, model: type[Model], settings: Settings) 
             ) from None
         form = await parse_multipart(request.headers, body, FORM_BYTES, max_files=1)
         fields = {**merge(form), **fields}
-    check_key(request, given_key(request, fields))
+    await check_key(request, fields)
     return validated(request, fields, model)

@@ -17,6 +17,7 @@ from service.errors import (
     MissingKeyError,
     NotFoundError,
     OverloadedError,
+    RateLimitedError,
     RequestTooLargeError,
     ServiceError,
     UnavailableError,
@@ -34,6 +35,7 @@ TEI_KINDS: dict[type[ServiceError], tuple[int, ErrorType]] = {
     InvalidKeyError: (401, "Validation"),
     RequestTooLargeError: (422, "Validation"),  # a body over the limit gets 413
     OverloadedError: (429, "Overloaded"),
+    RateLimitedError: (429, "Overloaded"),
     UnavailableError: (503, "Unhealthy"),
     DeadlineExceededError: (504, "Backend"),
     InternalError: (424, "Backend"),

@@ -18,17 +18,20 @@ from service.tasks.embedding.embedder import EmbedUsage, Vectors
 TRUNCATED_HEADER = "X-Truncated-Inputs"
 
 
-def embed_response(chunks: Iterator[bytes], usage: EmbedUsage, context: RequestContext) -> Response:
+def embed_response(
+    chunks: Iterator[bytes], num_bytes: int, usage: EmbedUsage, context: RequestContext
+) -> Response:
     """Returns a response from chunks of JSON, with TEI's headers.
 
     Args:
         chunks: One or more chunks, each produced on demand.
+        num_bytes: Size of the vectors in memory.
         usage: Characters and tokens that were read.
         context: Timings of the request.
     """
     start = time.perf_counter()
     headers = compute_headers(usage, context.stages, start - context.started)
-    response = json_response(chunks, headers)
+    response = json_response(chunks, num_bytes, headers)
     context.add("serialize", time.perf_counter() - start)
     return response
 

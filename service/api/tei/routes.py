@@ -10,7 +10,7 @@ from service.api.dialect import Dialect
 from service.api.request.disconnect import unless_disconnected
 from service.api.request.openapi import request_body
 from service.api.request.parameters import read_parameters, read_permitted, validated
-from service.api.responses import json_chunks
+from service.api.responses import json_chunks, num_bytes_of
 from service.api.services import context_of, services_of
 from service.api.tei import info, predict, rerank, tokens
 from service.api.tei.errors import TEI_ERRORS, tei_shape
@@ -51,7 +51,9 @@ async def vectors(request: Request, query: EmbedQuery) -> Response:
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
-    return embed_response(json_chunks(found.vectors), found.usage, context)
+    return embed_response(
+        json_chunks(found.vectors), num_bytes_of(found.vectors), found.usage, context
+    )
 
 
 @router.post(
@@ -72,7 +74,7 @@ async def embed_all(request: Request) -> Response:
         context.num_inputs = len(query.inputs)
     work = services.embedder.embed_tokens(query, context)
     vectors, usage = await unless_disconnected(request, work)
-    return embed_response(json_chunks(vectors), usage, context)
+    return embed_response(json_chunks(vectors), num_bytes_of(vectors), usage, context)
 
 
 @router.post(
@@ -94,7 +96,8 @@ async def similarities(request: Request, query: EmbedQuery) -> Response:
     services, context = services_of(request), context_of(request)
     context.num_inputs = len(query.inputs)
     found = await unless_disconnected(request, services.embedder.embed(query, context))
-    return embed_response(json_chunks(cosines(found.vectors)), found.usage, context)
+    values = cosines(found.vectors)
+    return embed_response(json_chunks(values), num_bytes_of(values), found.usage, context)
 
 
 @router.post(
@@ -129,4 +132,5 @@ DIALECT = Dialect(
     },
     direct={("POST", "/embed"): embed},
     error_shape=tei_shape,
+    scope="embed",
 )

@@ -1,4 +1,4 @@
-"""E-books (.epub): chapters, the table of contents and the title."""
+"""E-books (.epub): chapters, the table of contents, the title and the description."""
 
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
@@ -40,7 +40,7 @@ def read_epub(data: bytes) -> ArchiveDocument:
 def _chapters(package: Element, name: str) -> list[str]:
     """Returns the names of the chapters and of the table of contents.
 
-    The files of the reading order come first, in that order. All other files follow them.
+    The chapters of the reading order come first, in that order. The rest follow them.
     """
     items = {
         each.get("id"): each
@@ -66,7 +66,7 @@ def _read_part(data: bytes, name: str) -> XmlDocument:
 def _reader_of(*names: str) -> BlockReader:
     """Returns a reader that translates elements with the given names.
 
-    The elements must contain only text. All other elements without children stay as they are.
+    An element is translated only if it contains text and no other element.
     """
     return BlockReader(
         lambda element: (

@@ -27,10 +27,8 @@ from service.documents.markup.tagged import (
 )
 from service.documents.markup.xml import local_name
 
-_HINTS = frozenset(
-    "pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen noBreakHyphen".split()
-)
-"""Elements that do not end a block and stay in their place."""
+_HINTS = frozenset("pPr rPr endParaRPr proofErr lastRenderedPageBreak softHyphen".split())
+"""Elements that do not end a block, and that are no items."""
 
 _MARKS = frozenset(
     "bookmarkStart bookmarkEnd commentRangeStart commentRangeEnd permStart permEnd".split()
@@ -78,7 +76,10 @@ class Item:
         return "".join(element.text or "" for element in self.elements)
 
     def parts(self) -> list[Element]:
-        """Returns the elements that contain only this item; runs with other content are split."""
+        """Returns the runs of the item's texts, or its elements if they are not in runs.
+
+        Runs with other content are split first, so that the returned ones contain only this item.
+        """
         runs: dict[Element, list[Element]] = {}
         for element in self.elements:
             runs.setdefault(element.getparent(), []).append(element)
@@ -126,7 +127,10 @@ def _items(container: Element) -> Iterator[Item | None]:
 
 
 def _kept_field(start: Element) -> list[Element]:
-    """Returns the neighbouring elements of a field that stays as it is; empty without one."""
+    """Returns the elements, one after the other, of the field that begins at an element.
+
+    The list is empty if no field begins there, or if its result is translated.
+    """
     if local_name(start) == "fldSimple":
         instructions = [value for key, value in start.items() if key.endswith("}instr")]
         return [start] if _is_kept_field("".join(instructions)) else []
@@ -162,6 +166,9 @@ def _link_items(link: Element) -> Iterator[Item | None]:
 def _run_items(run: Element) -> Iterator[Item | None]:
     for child in run:
         name = local_name(child)
+        if name == "noBreakHyphen":  # a text element with this character means the same
+            name = "t"
+            child.tag, child.text = f"{{{etree.QName(child).namespace}}}{name}", "\u2011"
         if name == "t":
             yield Item([child], formatting=_formatting(run))
         elif name in _EMPTY or (name == "drawing" and _is_inline(child)):
@@ -308,7 +315,10 @@ def _like(run: Element) -> Element:
 
 
 def _split(run: Element, elements: Sequence[Element]) -> None:
-    """Moves all content of a run except `elements` into new runs before and after it."""
+    """Moves the content before the first of `elements`, and after the last, into new runs.
+
+    Content that has only _HINTS is not moved.
+    """
     content = [child for child in run if local_name(child) != "rPr"]
     first, last = content.index(elements[0]), content.index(elements[-1])
     for others, add in ((content[:first], run.addprevious), (content[last + 1 :], run.addnext)):

@@ -1,7 +1,7 @@
-"""Markdown (.md): paragraphs, headings, list items, quotes and cells of tables are translated.
+"""Reads Markdown (.md): its paragraphs, headings, list items, quotes and cells of tables.
 
-Front matter, code, HTML blocks, horizontal rules and link definitions are kept. The Markdown marks
-inside a paragraph, such as emphasis and links, belong to its text.
+Front matter, code, HTML blocks, horizontal rules and link definitions are not translated. The
+Markdown marks inside a paragraph, such as emphasis and links, belong to its text.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Documents that consist of kept strings, and of passages to translate between them."""
+"""Documents in which passages to translate stand between kept strings."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -27,7 +27,7 @@ class PassageDocument:
     Args:
         parts: Kept strings and passages, in the order of the document.
         set_language: Takes a written document and a language code. Returns the document, which then
-            states this language. None if the format does not state a language.
+            states this language. The argument is None if the format does not state a language.
         is_html: Whether the texts and their translations are HTML.
     """
 

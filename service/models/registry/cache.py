@@ -156,7 +156,11 @@ class ModelCache:
         return faults
 
     def damaged(self, record: Record) -> list[str]:
-        """Reads every file and returns a sentence for each file that differs from the record."""
+        """Returns a sentence for each file that differs from the record.
+
+        If the names and sizes are right, the files are read and their SHA-256 sums compared. A
+        file without a recorded sum is not read.
+        """
         faults = self.missing(record)
         if not faults:
             sums = {file.name: file.sha256 for file in record.files if file.sha256}

@@ -1,4 +1,4 @@
-"""Describes models on disk: what they do, and which files they have."""
+"""Describes models and their files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,11 +70,11 @@ def folders_of(place: str) -> list[Path]:
 def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]:
     """Returns a map from the folder of each model to its device and dtype.
 
-    A manifest, a list of models, may set them. If it sets only one of the two, the other is an
-    empty text. If it sets neither, the folder is left out.
+    Both are set in a manifest, which is a file that lists models. If it sets only one of the two,
+    the other is an empty text. If it sets neither, the folder is left out.
 
     Raises:
-        CheckpointError: The place of a model has no model that can be served.
+        CheckpointError: The folder or package of `located` has no model that can be served.
     """
     return {
         str(folder): (model.entry.device, model.entry.dtype)
@@ -87,7 +87,8 @@ def placements_of(located: Iterable[LocatedModel]) -> dict[str, tuple[str, str]]
 def files_of(located: LocatedModel) -> list[StoredFile]:
     """Returns each file of a model with size and checksum.
 
-    For a folder outside the cache, these are all files in the folder except unfinished downloads.
+    The files of a downloaded model are in its record, and those of a package are in the folders of
+    its models. In any other folder, these are all files except unfinished downloads.
     """
     root = root_of(located.place)
     if located.record is not None:

@@ -8,7 +8,7 @@ RegistryError
 ├─ NotPublishedError       the registry has no such model, revision or file
 ├─ AccessRefusedError      the registry asks for a token, or refuses the given token
 ├─ DownloadError           the network or the registry failed, and no retry is left or useful
-├─ DamagedFileError        a file's size or sum differs from the published, pinned or recorded one
+├─ DamagedFileError        the size or checksum of a file differs from the expected one
 ├─ DiskFullError           the disk has too little free space
 ├─ CacheError              the cache cannot be read or written
 ├─ OfflineError            the network is needed, but a setting forbids it

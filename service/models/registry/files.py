@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from model.regular_files import MAX_WEIGHT_BYTES, check_file
 from service.models.registry.errors import DamagedFileError, DownloadError, NotPublishedError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -166,6 +167,7 @@ def measure(name: str, path: Path) -> StoredFile:
         name: Path inside the model's folder.
         path: Path on disk.
     """
+    check_file(path, MAX_WEIGHT_BYTES)
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         return StoredFile(name, content.tell(), digest)

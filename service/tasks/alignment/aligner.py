@@ -140,7 +140,7 @@ async def capture(
         for item in items:
             item.is_bulk = True
     lease = await context.admit(backend, tokens, at_once=False)
-    deadline = context.started + settings.request_timeout_seconds
+    deadline = context.deadline(settings.request_timeout_seconds)
     results = await lease.submit(items, deadline).in_order()
     context.add_times(results)
     return results

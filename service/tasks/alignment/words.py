@@ -19,7 +19,7 @@ class TokenClass(Enum):
     """The class of a token; the class decides whether the token continues a word."""
 
     BLANK = auto()
-    """White space or no text; the token after it may continue the same word or begin the next."""
+    """No text; the token after it may continue the same word or begin the next."""
     WRITTEN = auto()
     """Letters, digits, and all other text except marks; a run of such tokens is a word."""
     MARK = auto()

@@ -224,7 +224,7 @@ class Inspector(ABC, Generic[ModelT, SequenceT]):
         check_size(queries.attention, num_tokens, request.view.top_k, limit)
 
     def _deadline(self, context: RequestContext) -> float:
-        return context.started + self.settings.request_timeout_seconds
+        return context.deadline(self.settings.request_timeout_seconds)
 
 
 def item_of(

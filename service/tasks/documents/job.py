@@ -57,5 +57,5 @@ def translated_name(name: str, language: str) -> str:
 
 
 def words_of(document: Document, texts: Sequence[str]) -> list[str]:
-    """Returns the words of texts of a document, without tags and entities."""
+    """Returns texts of a document as plain text: without tags, and with decoded entities."""
     return [plain_text(text) for text in texts] if document.is_html else [*texts]

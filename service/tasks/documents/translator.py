@@ -190,7 +190,7 @@ class DocumentTranslator:
         texts = job.texts[:: len(job.texts) // SAMPLE_TEXTS + 1]
         sample = "\n".join(words_of(job.document, texts))[:SAMPLE_CHARS]
         sources = self.translator.catalog.sources(job.target)
-        found = await run_sized(len(sample), self.translator.detect, sample, sources)
+        found = await run_sized(len(sample), self.translator.detection.detect_one, sample, sources)
         return found[0].language if found[0].confidence else job.target
 
     async def _translate_batches(
@@ -241,6 +241,9 @@ class DocumentTranslator:
                 job.context.model = context.model
                 for name, count in context.num_cut.items():
                     job.context.num_cut[name] = job.context.num_cut.get(name, 0) + count
+                for labels, count in context.rejected.items():
+                    total = job.context.rejected.get(labels, 0) + count
+                    job.context.rejected[labels] = total
                 return [result.text for result in results]
             finally:
                 context.release()

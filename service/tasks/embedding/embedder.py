@@ -161,7 +161,7 @@ class Embedder:
             EmbeddingItem(reader.name, text.ids, query.is_per_token, is_raw, is_bulk)
             for text in texts
         ]
-        deadline = context.started + self.settings.request_timeout_seconds
+        deadline = context.deadline(self.settings.request_timeout_seconds)
         results = await lease.submit(items, deadline).in_order()
         context.add_times(results)
         return results, usage

@@ -1,4 +1,4 @@
-"""Completes translations whose protected spans the model did not copy.
+"""Translates sentences again whose translations are wrong.
 
 A protected span is a part of a text that a model must not change, such as a URL. In a sentence, a
 marker (one private-use character) is in its place. For the model, a stand-in (a short word such as
@@ -7,12 +7,17 @@ marker (one private-use character) is in its place. For the model, a stand-in (a
 If a stand-in is missing in the best translation, the sentence is translated again with other
 stand-ins, and finally in parts, without its spans. In the best translation, every span is therefore
 present exactly once, unchanged.
+
+If a guard rejects a translation, such as a loop, the sentence is decoded again with a larger beam.
+The better translation is kept.
 """
 
 from dataclasses import dataclass, replace
 
-from model.sequence import DecodingOptions
+from model.sequence import DecodingOptions, Hypothesis
 from service.items.result import Result
+from service.tasks.threads import run_sized
+from service.tasks.translation.guards import PLACEHOLDER, GuardWarning, Reading, rejecting
 from service.tasks.translation.pivoting import PivotPipeline, Sentence
 from service.tasks.translation.prepared import Prepared
 from service.text.chunking import ChunkedText, chunk_sentences
@@ -76,6 +81,63 @@ class Place:
         self.text.carriage.carriers[self.index] = carrier
         return Sentence([*ids, tokenizer.eos_id], self.text.route, options) if carrier else None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether workers of this server run all models of the route."""
+        return all(direction.has_attention for direction in self.text.route)
+
+    def loaded(self, options: DecodingOptions) -> Sentence:
+        """Returns the sentence as it was translated last, with other options."""
+        ids = self.text.sources[self.index]
+        if carrier := self.text.carriage.carriers.get(self.index):
+            tokenizer, _ = self.text.tokenizers
+            ids = [*tokenizer.encode(carrier.text), tokenizer.eos_id]
+        return Sentence(ids, self.text.route, options)
+
+    def read(self, hypothesis: Hypothesis) -> Reading:
+        """Returns the sentence and a translation, as the guards read them."""
+        carrier = self.text.carriage.carriers.get(self.index)
+        source = carrier.text if carrier else self.sentence
+        _, tokenizer = self.text.tokenizers
+        decoded = tokenizer.decode(hypothesis.tokens)
+        ids = self.text.sources[self.index]
+        return Reading(ids, source, hypothesis, decoded, tokenizer.eos_id)
+
+    def better(
+        self, first: list[Hypothesis], second: list[Hypothesis]
+    ) -> tuple[list[Hypothesis], list[str]]:
+        """Chooses between a translation and the translations of a second decoding.
+
+        A translation without all spans is never chosen.
+
+        Args:
+            first: Hypotheses of the first decoding, best first.
+            second: Hypotheses of the second decoding, best first.
+
+        Returns:
+            The chosen hypothesis and the others of its decoding, and the names of the guards that
+            reject the chosen hypothesis.
+        """
+        read = [self.read(each) for each in (first[0], *second)]
+        whole = [
+            each for each in read if self.text.carriage.restore(self.index, each.text) is not None
+        ]
+        found = [(rejecting(each), each) for each in whole or read[:1]]
+        names, best = min(found, key=lambda pair: len(pair[0]))
+        self.text.decoded[self.index] = best.text
+        chosen = best.hypothesis
+        others = (
+            first[1:] if chosen is first[0] else [each for each in second if each is not chosen]
+        )
+        return [chosen, *others], names
+
+    def record(self, name: str, is_kept: bool, pipeline: PivotPipeline) -> None:
+        """Counts a rejected translation, and adds a warning if it is kept."""
+        outcome = "kept" if is_kept else "replaced"
+        pipeline.rejected[self.text.route[-1].name, name, outcome] += 1
+        if is_kept:
+            self.text.warnings.append(GuardWarning(self.index, name))
+
 
 async def complete(
     prepared: list[Prepared],
@@ -94,19 +156,82 @@ async def complete(
     Raises:
         ServiceError: The sentences are refused, too late, or failed.
     """
-    left = _places(prepared)
+    left = first = _incomplete(_places(prepared), results)
     for variant in range(1, len(VARIANTS)):
-        left = [place for place in left if not place.is_complete(results[place.position])]
         if not left:
-            return results
+            break
         again = [sentence for place in left if (sentence := place.load(variant, options))]
         replaced = iter(await pipeline.run(again))
         for place in left:
             if place.text.carriage.carriers[place.index] is not None:
                 results[place.position] = next(replaced)
-    left = [place for place in left if not place.is_complete(results[place.position])]
+        left = _incomplete(left, results)
     await _translate_parts(left, options, pipeline)
+    for place in first:
+        place.record(PLACEHOLDER, place.index in place.text.carriage.parts, pipeline)
     return results
+
+
+async def guard(
+    prepared: list[Prepared],
+    results: list[Result],
+    options: DecodingOptions,
+    pipeline: PivotPipeline,
+    beam_size: int,
+) -> None:
+    """Decodes sentences again whose translations a guard rejects.
+
+    The translation that the fewest guards reject is kept, and the first of these if there are
+    several. Sentences that were translated in parts are left out.
+
+    Args:
+        prepared: The texts. They receive the decoded translations and the warnings.
+        results: Results of the sentences of all texts, in order; some are replaced.
+        options: Options of the first decoding.
+        pipeline: Translates sentences.
+        beam_size: Beam size of the second decoding. If it is not larger than the first beam, or if
+            a remote model translates, rejected translations only get a warning.
+
+    Raises:
+        ServiceError: The sentences are refused, too late, or failed.
+    """
+    num_chars = sum(text.num_chars for text in prepared)
+    rejected = await run_sized(num_chars, _rejected, prepared, results)
+    if not rejected:
+        return
+    safer = replace(options, beam_size=beam_size, num_hypotheses=beam_size)
+    again = [place for place, _ in rejected if beam_size > options.beam_size and place.is_local]
+    found = await pipeline.run([place.loaded(safer) for place in again])
+    second = {place.position: result for place, result in zip(again, found, strict=True)}
+    for place, before in rejected:
+        after, result = before, results[place.position]
+        if place.position in second:
+            value, after = place.better(result.value, second[place.position].value)
+            results[place.position] = replace(result, value=value[: options.num_hypotheses])
+        for name in dict.fromkeys([*before, *after]):
+            place.record(name, name in after, pipeline)
+
+
+def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Place, list[str]]]:
+    """Decodes the best translations; returns the rejected sentences with the guards' names."""
+    rejected = []
+    remaining = enumerate(results)
+    for text in prepared:
+        for index in range(len(text.sources)):
+            position, result = next(remaining)
+            if index in text.carriage.parts:
+                continue
+            place = Place(text, index, position)
+            reading = place.read(result.value[0])
+            text.decoded[index] = reading.text
+            if names := rejecting(reading):
+                rejected.append((place, names))
+    return rejected
+
+
+def _incomplete(places: list[Place], results: list[Result]) -> list[Place]:
+    """Returns the sentences whose translations miss a span."""
+    return [place for place in places if not place.is_complete(results[place.position])]
 
 
 def _places(prepared: list[Prepared]) -> list[Place]:

@@ -58,6 +58,8 @@ class PivotPipeline:
     Attributes:
         num_cut: Maps the name of each second model to the number of first translations that were
             too long for it.
+        rejected: Numbers of translations that a guard rejected, by model, guard and outcome. The
+            outcome is in REJECTION_OUTCOMES of `service.metrics.labels`.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class PivotPipeline:
         self.deadline = deadline
         self.total_tokens = total_tokens
         self.num_cut: Counter[str] = Counter()
+        self.rejected: Counter[tuple[str, str, str]] = Counter()
 
     async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
         """Translates sentences; returns one result each, in order.

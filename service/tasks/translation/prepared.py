@@ -8,6 +8,7 @@ from model.tokenization.tokenizer import Tokenizer
 from service.models.served import Direction
 from service.tasks.alignment.aligner import Pair, TranslatedPair
 from service.tasks.alignment.alignment import Alignment
+from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import Sentence
 from service.text.carriage import Carriage
 from service.text.detection import Detection
@@ -34,6 +35,8 @@ class Prepared:
         formatting: Gives the translations the case and the final punctuation of their sentences.
         alignments: Alignment of the words of each sentence, in code points of the text and of its
             translation; empty unless the request asks for it.
+        decoded: Maps the index of a sentence to its best translation, if it has been decoded.
+        warnings: The guards that reject sentences of the translation.
     """
 
     route: tuple[Direction, ...]
@@ -47,6 +50,8 @@ class Prepared:
     tagged: dict[tuple[int, int], str] = field(default_factory=dict)
     formatting: Formatting = Formatting()
     alignments: list[Alignment] = field(default_factory=list)
+    decoded: dict[int, str] = field(default_factory=dict)
+    warnings: list[GuardWarning] = field(default_factory=list)
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -96,6 +101,8 @@ class Prepared:
             tags={0: self.tags[index]} if index in self.tags else {},
             tagged={},
             alignments=[],
+            decoded={},
+            warnings=[],
             formatting=self.formatting.part(index),
         )
 
@@ -128,6 +135,8 @@ class Prepared:
         rank = min(rank, len(hypotheses) - 1)
         if (index, rank) in self.tagged:
             return self.tagged[index, rank]
+        if rank == 0 and index in self.decoded:
+            return self.decoded[index]
         return self.tokenizers[1].decode(hypotheses[rank].tokens)
 
     def joined(self, decoded: Sequence[str]) -> str | None:

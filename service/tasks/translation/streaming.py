@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from service.errors import DeadlineExceededError, too_late
 from service.models.served import Direction
 from service.tasks.alignment.alignment import Alignment
+from service.tasks.translation.guards import GuardWarning
 from service.text.detection import Detection
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class TranslatedSentence:
         alignments: Alignments of the sentence, in code points of the whole texts. The alignments
             of the sentences of a text, joined, are those of the text. None if the request does
             not ask for them.
+        warnings: The guards that reject the sentence.
     """
 
     number: int
@@ -52,6 +54,7 @@ class TranslatedSentence:
     route: tuple[Direction, ...]
     detected: Detection | None
     alignments: list[Alignment] | None
+    warnings: list[GuardWarning]
 
 
 async def in_order(

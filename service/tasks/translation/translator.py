@@ -10,7 +10,7 @@ from html import unescape
 from model.sequence import DecodingOptions, Hypothesis
 from service.errors import InvalidRequestError
 from service.items.result import Result
-from service.metrics.definitions import NO_MODEL
+from service.metrics.labels import NO_MODEL
 from service.models.catalog import PIVOT, Catalog
 from service.models.served import Direction
 from service.settings import Settings
@@ -18,9 +18,11 @@ from service.tasks.alignment.aligner import PairAligner
 from service.tasks.alignment.alignment import moved
 from service.tasks.backend import Admitter
 from service.tasks.context import RequestContext
+from service.tasks.detection import DetectionPool
 from service.tasks.threads import CHARS_PER_TOKEN, INLINE_CHARS, run_sized
 from service.tasks.translation.aligning import align_words
-from service.tasks.translation.fidelity import complete
+from service.tasks.translation.fidelity import complete, guard
+from service.tasks.translation.guards import GuardWarning
 from service.tasks.translation.pivoting import PivotPipeline
 from service.tasks.translation.prepared import Prepared
 from service.tasks.translation.scores import SentenceScore, sentence_score
@@ -40,9 +42,6 @@ from service.text.segmentation import Segments, one_sentence, split_sentences, w
 from service.text.tags import Tag, distribute, lift
 from service.text.xml_text import XmlRules
 
-UNDETECTED = Detection("en", 0.0)
-"""LibreTranslate's response for a text without a detectable language."""
-
 
 @dataclass(slots=True)
 class TranslationRequest:
@@ -58,9 +57,9 @@ class TranslationRequest:
         is_aligned: Whether the words of each sentence and its translation are aligned. Such a
             request is refused if no single model has the pair, or if the model is remote. It must
             not have `protects`, markup or `terms`.
-        protects: Whether placeholders, URLs, markup and rare symbols come back unchanged. They are
-            the protected spans. The translations then also get the case and the final punctuation
-            of the texts.
+        protects: Whether the protected spans come back unchanged: placeholders, URLs, markup and
+            rare symbols. If true, the translations also get the case and the final punctuation of
+            the texts.
         is_html: Whether the texts are HTML. Protected spans of HTML come back unchanged even
             without `protects`.
         xml: Meaning of the tags if the texts are XML, else None. Protected spans of XML come back
@@ -126,10 +125,11 @@ class _Work:
     pipeline: PivotPipeline
 
     def end(self, results: Sequence[Result]) -> None:
-        """Adds the times of all results, and the number of cut sentences, to the context."""
+        """Adds the times of all results, and the counts of the pipeline, to the context."""
         num_cut = self.context.num_cut
         for name, count in self.pipeline.num_cut.items():
             num_cut[name] = num_cut.get(name, 0) + count
+        self.context.rejected.update(self.pipeline.rejected)
         self.context.add_times(results)
 
 
@@ -152,7 +152,7 @@ class Translator:
     ) -> None:
         self.catalog = catalog
         self.backend = backend
-        self.detector = detector
+        self.detection = DetectionPool(detector, settings.max_pending_detections)
         self.settings = settings
         self.aligner = PairAligner(backend, settings)
 
@@ -201,7 +201,10 @@ class Translator:
                 alignments = None
                 if request.is_aligned:
                     alignments = [moved(each, starts) for each in part.alignments]
-                yield TranslatedSentence(number, index, text, part.route, part.detected, alignments)
+                warnings = [GuardWarning(index, each.guard) for each in part.warnings]
+                yield TranslatedSentence(
+                    number, index, text, part.route, part.detected, alignments, warnings
+                )
                 starts = (starts[0] + part.num_chars, starts[1] + len(text))
         work.end(results)
 
@@ -212,7 +215,7 @@ class Translator:
         estimate = num_chars // CHARS_PER_TOKEN + 1
         lease = await context.admit(self.backend, estimate, at_once=num_chars > INLINE_CHARS)
         with context.stage("tokenize"):
-            prepared = await self._prepare_all(request, num_chars)
+            prepared = await self._prepare_all(request, num_chars, deadline)
         describe(prepared, context)
         is_bulk = request.is_bulk or count_sentences(prepared) > self.settings.bulk_sentences
         total = sum(len(ids) * len(text.route) for text in prepared for ids in text.sources)
@@ -230,6 +233,9 @@ class Translator:
         if work.request.terms is not None:
             await use_terms(prepared, results, work.request.terms, options, pipeline)
         results = await complete(prepared, results, options, pipeline)
+        if beam_size := self.settings.guard_beam_size:
+            beam_size = min(beam_size, self.settings.max_beam_size)
+            await guard(prepared, results, options, pipeline, beam_size)
         await insert_tags(prepared, results, self.aligner, context)
         if work.request.is_aligned:
             await align_words(prepared, results, self.aligner, context)
@@ -243,31 +249,39 @@ class Translator:
         with context.stage("detokenize"):
             return await run_sized(num_chars, self._assemble_all, prepared, results)
 
-    def detect(self, text: str, among: Sequence[str] | None = None) -> list[Detection]:
-        """Returns the likeliest languages of a text, best first; UNDETECTED if none matches."""
-        return self.detector.detect(text, among) or [UNDETECTED]
-
-    def detect_all(self, texts: Sequence[str]) -> list[list[Detection]]:
-        """Returns the likeliest languages of each text."""
-        return [self.detect(text) for text in texts]
-
-    async def _prepare_all(self, request: TranslationRequest, num_chars: int) -> list[Prepared]:
+    async def _prepare_all(
+        self, request: TranslationRequest, num_chars: int, deadline: float
+    ) -> list[Prepared]:
         catalog = self.catalog
+        detected: Sequence[Detection | None] = [None] * len(request.texts)
+        if request.source is None:
+            words = await run_sized(num_chars, lambda: [*map(request.words, request.texts)])
+            sources = catalog.sources(request.target)
+            found = await self.detection.detect(words, deadline, sources)
+            detected = [each[0] for each in found]
         if num_chars > INLINE_CHARS:
             # A thread will prepare the texts, and models may be unloaded meanwhile.
             catalog = copy(catalog)
 
         def prepare() -> list[Prepared]:
-            return [self._prepare(text, request, catalog) for text in request.texts]
+            return [
+                self._prepare(text, request, catalog, language)
+                for text, language in zip(request.texts, detected, strict=True)
+            ]
 
         return await run_sized(num_chars, prepare)
 
-    def _prepare(self, text: str, request: TranslationRequest, catalog: Catalog) -> Prepared:
-        detected = None
+    def _prepare(
+        self,
+        text: str,
+        request: TranslationRequest,
+        catalog: Catalog,
+        detected: Detection | None,
+    ) -> Prepared:
         source = request.source
-        if source is None:
-            detected = self.detect(request.words(text), catalog.sources(request.target))[0]
+        if detected is not None:
             source = detected.language if detected.confidence else request.target
+        assert source is not None  # it is named or detected
         route = catalog.route(source, request.target)
         if not route:
             return Prepared((), Segments((text,), ()), [], detected)
@@ -360,7 +374,8 @@ def count_sentences(prepared: Sequence[Prepared]) -> int:
 
 def unknown_to(route: Sequence[Direction], text: str) -> set[str]:
     """Returns the characters of a text that a vocabulary on the route does not have."""
-    return set().union(*(each.vocabularies.source.unknown_in(text) for each in route))
+    first, *others = [each.vocabularies.source.unknown_in(text) for each in route]
+    return first.union(*others) if others else first
 
 
 def no_attention(name: str) -> InvalidRequestError:
@@ -372,7 +387,7 @@ def no_attention(name: str) -> InvalidRequestError:
 
 
 def describe(prepared: list[Prepared], context: RequestContext) -> None:
-    """Adds the model and the number of cut sentences to the context of a request."""
+    """Adds the model, and the sentences cut for their first models, to the context of a request."""
     models = {direction.name for text in prepared for direction in text.route}
     context.model = models.pop() if len(models) == 1 else NO_MODEL
     for text in prepared:

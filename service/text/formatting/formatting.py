@@ -76,11 +76,13 @@ def lower_capitals(chunked: ChunkedText, tokenizer: Tokenizer, limit: int) -> No
     def is_known(word: str) -> bool:
         return len(tokenizer.encode(word)) < len(tokenizer.encode(word.lower()))
 
+    found = [index for index, each in enumerate(chunked.segments.sentences) if is_all_caps(each)]
+    if not found:
+        return
     sentences = list(chunked.segments.sentences)
-    for index, sentence in enumerate(sentences):
-        if is_all_caps(sentence):
-            lowered = sentence_case(sentence, is_known)
-            ids = tokenizer.encode(lowered)
-            if len(ids) <= limit and len(lowered) == len(sentence):
-                sentences[index], chunked.sources[index] = lowered, ids
+    for index in found:
+        lowered = sentence_case(sentences[index], is_known)
+        ids = tokenizer.encode(lowered)
+        if len(ids) <= limit and len(lowered) == len(sentences[index]):
+            sentences[index], chunked.sources[index] = lowered, ids
     chunked.segments = replace(chunked.segments, sentences=tuple(sentences))

@@ -169,6 +169,9 @@ class Executor(ABC, Generic[Item]):
             Exception: The batch failed; `isolate` must be called next.
         """
 
+    def shrink(self) -> None:
+        """Lowers the number of tokens of later batches. It is called before `isolate`."""
+
     @abstractmethod
     def isolate(self) -> list[Item]:
         """Ends a batch that failed; it is computed again in parts.

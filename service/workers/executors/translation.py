@@ -9,6 +9,7 @@ from model.sequence import BatchStats, Sequence
 from service.items.result import Done
 from service.items.translation import TranslationItem
 from service.workers.executors.base import Backlog, Executor, take_all
+from service.workers.executors.token_budget import TokenBudget
 
 SMALL_ROWS = 16
 """A batch with fewer rows is decoded in low-latency steps, which decode fewer tokens at once."""
@@ -34,6 +35,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         self.engine = engine
         self.backlog: Backlog[TranslationItem] = Backlog()
         self.bulk: set[int] = set()
+        self.budget = TokenBudget()
 
     def __len__(self) -> int:
         return len(self.backlog)
@@ -92,7 +94,7 @@ class TranslationExecutor(Executor[TranslationItem]):
         if backlog.retries and not backlog.running:
             self._admit(backlog.begin(take_all))
         elif backlog.waiting and not backlog.is_retry:
-            items = take_all(backlog.waiting)
+            items = self.budget.take(backlog.waiting, backlog.running.values())
             backlog.running.update((item.id, item) for item in items)
             self._admit(items)
         is_small = self.engine.num_rows < SMALL_ROWS
@@ -108,6 +110,10 @@ class TranslationExecutor(Executor[TranslationItem]):
         self.engine.admit(
             [Sequence(item.id, item.source, item.options, item.first_id) for item in items]
         )
+
+    def shrink(self) -> None:
+        """Lowers the number of tokens of later batches, after memory has run out."""
+        self.budget.shrink(self.backlog.running.values())
 
     def isolate(self) -> list[TranslationItem]:
         """Empties the engine, and queues its items again in halves.

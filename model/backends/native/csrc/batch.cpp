@@ -46,13 +46,15 @@ public:
 
     // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
     // probable token until EOS or its limit.
-    //   left: number of tokens that each row may still get, at least 1
+    //   left: number of tokens that each row may still get; a row with 0 gets none
     //   tokens: last token of each row, or -1 at its start; this call updates them
     //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
     void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
         std::fill_n(best, (size_t)n * steps, -1);
-        active.resize(n);
-        std::iota(active.begin(), active.end(), 0);
+        active.clear();
+        for (int row = 0; row < n; row++)
+            if (left[row] > 0) active.push_back(row);
+        first_rows = active;
         for (int step = 0; step < steps && !active.empty(); step++) {
             chosen_ids.resize(active.size());
             decode_step(tokens, chosen_ids.data());
@@ -67,12 +69,14 @@ public:
     }
 
     // Writes the logits of some rows for the last decode step; the rows' logits start `stride`
-    // floats apart. Call it only after a `decode` of one step.
+    // floats apart. Call it only after a `decode` of one step that decoded these rows.
     void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
         for (int i = 0; i < count; i++) {
             const Candidates& candidates = rows[scored[i]]->candidates;
             float* all = scratch.logits.reserve(round_up(candidates.count, LANES));
-            model.output.logits(scratch.quantized, scored[i], candidates, all);
+            auto place = std::lower_bound(first_rows.begin(), first_rows.end(), scored[i]);
+            int line = place - first_rows.begin();
+            model.output.logits(scratch.quantized, line, candidates, all);
             std::memcpy(logits + i * stride, all, candidates.count * sizeof(float));
         }
     }
@@ -133,7 +137,8 @@ private:
     std::vector<float> cells;  // (layers, rows, D)
     std::vector<std::unique_ptr<Sentence>> sentences;
     std::vector<Sentence*> unused;
-    std::vector<int> active;  // the rows that a step decodes, ascending
+    std::vector<int> active;      // the rows that a step decodes, ascending
+    std::vector<int> first_rows;  // the rows that the first step of the last `decode` decoded
     std::vector<int32_t> chosen_ids;  // new token of each active row
     Scratch scratch;
 
@@ -320,9 +325,11 @@ private:
         for (int r = 0; r < n; r++) {
             const Memory& memory = rows[active[r]]->memory[index];
             const Memory* next = r + 1 < n ? &rows[active[r + 1]]->memory[index] : nullptr;
-            memory.attend(query + (size_t)r * d, sizes.heads, d / sizes.heads,
-                          scratch.scores.reserve(memory.width), context + (size_t)r * d, next,
-                          record_of(active[r], index, memory.length));
+            HeadWeights weights = record_of(active[r], index, memory.length);
+            auto attend = weights.to ? &Memory::attend<true> : &Memory::attend<false>;
+            (memory.*attend)(query + (size_t)r * d, sizes.heads, d / sizes.heads,
+                             scratch.scores.reserve(memory.width), context + (size_t)r * d, next,
+                             weights);
         }
         apply(layer.out, context, n, y);
         layer.norm.add(x, y, n, d);

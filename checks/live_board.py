@@ -1,0 +1,232 @@
+"""Runs the dashboard and the alerts against a real Prometheus: `python -m checks.live_board`.
+
+It starts a server with the built-in models and a Prometheus that scrapes it. Then it sends requests
+of every task, runs every query of the dashboard, and prints the queries without data. It also looks
+for each series that an alert reads, and for the traces of the histograms of durations. The exit
+status is 1 if data is missing. Without the program `prometheus` it prints that it has skipped the
+check.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from checks.board import DESCRIPTION, expressions
+from checks.traffic import drive, remote_model
+from service.private_server import running_server
+from service.settings.models import DEFAULT_MODELS
+
+RULES = DESCRIPTION.parents[1] / "prometheus" / "alerts.yml"
+SCRAPE_SECONDS = 1
+DRIVE_SECONDS = 30.0
+START_LIMIT_SECONDS = 30.0
+PERIOD_SECONDS = 600.0
+TRACED = ("regard_request_duration_seconds_bucket", "regard_stage_duration_seconds_bucket")
+"""Series whose observations have exemplars."""
+
+VARIABLES = {"$task": ".*", "$model": ".*", "$__rate_interval": "30s"}
+SELECTOR = re.compile(r"\b(?:up|(?:regard|process)_\w+)\b(?:\{[^}]*\})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query of the dashboard, or a series that an alert reads.
+
+    Attributes:
+        place: Row and title of the panel, or name of the alert.
+        expression: Query with the variables of the dashboard filled in.
+    """
+
+    place: str
+    expression: str
+
+
+class Prometheus:
+    """The HTTP API of a running Prometheus.
+
+    Args:
+        url: Address of the API.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """Returns the field `data` of a reply.
+
+        Raises:
+            ValueError: Prometheus refuses the query.
+            OSError: Prometheus does not answer, or it is not ready yet.
+        """
+        query = urllib.parse.urlencode(parameters)
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as reply:
+                return json.load(reply)["data"]
+        except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
+            raise ValueError(json.load(error)["error"]) from error
+
+    def values(self, expression: str) -> list[float]:
+        """Returns the numbers that a query finds now; NaN counts as no data."""
+        found = self.get("query", query=expression)["result"]
+        numbers = [float(each["value"][1]) for each in found]
+        return [number for number in numbers if not math.isnan(number)]
+
+    def num_exemplars(self, name: str) -> int:
+        """Returns the number of exemplars of a histogram in the last minutes."""
+        now = time.time()
+        times = {"start": str(now - PERIOD_SECONDS), "end": str(now)}
+        found = self.get("query_exemplars", query=name, **times)
+        return sum(len(series["exemplars"]) for series in found)
+
+    def is_up(self) -> bool:
+        """Reports whether Prometheus answers and has scraped the server."""
+        try:
+            return self.values("up") == [1.0]
+        except OSError:
+            return False
+
+
+def main() -> None:
+    """Runs the check."""
+    program = shutil.which("prometheus")
+    if program is None:
+        print("SKIPPED: prometheus was not found, so no query was run. Install prometheus.")
+        return
+    with remote_model() as endpoint, tempfile.TemporaryDirectory() as folder:
+        models = (*DEFAULT_MODELS, f"openai:remote@{endpoint}/v1#en-ga")
+        os.environ |= {
+            "REGARD_MODELS": ",".join(models),
+            "REGARD_FILES": "true",
+            "REGARD_WORKERS": "1",
+            "REGARD_STATE": f"{folder}/state",
+            # The endpoint accepts the traces and drops them.
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "NO_PROXY": "127.0.0.1",
+        }
+        with running_server(None) as url, running_prometheus(program, url, folder) as prometheus:
+            print(f"sending requests for {DRIVE_SECONDS:g} s")
+            for (path, status), number in sorted(drive(url, DRIVE_SECONDS).items()):
+                print(f"  {path} {status}: {number} responses")
+            time.sleep(3 * SCRAPE_SECONDS)
+            missing = report(prometheus)
+    sys.exit(1 if missing else 0)
+
+
+def report(prometheus: Prometheus) -> int:
+    """Runs all queries, prints the ones without data, and returns their number."""
+    missing = 0
+    for name, queries in (("dashboard", [*board_queries()]), ("alerts", [*alert_series()])):
+        values = {query: prometheus.values(query.expression) for query in queries}
+        empty = [query for query, found in values.items() if not found]
+        zero = [query for query, found in values.items() if found and not any(found)]
+        for query in empty:
+            print(f"no data: {query.place}: {query.expression}")
+        for query in zero:
+            print(f"only zeros: {query.place}")
+        print(f"{name}: {len(values) - len(empty)} of {len(values)} queries have data")
+        missing += len(empty)
+    for name in TRACED:
+        if not prometheus.num_exemplars(name):
+            print(f"no exemplar: {name}")
+            missing += 1
+    for group in prometheus.get("rules")["groups"]:
+        for rule in group["rules"]:
+            if rule["health"] != "ok":
+                print(f"alert {rule['name']}: {rule['health']}: {rule.get('lastError', '')}")
+                missing += 1
+    return missing
+
+
+def board_queries() -> Iterator[Query]:
+    """Yields every query of the dashboard."""
+    for row in yaml.safe_load(DESCRIPTION.read_text("utf-8"))["rows"]:
+        for panel in row["panels"]:
+            for legend, expression in expressions(panel).items():
+                for name, value in VARIABLES.items():
+                    expression = expression.replace(name, value)
+                yield Query(f"{row['row']} / {panel['title']} / {legend}", expression)
+
+
+def alert_series() -> Iterator[Query]:
+    """Yields every series that an alert reads, once for each alert."""
+    for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"]:
+        for rule in group["rules"]:
+            for selector in sorted({*SELECTOR.findall(rule["expr"])}):
+                yield Query(rule["alert"], f"count({selector})")
+
+
+@contextmanager
+def running_prometheus(program: str, target: str, folder: str) -> Iterator[Prometheus]:
+    """Runs a Prometheus that scrapes a server.
+
+    Args:
+        program: Path of the program.
+        target: Address of the server.
+        folder: Folder for the configuration and the data.
+
+    Raises:
+        TimeoutError: Prometheus has not scraped the server in time.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    targets = [{"targets": [target.removeprefix("http://")]}]
+    every = f"{SCRAPE_SECONDS}s"
+    config = {
+        "global": {
+            "scrape_interval": every,
+            "scrape_timeout": every,
+            "evaluation_interval": every,
+        },
+        "rule_files": [str(RULES)],
+        "scrape_configs": [{"job_name": "regard", "static_configs": targets}],
+    }
+    path = Path(folder) / "prometheus.yml"
+    path.write_text(yaml.safe_dump(config), "utf-8")
+    with (Path(folder) / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                program,
+                f"--config.file={path}",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address={address}",
+                "--enable-feature=exemplar-storage",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    prometheus = Prometheus(f"http://{address}")
+    try:
+        deadline = time.monotonic() + START_LIMIT_SECONDS
+        while not prometheus.is_up():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Prometheus has not scraped {target}: see {log.name}")
+            time.sleep(0.2)
+        yield prometheus
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()

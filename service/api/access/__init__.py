@@ -1,0 +1,1 @@
+"""Decides which requests are allowed: by host, page, port and API key."""

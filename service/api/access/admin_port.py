@@ -1,0 +1,33 @@
+"""The port for operators, on which alone metrics and changes of models can be reached."""
+
+from starlette.types import Scope
+
+from service.errors import NotFoundError
+
+
+class AdminPort:
+    """Hides the routes of operators on all ports except the admin port.
+
+    Args:
+        port: The admin port; 0 leaves these routes on every port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def check(self, scope: Scope) -> None:
+        """Refuses a request for a route of operators that has come to another port.
+
+        Raises:
+            NotFoundError: The route is served on the admin port alone.
+        """
+        if not self.port or scope["path"] != "/metrics" and not changes_models(scope):
+            return
+        server = scope.get("server")
+        if server is None or server[1] != self.port:
+            raise NotFoundError("there is no such address; GET /docs lists all routes")
+
+
+def changes_models(scope: Scope) -> bool:
+    """Returns whether a request loads or unloads a model."""
+    return scope["method"] in ("POST", "DELETE") and scope["path"].startswith("/v1/models/")

@@ -1,0 +1,104 @@
+"""The API keys that one HTTP process accepts."""
+
+import asyncio
+import hmac
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from service.settings import Settings
+from service.settings.keys import ADMIN, SCOPES, ApiKey, digest_of, listed_keys, read_keys
+
+logger = logging.getLogger("regard.keys")
+
+WATCH_SECONDS = 1.0
+"""Interval at which the file of keys is examined."""
+
+NO_DIGEST = "0" * 64
+
+Stamp = tuple[int, int, int]
+"""Inode, size and time of the last change of a file."""
+
+
+class KeyRing:
+    """Finds keys by their hash, and reads the file of keys again when it changes.
+
+    A file that cannot be used is logged, and the keys that were read before stay valid. Without
+    any keys from its file, the server refuses all keys except its admin key.
+
+    Args:
+        settings: Settings of the server.
+
+    Attributes:
+        is_required: Whether the routes that compute need a key.
+        keys: The valid keys by their hash, the admin key included.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.file: Path | None = settings.keys_file
+        self.is_required = settings.needs_keys
+        self.stamp: Stamp | None = None
+        admin = settings.admin_key.get_secret_value()
+        self._admin = (ApiKey(digest_of(admin), ADMIN, frozenset(SCOPES)),) if admin else ()
+        listed = listed_keys(settings.api_keys.get_secret_value()) if self.file is None else ()
+        self.keys = self._by_digest(listed)
+        self.refresh()
+
+    def find(self, given: str) -> ApiKey | None:
+        """Returns the key with a given text, or None.
+
+        The time does not depend on the number of correct characters. Only hashes are compared, and
+        similar texts have hashes without similarity.
+        """
+        digest = digest_of(given)
+        found = self.keys.get(digest)
+        is_equal = hmac.compare_digest(digest, NO_DIGEST if found is None else found.digest)
+        return found if is_equal else None
+
+    @property
+    def has_admin(self) -> bool:
+        """Whether a key may load and unload models."""
+        return any(ADMIN in key.scopes for key in self.keys.values())
+
+    def refresh(self) -> None:
+        """Reads the file of keys if it has changed since the last call."""
+        if self.file is None:
+            return
+        try:
+            found = os.stat(self.file)
+            stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if stamp == self.stamp:
+                return
+            self.stamp = stamp
+            keys = read_keys(self.file.read_text("utf-8"))
+        except OSError as error:
+            if self.stamp is not None:
+                logger.error("the file of keys cannot be read: %s", error.strerror)
+            self.stamp = None
+        except ValueError as error:  # also a UnicodeDecodeError, whose text would show the file
+            reason = "it is not UTF-8" if isinstance(error, UnicodeError) else error
+            logger.error(
+                "the file of keys cannot be used, its last version stays valid: %s", reason
+            )
+        else:
+            self.keys = self._by_digest(keys)
+            logger.info("the file of keys has been read; it has %d keys", len(keys))
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Examines the file of keys every WATCH_SECONDS seconds during the `with` block."""
+        task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _watch(self) -> None:
+        while self.file is not None:
+            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.to_thread(self.refresh)  # a slow disk must not block the event loop
+
+    def _by_digest(self, keys: tuple[ApiKey, ...]) -> Mapping[str, ApiKey]:
+        return {key.digest: key for key in (*keys, *self._admin)}

@@ -1,0 +1,90 @@
+"""Checks the API key of a request.
+
+A request has its key in the header `Authorization` or `X-API-Key`, or in a field of a body, form
+or query.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from service.api import error_texts
+from service.errors import ForbiddenError, InvalidKeyError, MissingKeyError
+from service.settings.keys import ApiKey
+
+SCHEMES = ("bearer", "deepl-auth-key")
+"""Schemes of the header `Authorization`. Only DeepL's clients use the second one."""
+
+HEADER = "x-api-key"
+"""Header with the key alone, which the clients of many other APIs send."""
+
+FIELDS = ("api_key", "auth_key")
+"""Names of the field with the key. Only old clients of DeepL use the second one."""
+
+
+def given_key(request: Request, fields: Mapping[str, Any]) -> str:
+    """Returns the key of a request; "" if it has none.
+
+    Args:
+        request: The request. A key in its header is preferred to a key in a field. A header without
+            a key, such as `Authorization: Bearer`, counts as absent.
+        fields: Fields of the request's body, form or query.
+    """
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() in SCHEMES and (key := credentials.strip()):
+        return key
+    if header := request.headers.get(HEADER, "").strip():
+        return header
+    given = [fields[name] for name in FIELDS if fields.get(name) is not None]
+    return str(given[0]).strip() if given else ""
+
+
+async def check_key(request: Request, fields: Mapping[str, Any]) -> None:
+    """Refuses a request whose key is missing, wrong, not for this route, or over its limits.
+
+    The hash of the key is stored in the context of the request, where the quota finds it. A server
+    without API keys accepts every request.
+
+    Args:
+        request: The request.
+        fields: Fields of the request's body, form or query.
+
+    Raises:
+        MissingKeyError: The request has no key.
+        InvalidKeyError: The key is wrong.
+        ForbiddenError: The key has not the scope of the route.
+        RateLimitedError: The key has used its limit of a minute.
+        RequestTooLargeError: The request alone has more characters than this limit.
+    """
+    # Schemas import this module, so it cannot import the services.
+    services: Any = request.app.state.services
+    if not services.keys.is_required:
+        return
+    given = given_key(request, fields)
+    if not given:
+        text = error_texts.MISSING_KEY
+        raise MissingKeyError(text.text, details=text.details)
+    key: ApiKey | None = services.keys.find(given)
+    if key is None:
+        text = error_texts.WRONG_KEY
+        raise InvalidKeyError(text.text, details=text.details)
+    request.state.context.account = key.digest
+    scope = request.state.scope
+    if scope not in key.scopes:
+        text = error_texts.wrong_scope(key.name, scope)
+        raise ForbiddenError(text.text, details=text.details)
+    if key.limits:
+        number = num_characters(fields) if key.limits.characters else 0
+        await services.backend.take(key.digest, key.limits, number)
+
+
+def num_characters(value: Any) -> int:
+    """Returns the number of characters of all texts in a value; a document counts its bytes."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return sum(map(num_characters, value))
+    if isinstance(value, Mapping):
+        return sum(num_characters(each) for name, each in value.items() if name not in FIELDS)
+    return len(getattr(value, "data", ""))  # an Upload

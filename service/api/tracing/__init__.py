@@ -1,0 +1,1 @@
+"""Traces of requests, sent to a collector in OpenTelemetry's protocol (OTLP)."""

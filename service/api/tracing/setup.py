@@ -1,0 +1,80 @@
+"""Reads OpenTelemetry's environment variables, and builds the tracing of an application.
+
+The variables are the standard ones of OpenTelemetry. They are not among the settings of the server,
+because OpenTelemetry's SDK reads most of them itself. Without an endpoint there is no tracing, and
+no package of OpenTelemetry is imported.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Protocol
+
+from starlette.types import Scope
+
+from service.tasks.context import RequestContext
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+PROTOCOL = "http/protobuf"
+PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+
+Environment = Mapping[str, str]
+
+
+class RequestSpan(Protocol):
+    """The span of one request."""
+
+    def end(self, context: RequestContext, status: int) -> None:
+        """Ends the span, and adds the spans of its stages."""
+
+
+class Tracing(Protocol):
+    """Makes the spans of requests, and sends them to a collector."""
+
+    def begin(self, scope: Scope, context: RequestContext) -> RequestSpan | None:
+        """Returns the span of a request that has arrived; None if it is not sampled."""
+
+    async def close(self) -> None:
+        """Sends the remaining spans."""
+
+
+def is_enabled(environment: Environment) -> bool:
+    """Reports whether the environment variables name a collector and tracing is not disabled."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(environment.get(name) for name in ENDPOINTS)
+
+
+def fault_of(environment: Environment) -> str | None:
+    """Returns the reason why tracing cannot work; None if it is disabled or can work."""
+    if not is_enabled(environment):
+        return None
+    variable = next(name for name in ENDPOINTS if environment.get(name))
+    if not all(is_installed(name) for name in PACKAGES):
+        return (
+            f"{variable} is set, but OpenTelemetry is not installed; "
+            "install regard[otel], or unset the variable"
+        )
+    for name in PROTOCOLS:
+        if environment.get(name, PROTOCOL) != PROTOCOL:
+            return f"{name} is {environment[name]}; only {PROTOCOL} is supported"
+    return None
+
+
+def is_installed(package: str) -> bool:
+    """Reports whether a package can be imported."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+def open_tracing(environment: Environment) -> Tracing | None:
+    """Returns the tracing that the environment variables ask for; None if they ask for none."""
+    if not is_enabled(environment):
+        return None
+    from service.api.tracing.spans import OtlpTracing  # the extra may not be installed
+
+    return OtlpTracing(environment)

@@ -1,0 +1,1 @@
+"""Measures a server with more work than it can compute at once."""

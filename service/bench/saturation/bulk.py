@@ -1,0 +1,117 @@
+"""Measures how much slower single sentences are while other clients send long lists."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from service.bench.attention import median_p99
+from service.bench.client import Address, BenchError, RequestError, send_once
+from service.bench.load import LoadReport, run_load
+from service.bench.translation import LIST_TIMEOUT_SECONDS, translate_request
+
+WARMUP_SECONDS = 3.0
+RETRY_SECONDS = 1.0
+JOB_LIST = 1000
+"""Number of sentences in each request of the bulk job."""
+
+
+@dataclass(frozen=True)
+class BulkReport:
+    """Windows of one run, alternately without and with lists.
+
+    Attributes:
+        clients: Number of clients that send single sentences.
+        alone: Report of each window without lists.
+        beside: Report of each window with lists.
+        p99_ratio: Median p99 of single sentences in windows with lists, divided by the median p99
+            in the other windows.
+        lists: Number of lists that were translated.
+        statuses: Number of other replies to lists, by status.
+    """
+
+    clients: int
+    alone: list[LoadReport]
+    beside: list[LoadReport]
+    p99_ratio: float
+    lists: int
+    statuses: dict[str, int]
+
+
+class ListClients:
+    """Clients that send long lists in a loop.
+
+    Args:
+        address: Address of the server.
+        pair: Language pair.
+        sentences: Sentences of the lists.
+    """
+
+    def __init__(self, address: Address, pair: str, sentences: Sequence[str]) -> None:
+        self.address = address
+        self.pair = pair
+        self.sentences = sentences
+        self.statuses: Counter[str] = Counter()
+
+    async def send_lists(self, size: int) -> None:
+        """Sends lists of `size` sentences until it is cancelled; waits a second after a refusal."""
+        texts = [*itertools.islice(itertools.cycle(self.sentences), size)]
+        request = translate_request(self.address, self.pair, texts, False)
+        while True:
+            try:
+                status = (await send_once(self.address, request, LIST_TIMEOUT_SECONDS)).status
+            except RequestError as error:
+                self.statuses[error.kind] += 1
+                continue
+            self.statuses[str(status)] += 1
+            if status != 200:
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+async def run_bulk(
+    url: str,
+    pair: str,
+    sentences: Sequence[str],
+    num_clients: int,
+    list_clients: int,
+    list_size: int,
+    rounds: int,
+    seconds: float,
+) -> BulkReport:
+    """Measures windows that alternate: without and with clients that send lists.
+
+    Beside the list clients, one client translates a bulk job, in lists of JOB_LIST sentences.
+
+    Args:
+        url: Address of the server.
+        pair: Language pair.
+        sentences: Sentences to translate.
+        num_clients: Number of clients that send single sentences.
+        list_clients: Number of clients that send lists.
+        list_size: Number of sentences in each of these lists.
+        rounds: Number of pairs of windows.
+        seconds: Measured seconds of each window.
+
+    Raises:
+        BenchError: The server refuses a single sentence, or translates none in a window.
+    """
+    address = Address.parse(url)
+    lists = ListClients(address, pair, sentences)
+    alone, beside = [], []
+    for _ in range(rounds):
+        alone.append(await run_load(url, pair, sentences, num_clients, WARMUP_SECONDS, seconds))
+        sizes = [JOB_LIST, *[list_size] * list_clients]
+        tasks = [asyncio.create_task(lists.send_lists(size)) for size in sizes]
+        await asyncio.sleep(WARMUP_SECONDS)
+        beside.append(await run_load(url, pair, sentences, num_clients, WARMUP_SECONDS, seconds))
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    ratio = median_p99(beside) / median_p99(alone)
+    done = lists.statuses.pop("200", 0)
+    if any(run.errors for run in alone):
+        raise BenchError("the server refused single sentences while no lists were sent")
+    return BulkReport(num_clients, alone, beside, ratio, done, dict(lists.statuses))

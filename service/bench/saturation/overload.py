@@ -1,0 +1,283 @@
+"""Measures a server that gets more requests than it can compute.
+
+The load is an open loop: requests are sent at fixed times, whether or not earlier requests have
+been answered. Each request is one sentence with a deadline in X-Request-Timeout-Ms.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from service.bench.client import Address, BenchError, Connection, Reply, RequestError
+from service.bench.load import percentile, run_load
+from service.bench.mixed import memory_mib
+from service.bench.translation import translate_request
+
+CLIENTS = 64
+"""Number of clients of the closed loop that measures the capacity."""
+
+CAPACITY_SECONDS = 5.0
+RECOVERY_SECONDS = 10.0
+"""Length of the window after an overload, in which half of the capacity is offered."""
+
+GRACE_SECONDS = 0.1
+"""A reply counts as in time if it arrives at most this long after the deadline. The server counts
+the deadline from the arrival of the request, and the client counts it from the sending."""
+
+REFUSED = (429, 503)
+
+SMALLEST_SHARE = 0.9
+"""Share of the largest goodput that must be left at the highest offered rate."""
+
+
+@dataclass(frozen=True)
+class OverloadRun:
+    """Figures of one offered rate and one deadline.
+
+    Attributes:
+        factor: Offered rate divided by the capacity.
+        deadline_seconds: Deadline of each request.
+        offered_per_second: Requests to send per second.
+        in_time_per_second: Translations per second that arrived before their deadline, or at most
+            GRACE_SECONDS later.
+        share_of_peak: `in_time_per_second` divided by the largest value with this deadline.
+        accepted_p99_seconds: P99 of the time of accepted requests; None without any. A request that
+            got 504 counts as infinite.
+        late_share: Share of the accepted requests whose reply was late or an error 504.
+        refused: Number of refused requests.
+        refused_p50_ms: Median time until a refusal, in milliseconds; None without any.
+        without_retry_after: Number of refusals without the header Retry-After.
+        errors: Number of other failures by name.
+        memory_mib: Memory of workers and main process at the end of the overload, in MiB.
+        recovery_seconds: Time from the last request of the overload until the last request that was
+            refused, late or failed. Half of the capacity is offered meanwhile. 0 without any.
+    """
+
+    factor: float
+    deadline_seconds: float
+    offered_per_second: float
+    in_time_per_second: float
+    share_of_peak: float
+    accepted_p99_seconds: float | None
+    late_share: float
+    refused: int
+    refused_p50_ms: float | None
+    without_retry_after: int
+    errors: dict[str, int]
+    memory_mib: float
+    recovery_seconds: float
+
+
+@dataclass(frozen=True)
+class OverloadReport:
+    """Figures of all runs.
+
+    Attributes:
+        pair: Language pair.
+        capacity_per_second: Sentences per second of a closed loop of CLIENTS clients.
+        runs: The runs, by deadline and then by offered rate.
+    """
+
+    pair: str
+    capacity_per_second: float
+    runs: list[OverloadRun]
+
+
+@dataclass
+class Outcomes:
+    """Replies to the requests of one window.
+
+    Attributes:
+        deadline: Deadline of each request, in seconds.
+        accepted: For each accepted request, the time of its reply and the seconds that it took.
+        refusals: Seconds until each refusal.
+        without_retry_after: Number of refusals without Retry-After.
+        errors: Number of other failures by name.
+        bad: Times at which refused, late and failed requests were sent.
+    """
+
+    deadline: float
+    accepted: list[tuple[float, float]] = field(default_factory=list)
+    refusals: list[float] = field(default_factory=list)
+    without_retry_after: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    bad: list[float] = field(default_factory=list)
+
+    def record(self, sent: float, now: float, reply: Reply) -> None:
+        """Counts a reply."""
+        seconds = now - sent
+        if reply.status in (200, 504):
+            self.accepted.append((now, seconds if reply.status == 200 else float("inf")))
+            is_bad = reply.status == 504 or seconds > self.deadline + GRACE_SECONDS
+        else:
+            is_bad = True
+            if reply.status in REFUSED:
+                self.refusals.append(seconds)
+                self.without_retry_after += not reply.has_retry_after
+            else:
+                self.errors[str(reply.status)] += 1
+        if is_bad:
+            self.bad.append(sent)
+
+
+class OpenLoop:
+    """Sends requests at fixed times, each on an idle connection or on a new one.
+
+    Args:
+        address: Address of the server.
+        bodies: Endless iterator of encoded requests.
+    """
+
+    def __init__(self, address: Address, bodies: Iterator[bytes]) -> None:
+        self.address = address
+        self.bodies = bodies
+        self.idle: list[Connection] = []
+
+    async def run(self, per_second: float, seconds: float, outcomes: Outcomes) -> float:
+        """Sends for a time, and waits for all replies.
+
+        Returns:
+            The time by perf_counter at which sending ended.
+        """
+        begin = perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(int(per_second * seconds)):
+                if (pause := begin + number / per_second - perf_counter()) > 0:
+                    await asyncio.sleep(pause)
+                group.create_task(self._send(next(self.bodies), outcomes))
+            end = perf_counter()
+        return end
+
+    async def _send(self, body: bytes, outcomes: Outcomes) -> None:
+        sent = perf_counter()
+        try:
+            connection = await self._connection(outcomes.deadline)
+            reply = await connection.send(body)
+        except RequestError as error:
+            outcomes.errors[error.kind] += 1
+            outcomes.bad.append(sent)
+            return
+        outcomes.record(sent, perf_counter(), reply)
+        if not connection.is_closed:
+            self.idle.append(connection)
+
+    async def _connection(self, deadline: float) -> Connection:
+        while self.idle:
+            connection = self.idle.pop()
+            if not connection.is_closed:
+                return connection
+        return await Connection.open(self.address, deadline + 10)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        for connection in self.idle:
+            connection.close()
+        self.idle.clear()
+
+
+def parse_numbers(text: str) -> list[float]:
+    """Parses numbers above 0, such as `0.5,1,2`.
+
+    Raises:
+        BenchError: A part is not such a number.
+    """
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0.0]
+    if not all(0 < number < float("inf") for number in numbers):
+        raise BenchError(f"{text!r} must be numbers above 0; give 2, or 0.5,1,2")
+    return numbers
+
+
+async def run_overload(
+    url: str,
+    pair: str,
+    sentences: Sequence[str],
+    factors: Sequence[float],
+    deadlines: Sequence[float],
+    seconds: float,
+    on_run: Callable[[OverloadRun], None] = lambda _: None,
+) -> OverloadReport:
+    """Measures the capacity, then each deadline with each offered rate.
+
+    Args:
+        url: Address of the server.
+        pair: Language pair.
+        sentences: Sentences to translate.
+        factors: Offered rates, divided by the capacity.
+        deadlines: Deadlines in seconds.
+        seconds: Measured seconds of each run. Before them, the same load fills the queue: as long
+            as the deadline, and at most this long.
+        on_run: Called with the figures of each run.
+
+    Raises:
+        BenchError: The first request failed, or no sentence was translated while the capacity was
+            measured.
+    """
+    address = Address.parse(url)
+    load = await run_load(url, pair, sentences, CLIENTS, 2.0, CAPACITY_SECONDS)
+    capacity = load.sentences_per_second
+    if not capacity:
+        raise BenchError(f"no sentence was translated within {CAPACITY_SECONDS:g} s")
+    runs: list[OverloadRun] = []
+    for deadline in deadlines:
+        bodies = itertools.cycle(
+            [
+                translate_request(address, pair, text, True, round(1000 * deadline))
+                for text in sentences
+                if text.strip()
+            ]
+        )
+        found = []
+        for factor in factors:
+            run = await _measure(OpenLoop(address, bodies), factor, capacity, deadline, seconds)
+            on_run(run)
+            found.append(run)
+        peak = max(run.in_time_per_second for run in found) or 1.0
+        runs += [replace(run, share_of_peak=run.in_time_per_second / peak) for run in found]
+    return OverloadReport(pair, capacity, runs)
+
+
+async def _measure(
+    loop: OpenLoop, factor: float, capacity: float, deadline: float, seconds: float
+) -> OverloadRun:
+    outcomes = Outcomes(deadline)
+    settle = min(deadline, seconds)
+    begin = perf_counter()
+    memory = asyncio.create_task(_memory_after(loop.address, settle + seconds))
+    end = await loop.run(factor * capacity, settle + seconds, outcomes)
+    in_time = [
+        took
+        for finished, took in outcomes.accepted
+        if begin + settle <= finished <= end and took <= deadline + GRACE_SECONDS
+    ]
+    after = Outcomes(deadline)
+    await loop.run(capacity / 2, RECOVERY_SECONDS, after)
+    loop.close()
+    accepted = sorted(took for _, took in outcomes.accepted)
+    num_late = sum(took > deadline + GRACE_SECONDS for took in accepted)
+    refused_p50 = percentile(sorted(outcomes.refusals), 50)
+    return OverloadRun(
+        factor=factor,
+        deadline_seconds=deadline,
+        offered_per_second=factor * capacity,
+        in_time_per_second=len(in_time) / (end - begin - settle),
+        share_of_peak=1.0,
+        accepted_p99_seconds=percentile(accepted, 99),
+        late_share=num_late / len(accepted) if accepted else 0.0,
+        refused=len(outcomes.refusals),
+        refused_p50_ms=None if refused_p50 is None else 1000 * refused_p50,
+        without_retry_after=outcomes.without_retry_after,
+        errors=dict(outcomes.errors),
+        memory_mib=await memory,
+        recovery_seconds=max(0.0, max(after.bad, default=end) - end),
+    )
+
+
+async def _memory_after(address: Address, seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return await memory_mib(address)

@@ -1,0 +1,201 @@
+"""The tables that `regard bench` prints."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from rich import box
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from service.bench.alignment import AlignmentReport
+from service.bench.attention import WARMUP_SECONDS, AttentionReport
+from service.bench.consistency import LIST_SIZE, ConsistencyReport
+from service.bench.load import LoadReport
+from service.bench.mixed import KindFigures, MixedReport
+from service.bench.quality import QualityReport
+from service.bench.saturation.bulk import BulkReport
+from service.bench.saturation.overload import OverloadReport
+
+SHOWN_LINES = 8
+
+
+def quality_table(report: QualityReport) -> Table:
+    """Returns a table of the scores, beside the scores of a compared file."""
+    table = Table(report.pair, "this server", "compared file", box=box.SIMPLE)
+    theirs = report.compared
+    table.add_row("BLEU", f"{report.scores.bleu:.2f}", f"{theirs.bleu:.2f}" if theirs else "-")
+    table.add_row("chrF", f"{report.scores.chrf:.2f}", f"{theirs.chrf:.2f}" if theirs else "-")
+    table.add_row("sentences", str(report.sentences), f"{report.equal} equal" if theirs else "-")
+    table.add_row("seconds", f"{report.seconds:.2f}", "-")
+    table.add_row("sentences/s", f"{report.sentences_per_second:.1f}", "-")
+    table.caption = "BLEU {}\nchrF {}".format(*report.signatures)
+    return table
+
+
+def consistency_table(report: ConsistencyReport) -> Table:
+    """Returns a table with the number of changed lines."""
+    table = Table(report.pair, "changed lines", "first of them", box=box.SIMPLE)
+    table.caption = "A changed line gets another translation when it is sent alone."
+    for way, lines in (
+        (f"in lists of up to {LIST_SIZE}", report.lists_differ),
+        (f"from {report.clients} clients", report.clients_differ),
+    ):
+        shown = ", ".join(map(str, lines[:SHOWN_LINES])) or "-"
+        table.add_row(way, f"{len(lines)} of {report.sentences}", shown)
+    return table
+
+
+def load_table(reports: Sequence[LoadReport]) -> Group:
+    """Returns a table of 80 columns with one row per run, and a list of the errors."""
+    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
+    headings = ["clients", "sentences/s", "ratio", "p50 ms", "p95 ms", "p99 ms", "rows/step"]
+    for heading in [*headings, "padding %", "errors"]:
+        table.add_column(heading, justify="right")
+    notes = []
+    for run in reports:
+        padding = None if run.padding_share is None else 100 * run.padding_share
+        latencies = [run.p50_ms, run.p95_ms, run.p99_ms]
+        figures = [run.sentences_per_second, run.ratio, *latencies, run.mean_rows, padding]
+        cells = [figure(number) for number in figures]
+        table.add_row(str(run.clients), *cells, str(sum(run.errors.values())))
+        notes += [f"{run.clients} clients: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        if not run.sentences:
+            notes.append(f"{run.clients} clients: no sentence finished in {run.seconds:g} s")
+    return Group(table, *map(escape, notes))
+
+
+def attention_table(report: AttentionReport) -> Table:
+    """Returns a table with the medians of the windows without and with attention requests."""
+    table = Table(box=box.SIMPLE, title="translations; medians over the windows")
+    for heading in ("", "p50 ms", "p99 ms", "sentences/s", "attention/s"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, runs in (("without attention", report.alone), ("with attention", report.beside)):
+        medians = [
+            median(getattr(run, field) for run in runs)
+            for field in ("p50_ms", "p99_ms", "sentences_per_second")
+        ]
+        seconds = sum(run.seconds + WARMUP_SECONDS for run in runs)
+        replies = sum(asked.replies for asked in report.asked) if runs is report.beside else 0
+        table.add_row(name, *map(figure, medians), figure(replies / seconds))
+    table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "", "")
+    source, target = report.tokens
+    table.caption = (
+        f"text for attention: {source} source tokens, {target} target tokens, "
+        f"{report.values} values per reply"
+    )
+    return table
+
+
+def mixed_table(report: MixedReport) -> Group:
+    """Returns a table with one row per kind of client, and a list of the errors."""
+    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
+    pairs = [
+        f"{name}\n{way}" for name in ("p50 ms", "p99 ms", "per s") for way in ("without", "with")
+    ]
+    for heading in ("", "clients", *pairs[:4], "p99\nratio", *pairs[4:]):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for kind, beside in report.beside.items():
+        alone = report.alone.get(kind)
+        cells = [figure(number) for number in _side_by_side(alone, beside)]
+        table.add_row(kind, str(beside.clients), *cells)
+    first, last = report.memory_mib
+    table.caption = (
+        f"{report.rounds} windows without long embeddings and {report.rounds} with them, in "
+        f"{report.seconds:.0f} s; memory {first:.0f} to {last:.0f} MiB"
+    )
+    ratio = f"{report.p99_ratio:.2f} times"
+    notes = [f"p99 of short embeddings is {ratio} as long with long embeddings as without them"]
+    for kind, counts in report.errors.items():
+        notes += [f"{kind}: {n} x {error}" for error, n in sorted(counts.items())]
+    return Group(table, *map(escape, notes))
+
+
+def _side_by_side(alone: KindFigures | None, beside: KindFigures) -> list[float | None]:
+    """Returns p50, p99, the ratio of p99, and requests per second.
+
+    Except for the ratio, there are two values: without and with long embeddings.
+    """
+    without = alone or replace(beside, p50_ms=None, p99_ms=None, per_second=0.0)
+    ratio = None
+    if without.p99_ms is not None and beside.p99_ms is not None:
+        ratio = beside.p99_ms / without.p99_ms
+    p50s, p99s = (without.p50_ms, beside.p50_ms), (without.p99_ms, beside.p99_ms)
+    return [*p50s, *p99s, ratio, without.per_second, beside.per_second]
+
+
+def alignment_table(report: AlignmentReport) -> Table:
+    """Returns a table with the share of aligned words of each sort."""
+    table = Table(f"{report.sentences} sentences", "aligned", "of pairs", "%", box=box.SIMPLE)
+    shares = {
+        "numerals": report.numerals,
+        "words spelt alike": report.words,
+        "false friends": report.false_friends,
+        "words and false friends": report.all_words,
+    }
+    for name, share in shares.items():
+        table.add_row(name, str(share.aligned), str(share.total), f"{share.percent:.1f}")
+    return table
+
+
+def figure(value: float | None) -> str:
+    """Returns a number as text, with at most two decimals; "-" for None."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def overload_table(report: OverloadReport) -> Group:
+    """Returns a table with one row for each offered rate and deadline, and a list of the errors."""
+    table = Table(box=box.SIMPLE, padding=0, collapse_padding=True)
+    headings = [
+        "deadline\ns",
+        "offered",
+        "per s",
+        "in time\nper s",
+        "% of\npeak",
+        "p99 s",
+        "late %",
+    ]
+    for heading in [*headings, "late %", "refused\np50 ms", "MiB", "recovery\ns"]:
+        table.add_column(heading, justify="right")
+    notes = []
+    for run in report.runs:
+        table.add_row(
+            f"{run.deadline_seconds:g}",
+            f"{run.factor:g} x",
+            figure(run.offered_per_second),
+            figure(run.in_time_per_second),
+            f"{100 * run.share_of_peak:.0f}",
+            figure(run.accepted_p99_seconds),
+            f"{100 * run.late_share:.1f}",
+            figure(run.refused_p50_ms),
+            f"{run.memory_mib:.0f}",
+            f"{run.recovery_seconds:.1f}",
+        )
+        place = f"{run.deadline_seconds:g} s, {run.factor:g} x"
+        notes += [f"{place}: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+        if run.without_retry_after:
+            notes.append(f"{place}: {run.without_retry_after} refusals without Retry-After")
+    table.caption = f"capacity: {report.capacity_per_second:.0f} sentences/s with 64 clients"
+    return Group(table, *map(escape, notes))
+
+
+def bulk_table(report: BulkReport) -> Group:
+    """Returns a table with the medians of the windows without and with lists."""
+    table = Table(box=box.SIMPLE, title="single sentences; medians over the windows")
+    for heading in ("", "p50 ms", "p99 ms", "sentences/s"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, runs in (("without lists", report.alone), ("with lists", report.beside)):
+        medians = [
+            median(getattr(run, field) for run in runs)
+            for field in ("p50_ms", "p99_ms", "sentences_per_second")
+        ]
+        table.add_row(name, *map(figure, medians))
+    table.add_row("ratio", "", f"{report.p99_ratio:.2f}", "")
+    notes = [f"{report.lists} lists translated"]
+    notes += [f"lists: {n} x {status}" for status, n in sorted(report.statuses.items())]
+    for run in report.beside:
+        notes += [f"single sentences: {n} x {kind}" for kind, n in sorted(run.errors.items())]
+    return Group(table, *map(escape, notes))

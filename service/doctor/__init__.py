@@ -1,0 +1,1 @@
+"""The command `regard doctor`: a report for issues."""

@@ -1,0 +1,83 @@
+"""Starts a private server with the models of the settings, and computes one sentence with it."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from service.private_server import ServerStartError, running_server, serve_command
+
+SENTENCE = "The cat sat on the mat."
+READY_LIMIT_SECONDS = 180.0
+REPLY_LIMIT_SECONDS = 60.0
+SHOWN_CHARS = 2000
+
+Facts = dict[str, Any]
+
+
+def self_test() -> Facts:
+    """Returns the precision of each model and the replies to one sentence, or the fault.
+
+    The server has one worker. Remote models are not asked.
+    """
+    began = time.monotonic()
+    try:
+        with running_server(None, one_worker, READY_LIMIT_SECONDS) as url:
+            ready_seconds = round(time.monotonic() - began, 2)
+            models = ask(f"{url}/v1/models")["data"]
+            local = [model for model in models if model["device"] not in (None, "remote")]
+            return {
+                "ready_seconds": ready_seconds,
+                "models": [
+                    {key: model[key] for key in ("id", "state", "device", "dtype", "revision")}
+                    for model in models
+                ],
+                **replies(url, local),
+            }
+    except ServerStartError as error:
+        return {"fault": str(error)[-SHOWN_CHARS:]}
+    except urllib.error.HTTPError as error:
+        return {"fault": error.read().decode("utf-8", "replace")[:SHOWN_CHARS]}
+    except OSError as error:
+        return {"fault": f"the server does not answer: {error}"}
+
+
+def one_worker(port: int) -> list[str]:
+    """Returns the command that starts a server with one worker on a port."""
+    return [*serve_command(port), "--workers", "1", "--http-workers", "1"]
+
+
+def replies(url: str, models: list[Facts]) -> Facts:
+    """Returns the translation and the length of the embedding of one sentence.
+
+    Args:
+        url: Address of the server.
+        models: Descriptions of the loaded models, as in /v1/models.
+    """
+    found: Facts = {}
+    for model in models:
+        if model.get("sources") and model.get("targets") and "translation" not in found:
+            source = "en" if "en" in model["sources"] else model["sources"][0]
+            target = next(code for code in model["targets"] if code != source)
+            body = {"q": SENTENCE, "source": source, "target": target}
+            reply = ask(f"{url}/translate", body)
+            found["pair"] = f"{source}-{target}"
+            found["translation"] = reply["translatedText"]
+        elif "dimensions" in model and "embedding_size" not in found:
+            vectors = ask(f"{url}/v1/embeddings", {"input": SENTENCE, "model": model["id"]})
+            found["embedding_size"] = len(vectors["data"][0]["embedding"])
+    return found
+
+
+def ask(url: str, body: Facts | None = None) -> Any:
+    """Returns the JSON of a reply.
+
+    Raises:
+        OSError: The server does not answer, or answers with an error.
+    """
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=REPLY_LIMIT_SECONDS) as response:
+        return json.load(response)

@@ -1,0 +1,400 @@
+"""One HTTP/1.1 connection of a client, with limits of its size and its times.
+
+uvicorn parses requests and writes replies. It has no limits for headers, slow clients and the
+number of connections, so this module adds them.
+"""
+
+import asyncio
+import fcntl
+import socket
+import sys
+import termios
+from typing import Any
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import (
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from service.http_server.byte_budget import Reservation
+from service.http_server.pool import ConnectionPool
+from service.http_server.refusals import (
+    Refusal,
+    header_too_large,
+    malformed,
+    too_many_connections,
+    too_many_headers,
+    too_slow,
+)
+from service.http_server.reply_writer import ReplyWriter
+from service.http_server.request_connection import STATE_KEY
+
+HEAD_BYTES = 2048
+"""Number of bytes of headers that are parsed at once. The limits are checked between the parts.
+
+Most headers are smaller. 32 KiB may have 6,000 headers, which take 3 ms.
+"""
+
+MAX_PIPELINED = 64
+"""Largest number of requests that a connection may send ahead of their replies."""
+
+TCP_CLOSE = 7
+"""State of a socket whose peer has closed the connection, as TCP_INFO reports it.
+
+Source: include/net/tcp_states.h of Linux.
+"""
+
+PEER_SECONDS = (0.01, 0.5)
+"""First and longest time between two checks of a client that has ended its side."""
+
+PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+HOPS = (b"upgrade", b"http2-settings", b"connection")
+"""Headers of a request for another protocol that are left out when it is served as HTTP/1.1."""
+
+
+class HttpServerConfig(uvicorn.Config):
+    """The configuration of an HTTP server with a pool of connections.
+
+    Args:
+        app: ASGI application.
+        pool: Pool of the connections.
+        options: Options of uvicorn.
+    """
+
+    def __init__(self, app: Any, pool: ConnectionPool, **options: Any) -> None:
+        super().__init__(app, http=Connection, ws="none", **options)
+        self.pool = pool
+
+
+class Connection(HttpToolsProtocol):
+    """Parses the requests of one connection and writes the replies.
+
+    Args:
+        config: Configuration of the server.
+        server_state: State of uvicorn's server.
+        app_state: State that the application's lifespan has made.
+
+    Attributes:
+        last_active: Time at which bytes arrived last or a reply was written, by the event loop.
+        answered: Time at which the last reply was written.
+        is_head: Whether a first line and headers are incomplete.
+        is_open: Whether a request is incomplete.
+        head_began: Time at which the first line and the headers of a request began.
+        head_bytes: Number of bytes of an incomplete first line and headers.
+        num_body: Number of bytes of bodies that have arrived.
+        overhead: Number of bytes after the headers since the last byte of the body.
+        running: The request whose reply is computed or written. `cycle` is the newest request.
+        writer: Writes this reply.
+        held: Number of bytes behind a reply that is being written, such as arrays.
+        unsent: Number of bytes of the reply, here and in the kernel, that the client had not
+            received at the last check.
+        reply: Reservation of these bytes.
+        stalled_since: Time since which the client has read nothing; None if nothing waits.
+    """
+
+    def __init__(
+        self,
+        config: HttpServerConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.pool = config.pool
+        self.limits = config.pool.limits
+        self.last_active = self.answered = self.loop.time()
+        self.is_refused = False
+        self.is_head = False
+        self.is_open = False
+        self.head_began = 0.0
+        self.head_bytes = 0
+        self.num_body = 0
+        self.overhead = 0
+        self.running: RequestResponseCycle | None = None
+        self.held = 0
+        self.unsent = 0
+        self.reply: Reservation | None = None
+        self.stalled_since: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins the connection, or refuses it if too many connections are open."""
+        super().connection_made(transport)
+        self.is_refused = not self.pool.add(self, self.loop)
+        if self.is_refused and self.pool.is_flooded:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the connection."""
+        self.pool.discard(self)
+        self.held = 0
+        self._resume()
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True  # uvicorn does this for the newest request only
+            self.running.message_event.set()
+        super().connection_lost(exc)
+        # The request's state refers to this connection. Both are freed without garbage collection.
+        self.cycle = self.scope = self.running = None  # type: ignore[assignment]
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """Keeps the connection open if the client waits for a reply after it has ended its side.
+
+        A client that has closed the connection looks the same until it receives a byte: its
+        system then resets the connection. An interim response is such a byte. Every client of
+        HTTP/1.1 must accept it, and clients of HTTP/1.0 do not know it. A client that ends its
+        side while it reads a reply has closed the connection.
+        """
+        cycle = self.cycle
+        if self.is_open or cycle is None or cycle.response_complete:
+            return None
+        if self.running is not None and self.running.response_started:
+            return None
+        if cycle.scope["http_version"] != "1.1":
+            return None
+        cycle.keep_alive = False
+        if self.running is not None:
+            self.transport.write(PROBE)
+        self._check_peer(PEER_SECONDS[0])
+        return True
+
+    def _check_peer(self, seconds: float) -> None:
+        """Closes the connection if the client has closed it; otherwise checks again later."""
+        if self.transport.is_closing() or self.cycle.response_complete:
+            return
+        peer: socket.socket = self.transport.get_extra_info("socket")
+        if peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE:
+            self.transport.abort()
+        else:
+            self.loop.call_later(seconds, self._check_peer, min(2 * seconds, PEER_SECONDS[1]))
+
+    def data_received(self, data: bytes) -> None:
+        """Parses bytes of the client."""
+        self.last_active = self.loop.time()
+        if self.is_refused:
+            self._refuse(too_many_connections(self.pool.max_connections))
+            return
+        if len(data) <= HEAD_BYTES:
+            self._feed(data)
+            return
+        begin = 0
+        while begin < len(data) and not self.transport.is_closing():
+            is_body = self.is_open and not self.is_head
+            end = begin + (self.limits.max_header_bytes if is_body else HEAD_BYTES)
+            self._feed(data[begin:end])
+            begin = end
+
+    def _feed(self, data: bytes) -> None:
+        num_body = self.num_body
+        try:
+            self.parser.feed_data(data)
+            if self.is_open:
+                self._check_size(len(data), num_body)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(next((e for e in (error, cause) if isinstance(e, Refusal)), malformed()))
+        if len(self.pipeline) > MAX_PIPELINED:
+            self.transport.abort()
+
+    def _check_size(self, num_bytes: int, num_body: int) -> None:
+        """Refuses an incomplete request whose headers, or bytes outside of its body, are too many.
+
+        Args:
+            num_bytes: Number of bytes that have just been parsed.
+            num_body: Number of bytes of bodies before them.
+        """
+        if self.is_head:
+            self.head_bytes += num_bytes
+            self._check_head(self.head_bytes)
+        elif self.num_body == num_body:
+            self.overhead += num_bytes
+            if self.overhead > self.limits.max_header_bytes:
+                raise header_too_large("bytes follow the headers", self.limits.max_header_bytes)
+        else:
+            self.overhead = 0
+
+    def _check_head(self, num_bytes: int) -> None:
+        if num_bytes > self.limits.max_header_bytes:
+            raise header_too_large(f"headers of {num_bytes} bytes", self.limits.max_header_bytes)
+        if len(self.headers) > self.limits.max_headers:
+            raise too_many_headers(len(self.headers), self.limits.max_headers)
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Serves a request for another protocol, such as h2c, as a request of HTTP/1.1.
+
+        The parser stops at the end of the headers of such a request. A new parser gets the request
+        again without the header `Upgrade`.
+
+        Args:
+            rest: Bytes after the headers.
+        """
+        if self.method == b"CONNECT":
+            self._refuse(malformed())
+            return
+        head = [self.method + b" " + self.url + b" HTTP/1.1"]
+        head += [name + b": " + value for name, value in self.headers if name not in HOPS]
+        if not self.parser.should_keep_alive():
+            head.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self._feed(b"\r\n".join([*head, b"", b""]))
+        if rest and not self.transport.is_closing():
+            self._feed(rest)
+
+    def on_message_begin(self) -> None:
+        """Begins a request."""
+        super().on_message_begin()
+        self.scope["state"][STATE_KEY] = self
+        self.is_open = self.is_head = True
+        self.head_began = self.last_active
+        self.head_bytes = self.overhead = 0
+
+    def on_headers_complete(self) -> None:
+        """Begins the application for a request whose headers have arrived."""
+        if self.head_bytes or len(self.headers) > self.limits.max_headers:
+            fields = sum(len(name) + len(value) + 4 for name, value in self.headers)
+            self._check_head(len(self.url) + fields)
+        self.is_head = False
+        if self.parser.should_upgrade():
+            self.method = self.parser.get_method()
+            return
+        super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.running = cycle
+        cycle.transport = self.writer = ReplyWriter(self.transport, self.loop)
+        super()._start_asgi_task(cycle, app)
+
+    def on_body(self, body: bytes) -> None:
+        """Adds bytes to the body. A body that no request reads any more is dropped."""
+        self.num_body += len(body)
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """Ends a request."""
+        if self.parser.should_upgrade():
+            return
+        self.is_open = False
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
+
+    def on_response_complete(self) -> None:
+        """Begins the next request, or begins to wait for one.
+
+        uvicorn would start a timer for each wait. The pool checks all connections instead.
+        """
+        self.server_state.total_requests += 1
+        self.last_active = self.answered = self.loop.time()
+        self.writer.flush()  # a reply without a body
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Sends an error response and closes the connection.
+
+        If the reply to an earlier request is not complete, it only closes the connection.
+        """
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(refusal.response())
+        self.transport.close()
+
+    @property
+    def idle_since(self) -> float | None:
+        """Time since which the connection has no complete request; None if it has one."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if not is_answered or self.transport.get_write_buffer_size():
+            return None
+        if self.is_head:
+            return self.head_began
+        return self.answered if self.is_open else self.last_active
+
+    def close(self) -> None:
+        """Closes the connection, which has no request in progress."""
+        self.transport.close()
+
+    def check(self, now: float) -> None:
+        """Closes the connection if a time limit has passed."""
+        self._check_reply(now)
+        since = self.idle_since
+        if since is None or self.transport.is_closing():
+            return
+        if self.is_refused and now - since > self.pool.check_seconds:
+            self._refuse(too_many_connections(self.pool.max_connections))
+        elif self.is_head and now - since > self.limits.header_seconds:
+            self._refuse(too_slow(self.limits.header_seconds))
+        elif now - since > self.limits.idle_seconds:
+            self.transport.close()
+
+    def _check_reply(self, now: float) -> None:
+        """Gives up a reply if the client has read nothing of it for too long."""
+        waiting = unsent = self.transport.get_write_buffer_size()
+        if waiting:
+            unsent += kernel_unsent(self.transport.get_extra_info("socket"))
+        if unsent and unsent == self.unsent and self.stalled_since is not None:
+            if now - self.stalled_since > self.limits.write_seconds:
+                self.transport.abort()
+            return
+        self.unsent = unsent
+        self.stalled_since = now if unsent else None
+        if self.reply is not None and self.flow.write_paused:
+            self.reply.resize(self.held + waiting)
+            self.reply.mark_progress()
+
+    def pause_writing(self) -> None:
+        """Stops the reply until the client has read a part of it, and reserves its bytes."""
+        super().pause_writing()
+        if self.reply is None:
+            self.reply = Reservation(self.pool.budget, self.transport.abort)
+        size = self.held + self.transport.get_write_buffer_size()
+        self.reply.resize(size)
+        self.reply.mark_progress()
+        self.pool.budget.make_room(0)
+
+    def resume_writing(self) -> None:
+        """Continues the reply."""
+        super().resume_writing()
+        self._resume()
+
+    def _resume(self) -> None:
+        if self.reply is not None:
+            self.reply.settle()
+            self.reply.resize(self.held)
+
+    def hold(self, num_bytes: int) -> None:
+        """Reserves the bytes behind a reply, such as its arrays, until `let_go`.
+
+        Clients that read other replies too slowly lose them if the bytes do not fit.
+        """
+        self.held += num_bytes
+        if self.reply is None:
+            self.reply = Reservation(self.pool.budget, self.transport.abort)
+        self.pool.budget.make_room(num_bytes)
+        self.reply.resize(self.reply.size + num_bytes)
+
+    def let_go(self, num_bytes: int) -> None:
+        """Returns the bytes of `hold`."""
+        if self.reply is not None and self.held:
+            self.held -= num_bytes
+            self.reply.resize(self.reply.size - num_bytes)
+
+
+def kernel_unsent(connection: socket.socket) -> int:
+    """Returns the number of bytes that the kernel keeps until the client has received them."""
+    found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(found, sys.byteorder)

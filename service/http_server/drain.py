@@ -1,0 +1,105 @@
+"""The end of an HTTP process: it drains before it closes its listening sockets.
+
+After SIGTERM, /health/ready answers 503, and requests are still served for a time, the drain delay.
+In this time proxies choose another replica. Then new work is refused with 503. The sockets are
+closed when the open requests have ended, when their time is over, or at a second signal.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+
+class Drain:
+    """The phases of the end of an HTTP process.
+
+    Args:
+        num_open: Returns the number of running requests of the process.
+        delay_seconds: Time for which requests are still served after `begin`.
+        timeout_seconds: Time limit of open requests after that delay.
+
+    Attributes:
+        has_begun: Whether `begin` has been called. Responses then close their connections, so that
+            clients with persistent connections also change to another replica.
+        refuses_work: Whether new work is refused.
+    """
+
+    def __init__(
+        self, num_open: Callable[[], int], delay_seconds: float, timeout_seconds: float
+    ) -> None:
+        self.num_open = num_open
+        self.delay_seconds = delay_seconds
+        self.timeout_seconds = timeout_seconds
+        self.began = math.inf
+        self.has_begun = False
+        self.refuses_work = False
+
+    def begin(self, has_delay: bool = True) -> None:
+        """Begins the end of the process. Later calls can only remove the delay."""
+        if not has_delay:
+            self.delay_seconds = 0.0
+        if not self.has_begun:
+            self.has_begun, self.began = True, time.monotonic()
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Time that the open requests still have."""
+        end = self.began + self.delay_seconds + self.timeout_seconds
+        return max(0.0, end - time.monotonic())
+
+    def advance(self) -> bool:
+        """Begins to refuse work when it is time. Returns whether the sockets can be closed.
+
+        The call that begins to refuse work returns False. Until the next call, the process can
+        accept connections that wait.
+        """
+        if time.monotonic() < self.began + self.delay_seconds:
+            return False
+        if not self.refuses_work:
+            self.refuses_work = True
+            return False
+        return not (self.num_open() and self.remaining_seconds)
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that drains before it closes its listening sockets.
+
+    Args:
+        config: Configuration with the application.
+        drain: Phases of the end; `create_web` keeps them as `app.state.drain`.
+
+    Attributes:
+        on_drain: Called once, when the server begins to drain.
+        on_force: Called in the event loop when the server must end at once.
+    """
+
+    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
+        super().__init__(config)
+        self.drain = drain
+        self.on_drain: Callable[[], None] = lambda: None
+        self.on_force: Callable[[], None] = lambda: None
+
+    async def on_tick(self, counter: int) -> bool:
+        """Returns whether the server closes its sockets now. uvicorn calls it each 0.1 s."""
+        if not await super().on_tick(counter):
+            return False
+        self._begin()
+        return self.force_exit or self.drain.advance()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """Closes the sockets, cancels the requests that are too late, and ends the application."""
+        self._begin()  # a signal that arrives while the application starts comes before any tick
+        self.drain.refuses_work = True
+        if self.force_exit:
+            self.on_force()
+        self.config.timeout_graceful_shutdown = math.ceil(self.drain.remaining_seconds)
+        await super().shutdown(sockets)
+
+    def _begin(self) -> None:
+        if not self.drain.has_begun:
+            self.drain.begin()
+        on_drain, self.on_drain = self.on_drain, lambda: None
+        on_drain()

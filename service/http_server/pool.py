@@ -1,0 +1,160 @@
+"""The open connections of an HTTP process: their largest number, and checks of their times."""
+
+import asyncio
+import logging
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from service.http_server.byte_budget import ByteBudget
+
+logger = logging.getLogger("regard.http")
+
+OWN_DESCRIPTORS = 128
+"""Number of file descriptors that a process needs for other things than connections."""
+
+MAX_REFUSED = 128
+"""Largest number of connections over the limit that get a reply. Others are only closed."""
+
+IDLE_SECONDS = 1.0
+"""Time after which an idle connection is closed if a new connection needs its place."""
+
+CLOSED_AT_ONCE = 32
+"""Number of idle connections that are closed together, so that the search for them is rare."""
+
+CHECKS_PER_LIMIT = 8
+"""Number of checks within the shortest time limit."""
+
+MAX_CHECK_SECONDS = 1.0
+"""Longest time between two checks of all connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The limits of connections.
+
+    Attributes:
+        max_connections: Largest number of open connections.
+        max_header_bytes: Largest size of the first line and the headers of a request.
+        max_headers: Largest number of headers of a request.
+        header_seconds: Time limit for the first line and the headers.
+        idle_seconds: Time after which a connection without a request is closed.
+        write_seconds: Time after which a reply is given up if the client reads nothing of it.
+    """
+
+    max_connections: int
+    max_header_bytes: int
+    max_headers: int
+    header_seconds: float
+    idle_seconds: float
+    write_seconds: float
+
+
+class Watched(Protocol):
+    """A connection that the pool watches."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """Time since which the connection has no complete request; None if it has one."""
+
+    def check(self, now: float) -> None:
+        """Closes the connection if a time limit has passed."""
+
+    def close(self) -> None:
+        """Closes the connection, which has no request in progress."""
+
+
+class ConnectionPool:
+    """The open connections of one HTTP process.
+
+    Args:
+        limits: Limits of the connections.
+        budget: Budget of the buffered bytes.
+
+    Attributes:
+        connections: Connections within the limit.
+        refused: Connections over the limit that wait for their reply.
+    """
+
+    def __init__(self, limits: ConnectionLimits, budget: ByteBudget) -> None:
+        self.limits = limits
+        self.budget = budget
+        self.connections: set[Watched] = set()
+        self.refused: set[Watched] = set()
+        self.timer: asyncio.TimerHandle | None = None
+        shortest = min(limits.header_seconds, limits.idle_seconds, limits.write_seconds)
+        self.check_seconds = min(shortest / CHECKS_PER_LIMIT, MAX_CHECK_SECONDS)
+        self.max_connections = raise_descriptors(limits.max_connections)
+
+    def add(self, connection: Watched, loop: asyncio.AbstractEventLoop) -> bool:
+        """Adds a new connection.
+
+        At the limit, connections that have been idle for IDLE_SECONDS are closed.
+
+        Returns:
+            Whether the connection may send requests. If not, it gets a refusal.
+        """
+        if self.timer is None:
+            self.timer = loop.call_later(self.check_seconds, self._check, loop)
+        if len(self.connections) >= self.max_connections:
+            for idle in self._idle(loop.time() - IDLE_SECONDS):
+                self.connections.discard(idle)
+                idle.close()
+        if len(self.connections) >= self.max_connections:
+            self.refused.add(connection)
+            return False
+        self.connections.add(connection)
+        return True
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether so many connections are over the limit that further ones get no reply."""
+        return len(self.refused) > MAX_REFUSED
+
+    def discard(self, connection: Watched) -> None:
+        """Removes a connection that has been closed."""
+        self.connections.discard(connection)
+        self.refused.discard(connection)
+
+    def _idle(self, latest: float) -> Iterator[Watched]:
+        """Yields connections that are idle since `latest` or longer, the longest first."""
+        found = [
+            (since, id(each), each)
+            for each in self.connections
+            if (since := each.idle_since) is not None and since <= latest
+        ]
+        for _, _, each in sorted(found)[:CLOSED_AT_ONCE]:
+            yield each
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for connection in [*self.connections, *self.refused]:
+            connection.check(now)
+        self.budget.make_room(0)  # replies that are computed already may exceed the budget
+        self.timer = None
+        if self.connections or self.refused:
+            self.timer = loop.call_later(self.check_seconds, self._check, loop)
+
+
+def raise_descriptors(max_connections: int) -> int:
+    """Returns how many of `max_connections` connections the limit of file descriptors allows.
+
+    It first raises the soft limit if necessary, because many systems start programs with a soft
+    limit of 1,024.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = max_connections + OWN_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return max_connections
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < needed:
+        logger.warning(
+            "REGARD_MAX_CONNECTIONS is %d, but the limit of open files, %d, allows only %d; "
+            "raise the limit, for example by ulimit -n",
+            max_connections,
+            hard,
+            allowed - OWN_DESCRIPTORS,
+        )
+    return max(1, allowed - OWN_DESCRIPTORS)

@@ -1,0 +1,75 @@
+"""The error responses that a connection sends without the application."""
+
+import json
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+
+class Refusal(httptools.HttpParserError):
+    """Ends the reading of a connection with an error response.
+
+    Args:
+        status: HTTP status.
+        error_type: Kind of the error, for programs.
+        message: The value, the limit and the way out.
+    """
+
+    def __init__(self, status: int, error_type: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error_type = error_type
+        self.message = message
+
+    def response(self) -> bytes:
+        """Returns the response, after which the connection is closed."""
+        body = json.dumps({"error": self.message, "error_type": self.error_type}).encode()
+        lines = [STATUS_LINE[self.status], b"content-type: application/json\r\n"]
+        lines.append(b"content-length: %d\r\nconnection: close\r\n" % len(body))
+        if self.status == 503:
+            lines.append(b"retry-after: 1\r\n")
+        return b"".join([*lines, b"\r\n", body])
+
+
+def malformed() -> Refusal:
+    """Returns the refusal of bytes that are not HTTP."""
+    return Refusal(400, "invalid_request", "this is not a valid request of HTTP/1.1")
+
+
+def header_too_large(fault: str, limit: int) -> Refusal:
+    """Returns the refusal of headers over the limit of their size."""
+    return Refusal(
+        431,
+        "header_too_large",
+        f"{fault}; the limit is {limit} bytes. Send less, or raise REGARD_MAX_HEADER_BYTES.",
+    )
+
+
+def too_many_headers(count: int, limit: int) -> Refusal:
+    """Returns the refusal of headers over the limit of their number."""
+    return Refusal(
+        431,
+        "header_too_large",
+        f"the request has {count} headers or more; the limit is {limit}. Send fewer, or raise "
+        "REGARD_MAX_HEADERS.",
+    )
+
+
+def too_slow(seconds: float) -> Refusal:
+    """Returns the refusal of headers that have not arrived in time."""
+    return Refusal(
+        408,
+        "header_timeout",
+        f"the headers have not arrived within {seconds:g} s; send them at once, or raise "
+        "REGARD_HEADER_TIMEOUT_SECONDS",
+    )
+
+
+def too_many_connections(limit: int) -> Refusal:
+    """Returns the refusal of a connection over the limit of their number."""
+    return Refusal(
+        503,
+        "unavailable",
+        f"{limit} connections are open, which is the limit; try again, use fewer connections, or "
+        "raise REGARD_MAX_CONNECTIONS",
+    )

@@ -1,0 +1,82 @@
+"""The log of every process of the server: its format and its levels.
+
+A log line begins with a time. Control characters in a message are escaped, and the lines of a
+traceback are indented. No name of a client can therefore look like a log line.
+"""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from service.errors import Fault
+
+LogFormat = Literal["text", "json"]
+
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Characters that end a line, control a terminal, or change the direction of the text."""
+
+INDENT = "    | "
+
+
+def escaped(text: str) -> str:
+    """Returns a text whose control characters are written as escapes, such as `x1b`."""
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+class TextFormatter(logging.Formatter):
+    """Writes a record as one line of text, and a traceback as indented lines below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the lines of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(" ", "milliseconds")
+        message, trace = parts_of(self, record)
+        lines = [f"{time} {record.levelname} {record.name}: {escaped(message)}"]
+        lines += [INDENT + escaped(line) for line in trace]
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one JSON object in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of a record."""
+        message, trace = parts_of(self, record)
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "message": message,
+        }
+        if request_id := getattr(record, "request_id", ""):
+            fields["request_id"] = request_id
+        if trace:
+            fields["trace"] = trace
+        return json.dumps(fields)
+
+
+def parts_of(formatter: logging.Formatter, record: logging.LogRecord) -> tuple[str, list[str]]:
+    """Returns the message of a record, and the lines of its traceback, if it has one."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    faults = [arg for arg in args if isinstance(arg, Fault)]
+    if not faults:
+        trace = formatter.formatException(record.exc_info).split("\n") if record.exc_info else []
+        return record.getMessage(), trace
+    shown = tuple(arg.kind if isinstance(arg, Fault) else arg for arg in args)
+    return record.msg % shown, [line for fault in faults for line in fault.frames]
+
+
+FORMATTERS: dict[LogFormat, type[logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+}
+
+
+def configure(level: str, log_format: LogFormat) -> None:
+    """Sends all records of this process to stderr. A second call replaces level and format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(FORMATTERS[log_format]())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,45 @@
+"""Runs a function in a thread that can be given up, such as one that reads a hanging disk."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def run_abandonable(function: Callable[[], T], seconds: float) -> T:
+    """Returns the result of a function that runs in a thread of its own.
+
+    A cancelled call leaves the thread behind. The process can end without waiting for the thread,
+    unlike for a thread of `asyncio.to_thread`.
+
+    Args:
+        function: The function.
+        seconds: Time after which the thread is given up.
+
+    Raises:
+        TimeoutError: The time has passed.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(method: Callable[[Any], None], value: object) -> None:
+        def apply() -> None:
+            if not future.done():
+                method(value)
+
+        with contextlib.suppress(RuntimeError):  # the event loop has ended in the meantime
+            loop.call_soon_threadsafe(apply)
+
+    def work() -> None:
+        try:
+            result = function()
+        except Exception as error:
+            settle(future.set_exception, error)
+        else:
+            settle(future.set_result, result)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await asyncio.wait_for(future, seconds)

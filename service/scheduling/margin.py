@@ -1,0 +1,126 @@
+"""Measures how much longer requests take than predicted, and sets the margin of new predictions.
+
+A request takes many decode steps, and some steps are slower than others. The error of a prediction
+grows about as the square root of the predicted time, as for every sum of independent errors. Each
+finished request gives a sample: its error divided by this root. The margin of a new prediction is a
+high quantile of the latest samples, times its root.
+"""
+
+import math
+import time
+
+LATE_SHARE = 0.004
+"""Share of the samples above the quantile. About this share of the admitted requests is late."""
+
+MEMORY_SECONDS = 10.0
+"""Older samples have little weight: after this time, their weight is a third."""
+
+BIN = 0.05
+LOWEST = -1.0
+NUM_BINS = 120
+"""Samples are counted in bins of this width. The first bin also counts lower samples, and the last
+bin also counts higher ones."""
+
+FIRST_SAMPLE = 0.4
+FIRST_WEIGHT = 2.0
+"""Value and weight of a sample that is always present. It sets the margin until samples arrive."""
+
+RATE_ERROR = 0.05
+"""Share of the predicted time that is always part of the margin. If the measured rate is wrong, all
+predictions are, until the first of their requests have ended."""
+
+RELEVANT_SHARE = 0.25
+"""Share of its time limit that a request must have been predicted to take to give a sample. Other
+requests are never close to being refused, and their errors would hide those of longer ones."""
+
+
+class Margin:
+    """Counts samples in bins whose weights decrease with time."""
+
+    def __init__(self) -> None:
+        self._bins = [0.0] * NUM_BINS
+        self._total = 0.0
+        self._weight = 1.0
+        self._last = time.perf_counter()
+
+    def add(self, expected: float, actual: float) -> None:
+        """Adds a request that has ended.
+
+        Args:
+            expected: Predicted time in seconds.
+            actual: Time that it took, in seconds.
+        """
+        now = time.perf_counter()
+        self._weight *= math.exp(min(now - self._last, 100 * MEMORY_SECONDS) / MEMORY_SECONDS)
+        self._last = now
+        if self._weight > 1e9:
+            self._bins = [each / self._weight for each in self._bins]
+            self._total /= self._weight
+            self._weight = 1.0
+        self._bins[bin_of((actual - expected) / math.sqrt(expected))] += self._weight
+        self._total += self._weight
+
+    @staticmethod
+    def most_seconds_for(expected: float) -> float:
+        """Returns the largest possible margin of a request. It takes less time than the margin.
+
+        Args:
+            expected: Predicted time in seconds.
+        """
+        return margin_of(expected, NUM_BINS)
+
+    def seconds_for(self, expected: float) -> float:
+        """Returns the margin of a request, in seconds; it may be below 0.
+
+        Args:
+            expected: Predicted time in seconds.
+        """
+        first = FIRST_WEIGHT * self._weight
+        first_bin = bin_of(FIRST_SAMPLE)
+        above = LATE_SHARE * (self._total + first)
+        for index in reversed(range(NUM_BINS)):
+            above -= self._bins[index] + (first if index == first_bin else 0.0)
+            if above < 0:
+                break
+        return margin_of(expected, index + 1)
+
+
+def margin_of(expected: float, num_bins: int) -> float:
+    """Returns the margin in seconds whose sample is at the end of the first `num_bins` bins."""
+    return RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
+
+
+def bin_of(sample: float) -> int:
+    """Returns the index of the bin of a sample."""
+    return min(NUM_BINS - 1, max(0, int((sample - LOWEST) / BIN)))
+
+
+class Prediction:
+    """The predicted time of one request, which is compared with its time at its end.
+
+    Args:
+        margin: Receives the sample.
+        expected: Predicted time in seconds, above 0.
+        seconds: Time limit of the request, in seconds.
+    """
+
+    __slots__ = ("began", "expected", "margin", "seconds")
+
+    def __init__(self, margin: Margin, expected: float, seconds: float) -> None:
+        self.margin = margin
+        self.expected = expected
+        self.seconds = seconds
+        self.began = time.perf_counter()
+
+    def end(self, is_late: bool) -> None:
+        """Adds the sample of a request that was answered, or that was too late.
+
+        A request that is too late ends before it is computed. It then counts as if it had taken a
+        bin longer than its time limit.
+        """
+        if self.expected < RELEVANT_SHARE * self.seconds:
+            return
+        actual = time.perf_counter() - self.began
+        if is_late:
+            actual = max(actual, self.seconds + BIN * math.sqrt(self.expected))
+        self.margin.add(self.expected, actual)

@@ -1,0 +1,59 @@
+"""Settings of the device workers."""
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from service.settings.types import PositiveInt
+
+DEVICE = re.compile(r"auto|cpu|cuda(?::[0-9]+)?")
+
+Dtype = Literal["auto", "float32", "bfloat16", "int8", "fp32", "bf16"]
+"""Names that `model.precision.select_precision` takes."""
+
+
+class DeviceSettings(BaseModel):
+    """Holds the device, the precision, and the sizes of batches."""
+
+    device: str = Field("auto", description="Device of the models: auto, cpu, cuda or cuda:N.")
+    dtype: Dtype = Field(
+        "auto",
+        description="Precision: auto, float32 (fp32), bfloat16 (bf16), or int8 on a CPU. "
+        "`auto` takes the fastest precision that keeps the quality.",
+    )
+    shortlist: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Restrict output to the lexical shortlist, the likely tokens for a source. "
+        "`auto` does so only on a CPU.",
+    )
+    workers: int = Field(
+        0,
+        ge=0,
+        description="Number of device workers. `0` starts one for each CPU core. With a GPU it "
+        "starts a single one.",
+    )
+    max_rows: int = Field(
+        0,
+        ge=0,
+        description="Largest number of sentences of one model that a worker decodes at once. `0` "
+        "allows 64 on a CPU, and up to 1024 on a GPU.",
+    )
+    max_batch_tokens: PositiveInt = Field(
+        4096,
+        description="Largest number of tokens, including padding, that a worker encodes at once.",
+    )
+    attention_share: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Share of a device worker's time that attention gets while the worker has "
+        "other work.",
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _is_device(cls, device: str) -> str:
+        if DEVICE.fullmatch(device) is None:
+            raise ValueError("the device must be auto, cpu, cuda or cuda:N")
+        return device

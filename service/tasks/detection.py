@@ -1,0 +1,123 @@
+"""Detects the languages of many texts in a thread of its own, with limits on the waiting work.
+
+`lingua` holds the lock of the Python interpreter. A second thread would therefore not be faster,
+and would delay the event loop.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from service.errors import OverloadedError, too_late
+from service.text.detection import MAX_TEXT_CHARS, Detection, LanguageDetector
+
+UNDETECTED = Detection("en", 0.0)
+"""LibreTranslate's response for a text without a detectable language."""
+
+SLICE_CHARS = 2048
+"""Number of characters that the thread reads before it turns to the texts of another request.
+
+Fewer characters are read in the event loop.
+
+A request that is cancelled or late ends after the slice in progress, which takes some milliseconds.
+"""
+
+CHARS_PER_TEXT = 20
+"""Fixed cost of a text, as a number of characters."""
+
+MAX_RETRY_SECONDS = 60
+
+
+def cost(text: str) -> int:
+    """Returns the cost of detecting the language of a text, as a number of characters."""
+    return min(len(text), MAX_TEXT_CHARS) + CHARS_PER_TEXT
+
+
+class DetectionPool:
+    """Detects languages: of a few characters in the event loop, and of more in one thread.
+
+    Args:
+        detector: Detects the language of one text.
+        max_waiting: Largest number of requests that wait for the thread, or use it. Further
+            requests are refused.
+    """
+
+    def __init__(self, detector: LanguageDetector, max_waiting: int) -> None:
+        self.detector = detector
+        self.max_waiting = max_waiting
+        self.num_waiting = 0
+        self.waiting_chars = 0
+        self.seconds_per_char = 1e-6
+        self.thread = ThreadPoolExecutor(1, "detection")
+
+    def detect_one(self, text: str, among: Collection[str] | None = None) -> list[Detection]:
+        """Returns the likeliest languages of a text, best first; UNDETECTED if none matches."""
+        return self.detector.detect(text, among) or [UNDETECTED]
+
+    async def detect(
+        self, texts: Sequence[str], deadline: float, among: Collection[str] | None = None
+    ) -> list[list[Detection]]:
+        """Returns the likeliest languages of each text, best first; UNDETECTED if none matches.
+
+        Args:
+            texts: The texts.
+            deadline: Time by time.perf_counter at which the request fails.
+            among: Codes that may be returned; None stands for all candidates of the detector.
+
+        Raises:
+            OverloadedError: Too many requests wait for the thread.
+            DeadlineExceededError: The languages were not detected before the deadline.
+        """
+        chars = sum(map(cost, texts))
+        if chars <= SLICE_CHARS:
+            return [self.detect_one(text, among) for text in texts]
+        if self.num_waiting >= self.max_waiting:
+            raise OverloadedError(
+                f"{self.num_waiting} requests wait for the detection of their languages; the limit "
+                f"is {self.max_waiting}. Name the source language, try again later, or raise "
+                "REGARD_MAX_PENDING_DETECTIONS.",
+                self._seconds_until_free(),
+                "requests",
+            )
+        self.num_waiting += 1
+        self.waiting_chars += chars
+        found: list[list[Detection]] = []
+        try:
+            async with asyncio.timeout(deadline - time.perf_counter()):
+                loop = asyncio.get_running_loop()
+                for part in _slices(texts):
+                    found += await loop.run_in_executor(self.thread, self._detect, part, among)
+        except TimeoutError:
+            raise too_late(len(found), len(texts)) from None
+        finally:
+            self.num_waiting -= 1
+            self.waiting_chars -= chars
+        return found
+
+    def _detect(self, texts: Sequence[str], among: Collection[str] | None) -> list[list[Detection]]:
+        """Detects the languages of a slice, and measures the speed."""
+        start = time.perf_counter()
+        found = [self.detect_one(text, among) for text in texts]
+        speed = (time.perf_counter() - start) / sum(map(cost, texts))
+        self.seconds_per_char += (speed - self.seconds_per_char) / 8
+        return found
+
+    def _seconds_until_free(self) -> int:
+        """Estimates the seconds until all waiting texts are read, from 1 to MAX_RETRY_SECONDS."""
+        seconds = math.ceil(self.waiting_chars * self.seconds_per_char)
+        return min(MAX_RETRY_SECONDS, max(1, seconds))
+
+
+def _slices(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yields the texts in groups of at most SLICE_CHARS characters, or of one text."""
+    part: list[str] = []
+    chars = 0
+    for text in texts:
+        if part and chars + cost(text) > SLICE_CHARS:
+            yield part
+            part, chars = [], 0
+        part.append(text)
+        chars += cost(text)
+    yield part

@@ -1,0 +1,153 @@
+"""The guards: checks that find translations which are probably wrong.
+
+A guard reads one sentence and its translation. `service.tasks.translation.fidelity` decodes a
+sentence again if a guard rejects its translation. Ordinary sentences pass all guards, so each check
+begins with a test that takes about a microsecond.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import eq
+
+from model.sequence import Hypothesis
+
+MIN_REPEATED_TOKENS = 6
+"""Smallest number of repeated tokens of a loop, such as a token that occurs seven times."""
+
+MAX_PERIOD = 16
+"""Largest number of tokens of the phrase that a loop repeats."""
+
+TOKENS_PER_SOURCE_TOKEN = 2
+MORE_TOKENS = 12
+"""A translation with more than `TOKENS_PER_SOURCE_TOKEN * n + MORE_TOKENS` tokens is too long.
+
+`n` is the number of source tokens.
+"""
+
+MIN_COPIED_LETTERS = 20
+"""Smallest number of letters of a copied sentence. Shorter ones may be names."""
+
+NUMBER = re.compile(r"\d+")
+
+ROMAN_ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One sentence and its translation, as the guards read them.
+
+    Attributes:
+        source_ids: Source tokens, EOS included.
+        source: The sentence as the model reads it.
+        hypothesis: Target tokens, and their cross-attention if it was recorded.
+        text: The translation, decoded.
+        eos_id: Id of the target's EOS.
+    """
+
+    source_ids: Sequence[int]
+    source: str
+    hypothesis: Hypothesis
+    text: str
+    eos_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuardWarning:
+    """A guard that rejects a sentence of a reply.
+
+    Attributes:
+        sentence: Index of the sentence in its text.
+        guard: Name of the guard.
+    """
+
+    sentence: int
+    guard: str
+
+
+def loops(reading: Reading) -> bool:
+    """Returns whether the translation repeats a phrase, and the source does not repeat any."""
+    tokens = reading.hypothesis.tokens
+    if len(tokens) - len(set(tokens)) < MIN_REPEATED_TOKENS:
+        return False
+    # A loop of n repeated tokens has at least n - 1 repeated pairs of tokens.
+    if len(tokens) - len({*pairwise(tokens)}) < MIN_REPEATED_TOKENS:
+        return False
+    return has_loop(tokens) and not has_loop(reading.source_ids)
+
+
+def has_loop(tokens: Sequence[int]) -> bool:
+    """Returns whether a phrase of at most MAX_PERIOD tokens occurs three or more times in a row.
+
+    The repetitions must have MIN_REPEATED_TOKENS tokens or more.
+    """
+    for period in range(1, MAX_PERIOD + 1):
+        needed = max(MIN_REPEATED_TOKENS, 2 * period)
+        equal = [*map(eq, tokens, tokens[period:])]
+        if sum(equal) >= needed and any(
+            is_equal and len([*run]) >= needed for is_equal, run in groupby(equal)
+        ):
+            return True
+    return False
+
+
+def is_too_long(reading: Reading) -> bool:
+    """Returns whether the translation is much longer than the source, or has no end."""
+    tokens = reading.hypothesis.tokens
+    if tokens and tokens[-1] != reading.eos_id:  # the length limit has ended it
+        return True
+    return len(tokens) > TOKENS_PER_SOURCE_TOKEN * len(reading.source_ids) + MORE_TOKENS
+
+
+def is_copied(reading: Reading) -> bool:
+    """Returns whether the translation is the source itself."""
+    source, text = reading.source, reading.text
+    if len(source) != len(text) or source.casefold() != text.casefold():
+        return False
+    return sum(map(str.isalpha, source)) >= MIN_COPIED_LETTERS
+
+
+def loses_numbers(reading: Reading) -> bool:
+    """Returns whether a number of the source is missing in the translation.
+
+    Separators do not count: `1,500` is found in `1.500` and in `1500`. Neither do groups of zeros,
+    because `24,000` may become `24 mil`, and `11:00` may become `11h`. A number of a century may
+    become a Roman numeral, such as `19th` and `XIX`.
+    """
+    numbers = NUMBER.findall(reading.source)
+    if not numbers:
+        return False
+    written = "".join(NUMBER.findall(reading.text))
+    if not written.isascii():
+        written = "".join(str(int(digit)) for digit in written)
+    missing = [int(each) for each in numbers if int(each) and str(int(each)) not in written]
+    return any(re.search(rf"\b{roman(each)}\b", reading.text) is None for each in missing)
+
+
+def roman(number: int) -> str:
+    """Returns the Roman numeral of a number below 40, and the decimal numeral of other numbers."""
+    tens, ones = divmod(number, 10)
+    return "X" * tens + ROMAN_ONES[ones] if number < 40 else str(number)
+
+
+Guard = Callable[[Reading], bool]
+
+GUARDS: Mapping[str, Guard] = {
+    "loop": loops,
+    "length": is_too_long,
+    "copy": is_copied,
+    "digits": loses_numbers,
+}
+"""The guards by name. A guard is true if it rejects a translation.
+
+A guard of the cross-attention reads `Reading.hypothesis.attention`.
+"""
+
+PLACEHOLDER = "placeholder"
+"""Name of the guard of protected spans. `fidelity.complete` always has this guard's check."""
+
+
+def rejecting(reading: Reading) -> list[str]:
+    """Returns the names of the guards that reject a translation."""
+    return [name for name, rejects in GUARDS.items() if rejects(reading)]

@@ -1,0 +1,57 @@
+"""Limits the tokens of a batch after the device has run out of memory."""
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeVar
+
+from service.items.base import WorkItem
+
+Item = TypeVar("Item", bound=WorkItem)
+
+RECOVERY_SECONDS = 10.0
+"""Time after which the limit is doubled, if the memory has sufficed since."""
+
+
+class TokenBudget:
+    """The largest number of tokens of a batch; there is no limit until memory runs out.
+
+    Attributes:
+        limit: Largest number of tokens; None for no limit.
+    """
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        self.failed_tokens = 0
+        self.changed = 0.0
+
+    def shrink(self, items: Iterable[Item]) -> None:
+        """Halves the limit after a batch of these items has run out of memory."""
+        tokens = sum(item.num_tokens for item in items)
+        self.failed_tokens = max(tokens, self.failed_tokens)
+        self.limit, self.changed = max(1, tokens // 2), time.monotonic()
+
+    def take(self, waiting: deque[Item], running: Iterable[Item]) -> list[Item]:
+        """Takes the oldest waiting items that fit beside the running items.
+
+        An item that exceeds the limit is taken if no item is running.
+        """
+        self._recover()
+        if self.limit is None:
+            items = list(waiting)
+            waiting.clear()
+            return items
+        taken: list[Item] = []
+        tokens = sum(item.num_tokens for item in running)
+        while waiting and (not tokens or tokens + waiting[0].num_tokens <= self.limit):
+            tokens += waiting[0].num_tokens
+            taken.append(waiting.popleft())
+        return taken
+
+    def _recover(self) -> None:
+        """Doubles the limit from time to time, and removes it at the size that has failed."""
+        if self.limit is None or time.monotonic() - self.changed < RECOVERY_SECONDS:
+            return
+        self.limit, self.changed = 2 * self.limit, time.monotonic()
+        if self.limit >= self.failed_tokens:
+            self.limit, self.failed_tokens = None, 0

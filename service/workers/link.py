@@ -1,0 +1,61 @@
+"""The server's end of the channel to a device worker."""
+
+import asyncio
+
+from service.ipc.channel import Outbox
+from service.workers.messages import Loaded, LoadFailed, ToWorker, Unloaded, WorkerConfig
+
+
+class WorkerLostError(Exception):
+    """A worker ended before it answered a Load or an Unload."""
+
+
+class WorkerLink:
+    """The server's end of the channel to one worker.
+
+    Args:
+        name: Name of the worker.
+        writer: Stream to the worker.
+        config: First message to the worker.
+    """
+
+    def __init__(self, name: str, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
+        self.name = name
+        self.writer = writer
+        self.config = config
+        self.outbox = Outbox(writer)
+        self.is_lost = False
+        self.answers: dict[str, asyncio.Future[Loaded | LoadFailed | Unloaded]] = {}
+
+    def send(self, message: ToWorker) -> None:
+        """Sends a message without waiting. The message is lost if the worker is gone."""
+        self.outbox.send(message)
+
+    async def ask(self, model: str, message: ToWorker) -> Loaded | LoadFailed | Unloaded:
+        """Sends a Load or an Unload, and returns the worker's answer.
+
+        Raises:
+            WorkerLostError: The worker is gone.
+        """
+        if self.is_lost:
+            raise WorkerLostError(f"{self.name} has ended")
+        future: asyncio.Future[Loaded | LoadFailed | Unloaded]
+        future = self.answers[model] = asyncio.get_running_loop().create_future()
+        self.send(message)
+        try:
+            return await future
+        finally:
+            self.answers.pop(model, None)
+
+    def hear(self, model: str, answer: Loaded | LoadFailed | Unloaded) -> None:
+        """Takes the worker's answer about a model."""
+        future = self.answers.get(model)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def lose(self) -> None:
+        """Marks the worker as ended, and fails all calls of `ask` that wait for its answer."""
+        self.is_lost = True
+        for future in self.answers.values():
+            if not future.done():
+                future.set_exception(WorkerLostError(f"{self.name} ended"))

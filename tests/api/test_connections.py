@@ -1,0 +1,317 @@
+"""Limits of connections, with real sockets: their number, their headers and their times."""
+
+import json
+import select
+import socket
+import time
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from service.http_server.connection import Connection
+from tests.api.conftest import ServeLive
+from tests.api.servers import LiveServer, translation
+from tests.api.test_disconnect import cancelled_requests, head, send
+from tests.workers import LIMIT_SECONDS, Script, until
+
+BODY = json.dumps(translation("Hello.")).encode()
+ANSWER = b'{"translatedText":"Hello."}'
+START = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def received(connection: socket.socket) -> bytes:
+    """All bytes until the server closes the connection."""
+    found = b""
+    try:
+        while part := connection.recv(65536):
+            found += part
+    except ConnectionResetError:  # the server closed it while bytes came
+        pass
+    return found
+
+
+def reply(connection: socket.socket) -> bytes:
+    """One reply of /translate; the connection may stay open."""
+    found = b""
+    while not found.endswith(ANSWER):
+        part = connection.recv(4096)
+        assert part, found
+        found += part
+    return found
+
+
+def error_of(found: bytes) -> dict[str, Any]:
+    """The fields of an error response."""
+    fields: dict[str, Any] = json.loads(found.partition(b"\r\n\r\n")[2])
+    return fields
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has closed the connection."""
+    if not select.select([connection], [], [], 0)[0]:
+        return False
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"X-Endless: " + b"a" * 200_000,
+        b"a:b\r\n" * 40_000,
+        b"X-" + b"n" * 200_000,
+    ],
+    ids=["value", "headers", "name"],
+)
+def test_endless_header_gets_431(serve_live: ServeLive, flood: bytes) -> None:
+    server = serve_live(max_header_bytes=4096)
+    with server.connect() as connection:
+        try:
+            connection.sendall(START + flood)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        found = received(connection)
+    assert found.startswith(b"HTTP/1.1 431 ") or not found  # a reset may overtake the reply
+    assert server.translate("Hello.").status_code == 200
+
+
+def test_endless_first_line_gets_431(serve_live: ServeLive) -> None:
+    server = serve_live(max_header_bytes=4096)
+    with server.connect() as connection:
+        connection.sendall(b"GET /" + b"a" * 4096)
+        found = received(connection)
+    assert found.startswith(b"HTTP/1.1 431 ")
+    assert "REGARD_MAX_HEADER_BYTES" in error_of(found)["error"]
+
+
+def test_slow_large_header_gets_431(serve_live: ServeLive) -> None:
+    """Each part is small, and the parts together are over the limit."""
+    server = serve_live(max_header_bytes=4096)
+    with server.connect() as connection:
+        connection.sendall(START)
+        for number in range(20):
+            connection.sendall(b"X-%d: " % number + b"a" * 250 + b"\r\n")
+            if select.select([connection], [], [], 0.05)[0]:  # the server has answered
+                break
+        assert received(connection).startswith(b"HTTP/1.1 431 ")
+
+
+def test_header_of_the_limit_is_served(serve_live: ServeLive) -> None:
+    server = serve_live(max_header_bytes=4096)
+    end = b"\r\n\r\n"
+    value = b"a" * (4096 - len(START) - len(b"X: ") - len(end))
+    for extra, status in ((0, b"200"), (100, b"431")):
+        with server.connect() as connection:
+            connection.sendall(START + b"X: " + value + b"a" * extra)
+            time.sleep(0.05)
+            connection.sendall(end)
+            assert connection.recv(12) == b"HTTP/1.1 " + status
+
+
+def test_too_many_headers_get_431(serve_live: ServeLive) -> None:
+    server = serve_live(max_headers=20)
+    for count, status in ((19, b"200"), (20, b"431")):  # one more is Host
+        with server.connect() as connection:
+            connection.sendall(START + b"a: b\r\n" * count + b"\r\n")
+            found = connection.recv(4096)
+        assert found.startswith(b"HTTP/1.1 " + status), count
+    assert "REGARD_MAX_HEADERS" in error_of(found)["error"]
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [b"X-Endless: " + b"a" * 20_000, b"a:b\r\n" * 4_000],
+    ids=["value", "trailers"],
+)
+def test_endless_trailer_is_refused(serve_live: ServeLive, flood: bytes) -> None:
+    server = serve_live(max_header_bytes=4096)
+    start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with server.connect() as connection:
+        try:
+            connection.sendall(start + b"%x\r\n%s\r\n0\r\n" % (len(BODY), BODY) + flood)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        assert ANSWER not in received(connection)
+    until(lambda: cancelled_requests(server, "none") == 1)
+
+
+def test_slow_header_gets_408(serve_live: ServeLive) -> None:
+    server = serve_live(header_timeout_seconds=0.2)
+    with server.connect() as connection:
+        connection.sendall(START)
+        began = time.monotonic()
+        for _ in range(100):  # each byte in time, and all of them too late
+            if is_closed(connection) or select.select([connection], [], [], 0.01)[0]:
+                break
+            connection.sendall(b"a")
+        found = received(connection)
+        assert 0.1 < time.monotonic() - began < LIMIT_SECONDS / 2
+    assert found.startswith(b"HTTP/1.1 408 ")
+    assert "REGARD_HEADER_TIMEOUT_SECONDS" in error_of(found)["error"]
+
+
+def test_idle_connection_is_closed(serve_live: ServeLive) -> None:
+    server = serve_live(idle_timeout_seconds=0.2)
+    with server.connect() as silent, server.connect() as used:
+        used.sendall(head(len(BODY)) + BODY)
+        reply(used)
+        assert received(silent) == received(used) == b""
+
+
+def test_connection_is_not_idle_while_its_request_runs(
+    serve_live: ServeLive, script: Script
+) -> None:
+    server = serve_live(idle_timeout_seconds=0.1, header_timeout_seconds=0.1)
+    script.may_finish.clear()
+    with send(server, "Hello.") as connection:
+        until(lambda: script.admitted)
+        time.sleep(0.4)
+        script.may_finish.set()
+        reply(connection)
+
+
+def test_connections_over_the_limit_get_503(serve_live: ServeLive, script: Script) -> None:
+    server = serve_live(max_connections=3)
+    script.may_finish.clear()
+    busy = [send(server, f"Sentence {number}.") for number in range(3)]
+    until(lambda: len(script.admitted) == 3)
+    with server.connect() as refused:
+        refused.sendall(head(len(BODY)) + BODY)
+        found = received(refused)
+    assert found.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1\r\n" in found
+    assert "REGARD_MAX_CONNECTIONS" in error_of(found)["error"]
+    with server.connect() as silent:
+        assert received(silent).startswith(b"HTTP/1.1 503 ")
+    script.may_finish.set()
+    for connection in busy:
+        with connection:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+    until(lambda: not server.pool.connections)
+    assert server.translate("Hello.").status_code == 200
+
+
+def test_idle_connections_give_way_to_new_ones(serve_live: ServeLive) -> None:
+    """Idle connections up to the limit do not lock other clients out."""
+    server = serve_live(max_connections=8)
+    idle = [server.connect() for _ in range(8)]
+    until(lambda: len(server.pool.connections) == 8)
+    idle[0].sendall(START)  # an incomplete header makes no connection busy
+    until(lambda: any(cast(Connection, each).is_head for each in server.pool.connections))
+    time.sleep(1.1)
+    assert server.translate("Hello.").status_code == 200
+    until(lambda: all(is_closed(connection) for connection in idle))
+    for connection in idle:
+        connection.close()
+
+
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+
+
+@pytest.mark.parametrize("upgrade", [UPGRADE, b"Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("pieces", [1, 2, 7])
+def test_upgrade_is_served_as_http_1(
+    serve_live: ServeLive, upgrade: bytes, is_chunked: bool, pieces: int
+) -> None:
+    """The JDK's HttpClient asks for h2c in its first request; the body was lost."""
+    server = serve_live()
+    start, body = head(len(BODY)), BODY
+    if is_chunked:
+        start = start.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    request = start.removesuffix(b"\r\n") + upgrade + b"\r\n" + body
+    size = -(-len(request) // pieces)
+    with server.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for begin in range(0, len(request), size):
+            connection.sendall(request[begin : begin + size])
+            time.sleep(0.01)
+        assert reply(connection).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(head(len(BODY)) + BODY)  # the connection goes on
+        reply(connection)
+
+
+def test_java_client_sends_the_body_after_the_headers(serve_live: ServeLive) -> None:
+    server = serve_live()
+    start = head(len(BODY)).removesuffix(b"\r\n") + UPGRADE + b"\r\n"
+    with server.connect() as connection:
+        connection.sendall(start)
+        time.sleep(0.1)
+        connection.sendall(BODY)
+        reply(connection)
+
+
+def test_connect_is_refused(serve_live: ServeLive) -> None:
+    with serve_live().connect() as connection:
+        connection.sendall(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert received(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_half_closed_client_gets_its_reply(serve_live: ServeLive, script: Script) -> None:
+    server = serve_live()
+    script.may_finish.clear()
+    with send(server, "Hello.") as connection:
+        connection.shutdown(socket.SHUT_WR)
+        until(lambda: script.admitted)
+        time.sleep(0.1)
+        script.may_finish.set()
+        found = received(connection)
+    assert found.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert b"connection: close\r\n" in found
+    assert found.endswith(ANSWER)
+    assert cancelled_requests(server) == 0
+
+
+def test_half_closed_client_that_goes_later_is_cancelled(
+    serve_live: ServeLive, script: Script
+) -> None:
+    server = serve_live()
+    script.may_finish.clear()
+    with send(server, "Hello.") as connection:
+        until(lambda: script.admitted)
+        connection.shutdown(socket.SHUT_WR)
+        time.sleep(0.1)
+    until(lambda: cancelled_requests(server) == 1)
+
+
+def test_half_closed_client_with_part_of_a_body_is_dropped(serve_live: ServeLive) -> None:
+    server = serve_live()
+    with server.connect() as connection:
+        connection.sendall(head(1000) + b"{")
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection) == b""
+    until(lambda: cancelled_requests(server, "none") == 1)
+
+
+def test_too_many_pipelined_requests_close_the_connection(
+    serve_live: ServeLive, script: Script
+) -> None:
+    server = serve_live()
+    script.may_finish.clear()
+    with send(server, "Hello.") as connection:
+        connection.sendall(START[:-2] + b"\r\n\r\n" + (START + b"\r\n") * 100)
+        received(connection)
+    until(lambda: cancelled_requests(server) == 1)
+
+
+def test_pipelined_requests_are_answered(serve_live: ServeLive) -> None:
+    with serve_live().connect() as connection:
+        connection.sendall((head(len(BODY)) + BODY) * 20)
+        found = b""
+        while found.count(ANSWER) < 20:
+            found += connection.recv(65536)
+
+
+def test_malformed_request_gets_400(serve_live: ServeLive) -> None:
+    server: LiveServer = serve_live()
+    with server.connect() as connection:
+        connection.sendall(b"\x16\x03\x01\x02\x00 not HTTP\r\n\r\n")
+        found = received(connection)
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert error_of(found)["error_type"] == "invalid_request"
+    url = f"http://127.0.0.1:{server.port}/health/live"
+    assert httpx.get(url, trust_env=False).status_code == 200

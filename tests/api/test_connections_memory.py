@@ -1,0 +1,207 @@
+"""The bytes that connections make the server buffer: bounded by one budget, and all returned."""
+
+import gc
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from service.api.request.body import BodyReader
+from service.http_server import byte_budget
+from tests.api.conftest import ServeLive
+from tests.api.servers import LiveServer, translation
+from tests.api.test_connections import ANSWER, BODY, error_of, reply
+from tests.api.test_disconnect import cancelled_requests, head, send
+from tests.workers import Script, until
+
+LARGE = 200_000
+SETTINGS = {"max_body_bytes": 400_000, "max_buffered_bytes": 1_000_000}
+
+
+def body_of(size: int) -> bytes:
+    """A body of /translate with `size` bytes and one short sentence."""
+    body = json.dumps(translation("Hello.")).encode()
+    return body + b" " * (size - len(body))
+
+
+def withhold(server: LiveServer, num_sent: int = LARGE - 1) -> socket.socket:
+    """The connection of a client that announces a large body and sends a part of it."""
+    connection = server.connect()
+    connection.sendall(head(LARGE) + body_of(LARGE)[:num_sent])
+    return connection
+
+
+def fill(server: LiveServer, num_sent: int = LARGE - 1) -> list[socket.socket]:
+    """The connections of clients whose bodies take the whole budget."""
+    filling = [withhold(server, num_sent) for _ in range(5)]
+    until(lambda: server.pool.budget.used == 1_000_000)
+    return filling
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transfer stalls during the test."""
+    monkeypatch.setattr(byte_budget, "STALLED_SECONDS", 1000.0)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("num_sent", [0, LARGE - 1])
+def test_body_over_the_budget_gets_429_before_it_is_read(
+    serve_live: ServeLive, num_sent: int
+) -> None:
+    server = serve_live(**SETTINGS)
+    filling = fill(server, num_sent)
+    with server.connect() as refused:
+        refused.sendall(head(LARGE))
+        found = refused.recv(65536)
+        assert found.startswith(b"HTTP/1.1 429 ")
+        assert b"retry-after: 2\r\n" in found
+        assert "REGARD_MAX_BUFFERED_BYTES" in error_of(found)["error"]
+        refused.sendall(body_of(LARGE) + head(len(BODY)) + BODY)
+        reply(refused)  # the connection goes on
+    assert server.pool.budget.used == 1_000_000
+    for connection in filling:
+        connection.sendall(body_of(LARGE)[num_sent:])
+        reply(connection)
+        connection.close()
+    until(lambda: not server.pool.budget.used)
+    assert not server.pool.budget.transfers
+
+
+def test_large_bodies_are_freed_without_garbage_collection(serve_live: ServeLive) -> None:
+    server = serve_live(**SETTINGS)
+    gc.collect()
+    gc.disable()
+    try:
+        with server.connect() as connection:
+            for _ in range(3):
+                connection.sendall(head(LARGE) + body_of(LARGE))
+                reply(connection)
+        until(lambda: not server.pool.budget.used)
+        assert not [each for each in gc.get_objects() if isinstance(each, BodyReader)]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("patient")
+def test_small_bodies_are_served_while_the_budget_is_used_up(serve_live: ServeLive) -> None:
+    server = serve_live(**SETTINGS)
+    filling = fill(server)
+    for _ in range(20):
+        assert server.translate("Hello.").status_code == 200
+    for connection in filling:
+        connection.close()
+    until(lambda: not server.pool.budget.used)
+    until(lambda: cancelled_requests(server, "none") == 5)
+
+
+def test_stalled_bodies_give_way(serve_live: ServeLive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_budget, "STALLED_SECONDS", 0.2)
+    server = serve_live(**SETTINGS)
+    filling = fill(server)
+    time.sleep(0.3)
+    with server.connect() as connection:
+        connection.sendall(head(LARGE) + body_of(LARGE))
+        reply(connection)
+    found = filling[0].recv(65536)
+    assert found.startswith(b"HTTP/1.1 429 ")
+    assert f"only {LARGE - 1} bytes" in error_of(found)["error"]
+    filling[1].sendall(b" ")
+    reply(filling[1])
+    for connection in filling:
+        connection.close()
+    until(lambda: not server.pool.budget.used)
+
+
+@pytest.mark.usefixtures("patient")
+def test_body_without_a_length_reserves_what_has_arrived(serve_live: ServeLive) -> None:
+    server = serve_live(**SETTINGS)
+    start = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    size = 100_000
+    chunks = [start + b"%x\r\n" % LARGE + body_of(LARGE)[:size]] * 8
+    growing = []
+    for chunk in chunks:
+        growing.append(server.connect())
+        growing[-1].sendall(chunk)
+    until(lambda: server.pool.budget.used > 800_000)
+    statuses = [connection.recv(12) for connection in growing[-1:]]
+    assert statuses == [b"HTTP/1.1 429"]
+    assert server.pool.budget.used <= 1_000_000
+    for connection in growing:
+        connection.close()
+    until(lambda: not server.pool.budget.used)
+
+
+def test_body_is_reserved_until_the_request_ends(serve_live: ServeLive, script: Script) -> None:
+    server = serve_live(**SETTINGS)
+    script.may_finish.clear()
+    with server.connect() as connection:
+        connection.sendall(head(LARGE) + body_of(LARGE))
+        until(lambda: script.admitted)
+        assert server.pool.budget.used == LARGE
+        assert not server.pool.budget.transfers  # it has arrived, and cannot be given up
+        script.may_finish.set()
+        reply(connection)
+        until(lambda: not server.pool.budget.used)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]"])
+def test_refused_body_is_returned(serve_live: ServeLive, body: bytes) -> None:
+    server = serve_live(**SETTINGS)
+    with server.connect() as connection:
+        connection.sendall(head(LARGE) + body + b" " * (LARGE - len(body)))
+        assert connection.recv(12) == b"HTTP/1.1 400"
+        until(lambda: not server.pool.budget.used)
+
+
+def read_nothing(server: LiveServer) -> socket.socket:
+    """The connection of a client that requests a reply of 1.5 MB and does not read it.
+
+    Accepted connections inherit the size of the send buffer. Without a limit, the kernel would take
+    the whole reply.
+    """
+    with socket.socket(fileno=os.dup(server.server.servers[0].sockets[0].fileno())) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    body = json.dumps(translation(["🎉" * 350] * 1000)).encode()
+    connection.sendall(head(len(body)) + body)
+    return connection
+
+
+UNREAD = {"max_body_bytes": 8_000_000, "max_text_chars": 0}
+
+
+def test_reply_that_is_not_read_is_given_up(serve_live: ServeLive) -> None:
+    server = serve_live(**UNREAD, write_timeout_seconds=0.5)
+    with read_nothing(server):
+        until(lambda: server.pool.budget.transfers)
+        assert server.pool.budget.used > 500_000
+        until(lambda: not server.pool.budget.used)
+        until(lambda: not server.pool.connections)
+
+
+def test_reply_is_written_to_the_end_while_it_is_read(serve_live: ServeLive) -> None:
+    server = serve_live(**UNREAD, write_timeout_seconds=1.0)
+    with read_nothing(server) as connection:
+        found = 0
+        for _ in range(8):
+            found += len(connection.recv(50_000))
+            time.sleep(0.2)
+        while part := connection.recv(65536):
+            found += len(part)
+            if part.endswith(b"]}"):
+                break
+    assert found > 1_000_000
+
+
+def test_client_that_goes_returns_its_bytes(serve_live: ServeLive) -> None:
+    server = serve_live(**UNREAD)
+    with read_nothing(server):
+        until(lambda: server.pool.budget.transfers)
+    until(lambda: not server.pool.budget.used)
+    with send(server, "Hello.") as connection:
+        assert ANSWER in reply(connection)

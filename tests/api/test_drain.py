@@ -1,0 +1,164 @@
+"""The drain after SIGTERM: the lame-duck period, refused work, and the end of open requests."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.api.servers import read_sample, translation
+from tests.api.test_shutdown import Program, program
+from tests.workers import LIMIT_SECONDS, until
+
+DELAY_SECONDS = 3.0
+TEXTS = [f"Here is sentence number {number} of a long letter." for number in range(300)]
+
+
+def get(url: str, path: str = "/health/ready") -> httpx.Response:
+    """The response on a new connection."""
+    return httpx.get(f"{url}{path}", trust_env=False, timeout=LIMIT_SECONDS)
+
+
+def post(url: str, q: str | list[str] = "Hello.") -> httpx.Response:
+    return httpx.post(
+        f"{url}/translate", json=translation(q), trust_env=False, timeout=LIMIT_SECONDS
+    )
+
+
+@contextlib.contextmanager
+def ready_program(**settings: str) -> Iterator[tuple[Program, str]]:
+    with program(**settings) as server:
+        url = server.url()
+        until(lambda: get(url).status_code == 200)
+        yield server, url
+
+
+def begin_long(url: str, replies: list[httpx.Response]) -> threading.Thread:
+    """Begins a long request, which is in progress when this returns."""
+    asking = threading.Thread(target=lambda: replies.append(post(url, TEXTS)))
+    asking.start()
+    labels = {"task": "translate"}
+    until(lambda: read_sample(get(url, "/metrics").text, "regard_inflight_requests", labels))
+    return asking
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+def test_prober_sees_the_lame_duck_period_in_which_requests_are_served(http_workers: str) -> None:
+    settings = {"REGARD_DRAIN_DELAY_SECONDS": str(DELAY_SECONDS)}
+    with ready_program(**settings, REGARD_HTTP_WORKERS=http_workers) as (server, url):
+        server.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        until(lambda: get(url).status_code == 503)
+        assert time.monotonic() - began < DELAY_SECONDS / 2
+        refusal = get(url)
+        assert "stopping" in refusal.json()["error"]
+        assert refusal.headers["retry-after"] == "1"
+        assert get(url, "/health/live").status_code == 200
+        served = post(url)
+        assert served.status_code == 200
+        assert served.headers["connection"] == "close"
+        metrics = get(url, "/metrics").text
+        assert read_sample(metrics, "regard_draining", {}) == 1
+        assert read_sample(metrics, "regard_ready", {}) == 0
+        assert time.monotonic() - began < DELAY_SECONDS
+        assert server.status() == 0, server.text
+        assert time.monotonic() - began >= DELAY_SECONDS
+        assert "Traceback" not in server.text
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+def test_new_work_is_refused_while_an_admitted_request_finishes(http_workers: str) -> None:
+    replies: list[httpx.Response] = []
+    with ready_program(REGARD_HTTP_WORKERS=http_workers) as (server, url):
+        asking = begin_long(url, replies)
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: get(url).status_code == 503)
+        until(lambda: post(url).status_code == 503)
+        refused = post(url)
+        assert refused.status_code == 503
+        assert refused.json()["error_type"] == "unavailable"
+        assert refused.headers["retry-after"] == "1"
+        assert not replies  # the request is still in progress
+        asking.join()
+        assert server.status() == 0, server.text
+    assert replies[0].status_code == 200
+    assert len(replies[0].json()["translatedText"]) == len(TEXTS)
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_second_signal_ends_at_once_even_with_a_stopped_worker(
+    second: signal.Signals, http_workers: str
+) -> None:
+    with ready_program(REGARD_HTTP_WORKERS=http_workers, REGARD_DRAIN_DELAY_SECONDS="60") as (
+        server,
+        url,
+    ):
+        children = server.children()
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: get(url).status_code == 503)
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        server.process.send_signal(second)
+        server.status()
+        assert time.monotonic() - began < 3
+        assert not [pid for pid in children if os.path.exists(f"/proc/{pid}")]
+
+
+@pytest.mark.checkpoint
+@pytest.mark.parametrize("http_workers", ["1", "2"])
+def test_every_request_of_64_clients_that_got_in_has_its_answer(http_workers: str) -> None:
+    body = json.dumps(translation("The weather is nice today.")).encode()
+    request = (
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    statuses: list[bytes] = []
+    lost: list[float] = []  # when the lost requests had been sent
+
+    def ask(address: tuple[str, int]) -> None:
+        """Sends requests, each on a connection of its own, until connections are refused."""
+        while True:
+            try:
+                connection = socket.create_connection(address, LIMIT_SECONDS)
+            except OSError:
+                return
+            sent = math.inf
+            with connection:
+                try:
+                    connection.sendall(request)
+                    sent = time.monotonic()  # an idle connection may be closed before
+                    reply = connection.recv(65536)
+                except OSError:
+                    reply = b""
+            if not reply:
+                lost.append(sent)
+                return
+            statuses.append(reply[9:12])
+
+    settings = {"REGARD_DRAIN_DELAY_SECONDS": "1", "REGARD_HTTP_WORKERS": http_workers}
+    with ready_program(**settings) as (server, url):
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        clients = [threading.Thread(target=ask, args=(address,)) for _ in range(64)]
+        for each in clients:
+            each.start()
+        until(lambda: len(statuses) > 128)
+        server.process.send_signal(signal.SIGTERM)
+        refusal = time.monotonic() + 1
+        assert server.status() == 0, server.text
+        for each in clients:
+            each.join()
+    assert set(statuses) <= {b"200", b"503"}
+    assert statuses.count(b"200") > 128
+    assert all(sent > refusal for sent in lost)  # they came when the server refused work

@@ -1,0 +1,93 @@
+"""The budget of buffered bytes: what fits, what is refused, and which transfers are given up."""
+
+import pytest
+
+from service.errors import OverloadedError
+from service.http_server import byte_budget
+from service.http_server.byte_budget import ByteBudget
+
+
+class Clock:
+    """The time that the budget sees."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(byte_budget, "time", found)
+    return found
+
+
+def nothing() -> None:
+    """Gives nothing up."""
+
+
+def test_bytes_over_the_budget_are_refused(clock: Clock) -> None:
+    budget = ByteBudget(100)
+    first, _ = budget.reserve(60, nothing), budget.reserve(40, nothing)
+    with pytest.raises(OverloadedError, match=r"100 bytes .* 1 more .* limit of 100") as caught:
+        budget.reserve(1, nothing)
+    assert caught.value.retry_after_seconds == 2
+    first.release()
+    assert budget.used == 40
+    budget.reserve(60, nothing)
+
+
+def test_released_bytes_are_returned_once(clock: Clock) -> None:
+    budget = ByteBudget(100)
+    reservation = budget.reserve(60, nothing)
+    for _ in range(2):
+        reservation.release()
+        assert budget.used == 0
+    assert not budget.transfers
+
+
+def test_anything_fits_into_an_empty_budget(clock: Clock) -> None:
+    """A document and its form are a little larger than the limit of a document."""
+    budget = ByteBudget(100)
+    budget.reserve(101, nothing)
+    with pytest.raises(OverloadedError):
+        budget.reserve(1, nothing)
+
+
+def test_longest_stalled_transfers_are_given_up_until_the_bytes_fit(clock: Clock) -> None:
+    budget, given_up = ByteBudget(100), list[str]()
+    budget.reserve(40, lambda: given_up.append("first"))
+    clock.now += 1
+    second = budget.reserve(40, lambda: given_up.append("second"))
+    budget.reserve(20, lambda: given_up.append("third"))
+    clock.now += 1.5
+    with pytest.raises(OverloadedError):
+        budget.reserve(50, nothing)  # only the first one has stalled
+    assert given_up == ["first"]
+    clock.now += 1
+    second.mark_progress()
+    budget.reserve(60, nothing)
+    assert given_up == ["first", "third"]
+    assert budget.used == 100
+
+
+def test_complete_transfer_is_not_given_up(clock: Clock) -> None:
+    budget = ByteBudget(100)
+    reservation = budget.reserve(100, lambda: pytest.fail("given up"))
+    reservation.settle()
+    clock.now += 100
+    with pytest.raises(OverloadedError):
+        budget.reserve(1, nothing)
+
+
+def test_reservation_grows(clock: Clock) -> None:
+    budget = ByteBudget(100)
+    reservation, other = budget.reserve(10, nothing), budget.reserve(10, nothing)
+    reservation.grow(90)
+    assert (reservation.size, budget.used) == (90, 100)
+    with pytest.raises(OverloadedError):
+        other.grow(11)
+    reservation.resize(200)  # a reply that is computed already cannot be refused
+    assert budget.used == 210

