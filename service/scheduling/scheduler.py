@@ -6,6 +6,7 @@ its request. The scheduler has no code for particular task kinds. Instead, the t
 (`service.tasks.table`) names a policy for each kind. The policy counts and assigns the kind's work.
 """
 
+import asyncio
 import itertools
 import logging
 import math
@@ -44,6 +45,14 @@ MAX_ATTEMPTS = 2
 """Largest number of times that an item is dispatched. It is dispatched again if its worker dies."""
 
 
+CallSoon = Callable[[Callable[[], None]], object]
+
+
+def call_soon(function: Callable[[], None]) -> None:
+    """Calls a function after this turn of the running event loop."""
+    asyncio.get_running_loop().call_soon(function)
+
+
 class Scheduler:
     """Gives waiting items to workers as capacity becomes free.
 
@@ -51,18 +60,25 @@ class Scheduler:
         kinds: The task table, which maps the name of each task kind to its row.
         admission: Receives the number of finished tokens, to estimate waits.
         metrics: Metrics of the server.
+        call_soon: Calls a function after this turn of the event loop.
     """
 
     def __init__(
-        self, kinds: Mapping[str, TaskKind], admission: Admission, metrics: Metrics
+        self,
+        kinds: Mapping[str, TaskKind],
+        admission: Admission,
+        metrics: Metrics,
+        call_soon: CallSoon = call_soon,
     ) -> None:
         self.kinds = kinds
         self.admission = admission
         self.metrics = metrics
+        self.call_soon = call_soon
         self.queues: dict[str, dict[str, Queue]] = {kind: {} for kind in kinds}
         self.workers: dict[Link, WorkerState] = {}
         self.ids = itertools.count(1)
         self.is_closed = False
+        self.will_dispatch = False
         self.on_removed: Callable[[str], None] = lambda _: None  # takes the name of a model
 
     def add_model(self, model: str, kinds: Iterable[str]) -> None:
@@ -128,8 +144,7 @@ class Scheduler:
             for job in jobs:
                 self.queues[kind][model].lane(job).add(job)
         submission.start([*itertools.chain(*groups.values())], seconds)
-        for kind, model in groups:
-            self._fill(kind, model)
+        self._dispatch_soon()
         return submission
 
     def _check_models(self, items: Sequence[WorkItem]) -> None:
@@ -171,8 +186,15 @@ class Scheduler:
                 raise late(needed, seconds)
         submission.prediction = Prediction(queue.margin, expected, seconds)
 
+    def _dispatch_soon(self) -> None:
+        """Assigns waiting items after this turn of the event loop, together with later ones."""
+        if not self.will_dispatch:
+            self.will_dispatch = True
+            self.call_soon(self._dispatch)
+
     def _dispatch(self) -> None:
-        """Assigns waiting items to workers that have capacity again."""
+        """Assigns waiting items to workers that have capacity."""
+        self.will_dispatch = False
         for kind, queues in self.queues.items():
             models = [model for model, queue in queues.items() if len(queue)]
             if self.kinds[kind].policy.shares_models and len(models) > 1:

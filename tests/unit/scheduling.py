@@ -21,7 +21,7 @@ from service.metrics.definitions import Metrics
 from service.models.changes import ModelChanges
 from service.scheduling.admission import Admission
 from service.scheduling.policies import BUCKET_CAPACITY_TOKENS, MAX_SLOTS
-from service.scheduling.scheduler import Scheduler
+from service.scheduling.scheduler import CallSoon, Scheduler
 from service.tasks.table import TASKS, task_series
 from service.workers.messages import Abort, Compute, Report, ToWorker
 from service.workers.supervisor import Supervisor
@@ -42,6 +42,7 @@ class FakeWorker:
         held: Items that it holds, by id.
         received: All items that it has ever received, by id.
         given: Ids of these in order of arrival, twice where an item was retried.
+        num_messages: Number of messages with items.
     """
 
     def __init__(self, scheduler: Scheduler, name: str = "worker-0", rows: int = 4) -> None:
@@ -51,10 +52,12 @@ class FakeWorker:
         self.held: dict[int, WorkItem] = {}
         self.received: dict[int, WorkItem] = {}
         self.given: list[int] = []
+        self.num_messages = 0
         scheduler.worker_ready(self, dict.fromkeys(MODELS, rows))
 
     def send(self, message: ToWorker) -> None:
         if isinstance(message, Compute):
+            self.num_messages += 1
             for item in message.items:
                 self._take(item)
         else:
@@ -121,10 +124,13 @@ def run(test: Callable[[Scheduler], Awaitable[None]]) -> None:
     assert not unhandled
 
 
-def make_scheduler() -> Scheduler:
-    """Returns a scheduler of two translation models and one embedding model."""
+def make_scheduler(call_soon: CallSoon = lambda function: function()) -> Scheduler:
+    """Returns a scheduler of two translation models and one embedding model.
+
+    It dispatches the items of each submission at once.
+    """
     metrics = Metrics(series=task_series())
-    scheduler = Scheduler(TASKS, Admission(100, 1000), metrics)
+    scheduler = Scheduler(TASKS, Admission(100, 1000), metrics, call_soon)
     for model, kinds in MODEL_KINDS.items():
         metrics.add_model(model, kinds)
         scheduler.add_model(model, kinds)

@@ -149,7 +149,8 @@ class Simulation:
         self.monkeypatch.setattr(submission, "asyncio", loop)
         metrics = Metrics(series=task_series())
         metrics.add_model(MODEL, (TRANSLATE,))
-        self.scheduler = Scheduler(TASKS, Admission(10**9, 10**9), metrics)
+        admission = Admission(10**9, 10**9)
+        self.scheduler = Scheduler(TASKS, admission, metrics, partial(self.clock.call_later, 0.0))
         self.scheduler.add_model(MODEL, (TRANSLATE,))
         self.workers = [SimulatedWorker(self, f"worker-{index}") for index in range(2)]
 

@@ -11,13 +11,14 @@ from service.errors import (
 )
 from service.items.translation import TRANSLATE
 from service.scheduling.policies import BULK_ROWS, KEPT_SHARE
-from service.scheduling.scheduler import Scheduler
+from service.scheduling.scheduler import Scheduler, call_soon
 from service.workers.messages import Report
 from tests.unit.scheduling import (
     FOREVER,
     FakeWorker,
     assert_idle,
     begin,
+    make_scheduler,
     numbers,
     pairs,
     run,
@@ -40,6 +41,20 @@ def test_results_are_returned_in_the_order_of_the_sentences() -> None:
         assert scheduler.admission.throughput.tokens == 6
 
     run(test)
+
+
+def test_submissions_of_one_turn_are_dispatched_together() -> None:
+    async def test() -> None:
+        scheduler = make_scheduler(call_soon)
+        worker = FakeWorker(scheduler)
+        requests = [begin(scheduler, sentences(1, first=first)) for first in (2, 3, 4)]
+        await settle()
+        assert (worker.given, worker.num_messages) == ([1, 2, 3], 1)
+        worker.finish_all()
+        assert [numbers(await request) for request in requests] == [[2], [3], [4]]
+        assert_idle(scheduler)
+
+    asyncio.run(test())
 
 
 def test_results_stream_in_the_order_in_which_they_finish() -> None:
