@@ -12,8 +12,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import BinaryIO
 
 from service.ipc.processes import module_command
@@ -61,6 +62,7 @@ def running_server(
     url: str | None,
     command: ServeCommand = serve_command,
     ready_limit_seconds: float = READY_LIMIT_SECONDS,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yields the base URL of a server.
 
@@ -70,6 +72,7 @@ def running_server(
         url: Address of a running server, or None to start one.
         command: Returns the command that starts a server on a port.
         ready_limit_seconds: Longest time until /health/ready answers 200.
+        variables: Environment variables of a private server, unless this process has them already.
 
     Raises:
         ServerStartError: The started server ended, or was not ready in time.
@@ -81,7 +84,7 @@ def running_server(
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
     with tempfile.TemporaryFile() as log:
-        process = _start(command(port), log)
+        process = _start(command(port), log, variables)
         try:
             _wait_until_ready(process, port, ready_limit_seconds, log)
             yield f"http://{HOST}:{port}"
@@ -93,7 +96,9 @@ def running_server(
             _stop(process)
 
 
-def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+def _start(
+    command: list[str], log: BinaryIO, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """Starts a server that does not get the Ctrl-C of the terminal, but ends with this process."""
     libc = ctypes.CDLL(None)
     kept = {name: value for name, value in os.environ.items() if name not in PUBLIC_SETTINGS}
@@ -102,7 +107,7 @@ def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=kept,
+        env={**variables, **kept},
         process_group=0,
         preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
     )

@@ -5,6 +5,7 @@ Its subcommands are quality, consistency, load, attention, mixed, bulk, overload
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
@@ -43,6 +44,10 @@ from service.bench.tables import (
 )
 from service.bench.translation import in_lists, split_pair, translate
 from service.private_server import ServerStartError, running_server
+
+_server = partial(running_server, variables={"REGARD_SHARE_SENTENCES": "false"})
+"""A running server, or a private one that computes equal sentences separately. The commands send
+the same sentences again and again."""
 
 app = typer.Typer(help="Measure a server over HTTP.", no_args_is_help=True)
 
@@ -85,7 +90,7 @@ def quality(  # noqa: PLR0913 - one parameter is one flag
         lists = in_lists(read_lines(source), batch)
         scorer = Scorer(read_parallel(source, reference))
         others = None if other is None else read_parallel(source, other)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             address = Address.parse(base_url)
             began = perf_counter()
             translations = uvloop.run(translate(address, pair, lists, split, clients))
@@ -113,7 +118,7 @@ def consistency(
     """
     with _errors_shown():
         sentences = read_lines(source)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = uvloop.run(run_consistency(base_url, pair, sentences, clients, seed))
     _show(report, consistency_table(report), as_json)
     if report.lists_differ or report.clients_differ:
@@ -137,7 +142,7 @@ def load(
         counts = parse_clients(clients)
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             runs = [
                 uvloop.run(run_load(base_url, pair, sentences, count, warmup, duration))
                 for count in counts
@@ -179,7 +184,7 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
     with _errors_shown():
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = run_attention(base_url, pair, sentences, clients, tokens, rounds, duration)
     _show(report, attention_table(report), as_json)
     failed = any(asked.errors for asked in report.asked)
@@ -225,7 +230,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
         number = num_rounds(duration, rounds)
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = run_mixed(
                 base_url, pair, sentences, clients, tokens, duration, number, _show_interval
             )
@@ -250,7 +255,7 @@ def alignment(
     """
     with _errors_shown():
         sentences = read_lines(source)[:lines]
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = uvloop.run(run_alignment(base_url, pair, sentences, batch))
     _show(report, alignment_table(report), as_json)
 
@@ -278,7 +283,7 @@ def bulk(  # noqa: PLR0913 - one parameter is one flag
     with _errors_shown():
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = uvloop.run(
                 run_bulk(base_url, pair, sentences, clients, lists, size, rounds, duration)
             )
@@ -308,7 +313,7 @@ def overload(
         language, _ = split_pair(pair)
         sentences = built_in_sentences(language) if source is None else read_lines(source)
         factors, limits = parse_numbers(offered), parse_numbers(deadlines)
-        with running_server(url) as base_url:
+        with _server(url) as base_url:
             report = uvloop.run(
                 run_overload(base_url, pair, sentences, factors, limits, duration, _show_run)
             )

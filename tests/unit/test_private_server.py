@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from service.private_server import ServerStartError, running_server, serve_command
+from tests.unit.bench_server import bench
 from tests.workers import until
 
 READY_SERVER = """
@@ -55,6 +58,35 @@ def test_own_server_that_does_not_get_ready_is_given_up(
         running_server(None, lambda port: [sys.executable, "-c", script], limit_seconds),
     ):
         pass
+
+
+def test_variables_of_this_process_come_before_given_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import os, sys; sys.exit(os.environ['REGARD_A'] + os.environ['REGARD_B'])"
+    monkeypatch.setenv("REGARD_A", "of this process,")
+    with (
+        pytest.raises(ServerStartError, match="of this process, given"),
+        running_server(
+            None,
+            lambda port: [sys.executable, "-c", script],
+            variables={"REGARD_A": "unused", "REGARD_B": " given"},
+        ),
+    ):
+        pass
+
+
+def test_bench_starts_servers_that_compute_equal_sentences_separately(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[Mapping[str, str]] = []
+
+    def start(command: list[str], log: object, variables: Mapping[str, str]) -> NoReturn:
+        started.append(variables)
+        raise ServerStartError("stopped by the test")
+
+    monkeypatch.setattr("service.private_server._start", start)
+    for name in ("load", "mixed", "bulk", "overload"):
+        assert bench(name).exit_code == 1
+    assert started == [{"REGARD_SHARE_SENTENCES": "false"}] * 4
 
 
 def test_given_url_is_used_as_it_is() -> None:
