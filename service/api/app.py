@@ -38,6 +38,7 @@ from service.errors import ServiceError
 from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
+from service.http_server.loop_load import LoopLoad
 from service.http_server.pool import ConnectionLimits, ConnectionPool
 from service.models.catalog import Catalog
 from service.remote.endpoint import Endpoints
@@ -165,6 +166,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         dialects=DIALECTS,
         tracing=tracing,
         drain=drain,
+        load=LoopLoad(),
         access=AccessRules.of(settings),
     )
     # outermost, so that preflights are not counted

@@ -33,6 +33,7 @@ from service.errors import (
     fault,
 )
 from service.http_server.drain import Drain
+from service.http_server.loop_load import LoopLoad
 from service.metrics.ended import Ended
 from service.tasks.backend import Recorder
 from service.tasks.context import RequestContext
@@ -62,6 +63,7 @@ class RequestMiddleware:
         tracing: Makes a span for each counted request; None without tracing.
         drain: Phases of the end of this process.
         access: Refuses requests for their host, page or port.
+        load: Refuses requests if more arrive than this process can handle.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class RequestMiddleware:
         dialects: Sequence[Dialect],
         access: AccessRules,
         drain: Drain,
+        load: LoopLoad,
         tracing: Tracing | None = None,
     ) -> None:
         self.app = app
+        self.load = load
         self.access = access
         self.drain = drain
         self.tracing = tracing
@@ -144,11 +148,13 @@ class RequestMiddleware:
             span.end(context, status)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
-        """Checks host, origin, port and time limit, and refuses work while the server stops.
+        """Checks the load of this process, host, origin, port, time limit and shutdown.
 
         Raises:
             ServiceError: The request is refused.
         """
+        if context.task:
+            self.load.check(context.address)
         self.access.check(scope)
         timeout = header(scope, TIMEOUT_HEADER)
         if timeout is not None:

@@ -15,7 +15,10 @@ import orjson
 
 MAX_TEXTS = 64
 MAX_CHARS = 8000
-"""A request has at most MAX_TEXTS texts and MAX_CHARS characters. A longer text is sent alone."""
+"""A request has at most MAX_TEXTS texts and MAX_CHARS characters. A longer text is sent alone.
+
+Blank texts do not count.
+"""
 
 TIMEOUT_SECONDS = 120.0
 ATTEMPTS = 8

@@ -5,10 +5,8 @@ number of connections, so this module adds them.
 """
 
 import asyncio
-import fcntl
 import socket
-import sys
-import termios
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -32,6 +30,7 @@ from service.http_server.refusals import (
 )
 from service.http_server.reply_writer import ReplyWriter
 from service.http_server.request_connection import STATE_KEY
+from service.http_server.sockets import is_closed, kernel_unsent
 
 HEAD_BYTES = 2048
 """Number of bytes of headers that are parsed at once. The limits are checked between the parts.
@@ -41,12 +40,6 @@ Most headers are smaller. 32 KiB may have 6,000 headers, which take 3 ms.
 
 MAX_PIPELINED = 64
 """Largest number of requests that a connection may send ahead of their replies."""
-
-TCP_CLOSE = 7
-"""State of a socket whose peer has closed the connection, as TCP_INFO reports it.
-
-Source: include/net/tcp_states.h of Linux.
-"""
 
 PEER_SECONDS = (0.01, 0.5)
 """First and longest time between two checks of a client that has ended its side."""
@@ -95,6 +88,7 @@ class Connection(HttpToolsProtocol):
             received at the last check.
         reply: Reservation of these bytes.
         stalled_since: Time since which the client has read nothing; None if nothing waits.
+        on_lost: Called when the connection ends.
     """
 
     def __init__(
@@ -120,6 +114,7 @@ class Connection(HttpToolsProtocol):
         self.unsent = 0
         self.reply: Reservation | None = None
         self.stalled_since: float | None = None
+        self.on_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begins the connection, or refuses it if too many connections are open."""
@@ -130,6 +125,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the connection."""
+        if self.on_lost is not None:
+            self.on_lost()
         self.pool.discard(self)
         self.held = 0
         self._resume()
@@ -139,6 +136,13 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
         # The request's state refers to this connection. Both are freed without garbage collection.
         self.cycle = self.scope = self.running = None  # type: ignore[assignment]
+
+    def watch(self, on_lost: Callable[[], None]) -> None:
+        """Calls a function when the connection ends, once the body of the request is read."""
+        self.on_lost = on_lost
+        if self.transport.is_closing():
+            on_lost()
+        self.flow.resume_reading()  # a large body may have paused it
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
         """Keeps the connection open if the client waits for a reply after it has ended its side.
@@ -166,7 +170,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         peer: socket.socket = self.transport.get_extra_info("socket")
-        if peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE:
+        if is_closed(peer):
             self.transport.abort()
         else:
             self.loop.call_later(seconds, self._check_peer, min(2 * seconds, PEER_SECONDS[1]))
@@ -392,9 +396,3 @@ class Connection(HttpToolsProtocol):
         if self.reply is not None and self.held:
             self.held -= num_bytes
             self.reply.resize(self.reply.size - num_bytes)
-
-
-def kernel_unsent(connection: socket.socket) -> int:
-    """Returns the number of bytes that the kernel keeps until the client has received them."""
-    found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
-    return int.from_bytes(found, sys.byteorder)

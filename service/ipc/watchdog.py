@@ -24,7 +24,7 @@ class Watchdog:
     Args:
         name: Name of the process.
         process: The process.
-        timeout_seconds: Returns the time after which a silent process is killed.
+        timeout_seconds: Returns the shortest time after which a silent process is killed.
         expects_message: Called before each check. It returns whether the process must send a
             message soon, and may send a Ping to the process.
 
@@ -59,5 +59,5 @@ class Watchdog:
                 num_silent, num_heard = 0, self.num_heard
             elif expects_message:
                 num_silent += 1
-        logger.error("%s has sent nothing for %.3g s", self.name, self.timeout_seconds())
+        logger.error("%s has sent nothing for more than %.3g s", self.name, self.timeout_seconds())
         end_at_once(self.process)

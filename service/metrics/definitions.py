@@ -153,7 +153,7 @@ class Metrics:
         )  # fmt: skip
         self.rejected_translations = self._counter(
             "rejected_translations",
-            "Translations of sentences that a guard rejected: replaced by a second one, or kept.",
+            "Translations of sentences that a guard rejected: replaced, or kept with a warning.",
             "model", "guard", "outcome",
         )  # fmt: skip
         self.shared_sentences = self._counter(

@@ -8,12 +8,12 @@ class Ended:
     """The figures of one request that has ended.
 
     Attributes:
-        task: Name of a task kind, DETECT or DOCUMENT.
+        task: Name of a task kind, or the label DETECT or DOCUMENT.
         model: Served name of the model, or NO_MODEL.
         outcome: One of OUTCOMES.
         status: HTTP status of the response.
         num_inputs: Number of texts in the request.
-        seconds: Time from the first byte of the request to the last byte of the response.
+        seconds: Time from the end of the request's headers to the last byte of the response.
         stages: Seconds spent in each stage.
         num_cut: Number of sentences or texts over the length limit, by model name.
         billed_characters: Characters that DeepL's dialect has translated for the request.

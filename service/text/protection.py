@@ -54,7 +54,7 @@ _PICTOGRAMS = re.compile(f"[{_SYMBOLS}][{_SYMBOLS}{_JOINERS}]*")
 """Arrows, emoji and private-use characters, which no model copies."""
 
 _TRIGGER = re.compile(r"[{}<>%$\[\]`&@_:/#°]|\.\w")
-"""Pattern that is searched faster than `_FORMS`. A text without a match is not searched again."""
+"""Pattern that is faster than `_FORMS`. A text without a match is not searched with `_FORMS`."""
 
 FOLDED = str.maketrans(
     "\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2010\u2011\u2013\u2014\u2212",
@@ -91,7 +91,7 @@ class ProtectedText:
         return replace(self, spans=(*self.spans, *spans))
 
     def may_move(self, marker: str) -> bool:
-        """Returns whether a marker may move from the end of a sentence to the separator.
+        """Returns whether a marker at the end of a sentence may move to the white space after it.
 
         It may if its span has neither letters nor digits, such as an emoji or a bullet.
         """

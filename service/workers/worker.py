@@ -105,14 +105,14 @@ class Worker:
         self.exit_status = 0
         self.last_report = 0.0
         self.held_tokens = 0  # tokens of each row, decoded since the first result in `held`
-        self.held: list[Done] = []  # results of the kind that always runs; they may be held back
+        self.held: list[Done] = []  # results of the foreground kind, which may be held back
         self.done: list[Done] = []
         self.failed: list[Failed] = []
         self.splits: Counter[str] = Counter()
         self.out_of_memory: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Works until a Stop arrives, or until the server is gone."""
+        """Works until a Stop arrives, the server is gone, or a model or the device fails."""
         try:
             (config,) = self.channel.receive()
             self._start(config)

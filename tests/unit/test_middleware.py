@@ -19,6 +19,7 @@ from service.api.middleware import RequestMiddleware
 from service.api.served_models import OpenRequests
 from service.api.tei.formats import TRUNCATED_HEADER
 from service.http_server.drain import Drain
+from service.http_server.loop_load import LoopLoad
 from service.metrics.definitions import Metrics
 from service.tasks.backend import Backend
 from service.tasks.context import RequestContext
@@ -32,7 +33,7 @@ def around(app: ASGIApp, metrics: Metrics) -> RequestMiddleware:
         OpenRequests(),
     )
     drain = Drain(requests.count, 0, 1)
-    return RequestMiddleware(app, metrics, requests, DIALECTS, access, drain)
+    return RequestMiddleware(app, metrics, requests, DIALECTS, access, drain, LoopLoad())
 
 
 def call(

@@ -92,8 +92,8 @@ def decoding_options(
 ) -> DecodingOptions:
     """Returns the options of the search.
 
-    Calls with equal arguments return the same object. `pickle` writes an object that several
-    sentences of a message share only once.
+    Calls with equal arguments return the same object. If several sentences of a message have the
+    same object, `pickle` writes it once.
     """
     return DecodingOptions(beam_size, num_hypotheses, return_scores=return_scores)
 

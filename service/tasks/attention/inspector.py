@@ -70,7 +70,7 @@ class Queries(Protocol[SequenceT_contra]):
 
     @property
     def all(self) -> tuple[AttentionQuery, ...]:
-        """Queries about each sequence. The value of its result has the answers in this order."""
+        """Queries about each sequence. The result of a sequence has the answers in this order."""
 
     def assemble(
         self,

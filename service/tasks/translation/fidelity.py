@@ -2,7 +2,7 @@
 
 A protected span is a part of a text that a model must not change, such as a URL. In a sentence, a
 marker (one private-use character) is in its place. For the model, a stand-in (a short word such as
-`XYZ1`) replaces each marker. The sentence with stand-ins is its carrier.
+`XYZ1`) replaces each marker. A carrier is a sentence with stand-ins.
 
 If a stand-in is missing in the best translation, the sentence is translated again with other
 stand-ins, and finally in parts, without its spans. In the best translation, every span is therefore
@@ -30,7 +30,7 @@ class Place:
     """One sentence that may be translated again.
 
     Attributes:
-        text: The text of the sentence.
+        text: The text that contains the sentence.
         index: Index of the sentence in the text.
         position: Index of the sentence's result among the results of all texts.
     """
@@ -64,8 +64,8 @@ class Place:
     def load(self, variant: int, options: DecodingOptions) -> Sentence | None:
         """Makes the carrier of the sentence, and returns it for translation.
 
-        The result is None if the sentence already contains such a stand-in, or if the carrier is
-        too long for the model.
+        The result is None if the sentence itself contains a stand-in of this spelling, or if the
+        carrier is too long for the model.
 
         Args:
             variant: Index of the spelling of stand-ins in `service.text.stand_ins.VARIANTS`.
@@ -108,7 +108,7 @@ class Place:
     ) -> tuple[list[Hypothesis], list[str]]:
         """Chooses between a translation and the translations of a second decoding.
 
-        A translation without all spans is never chosen.
+        A translation of the second decoding without all spans is never chosen.
 
         Args:
             first: Hypotheses of the first decoding, best first.
@@ -132,7 +132,11 @@ class Place:
         return [chosen, *others], names
 
     def record(self, name: str, is_kept: bool, pipeline: PivotPipeline) -> None:
-        """Counts a rejected translation, and adds a warning if it is kept."""
+        """Counts a rejected translation, and adds a warning if it is kept.
+
+        A sentence that was translated in parts counts as kept, because it was not translated as a
+        whole.
+        """
         outcome = "kept" if is_kept else "replaced"
         pipeline.rejected[self.text.route[-1].name, name, outcome] += 1
         if is_kept:
@@ -213,7 +217,7 @@ async def guard(
 
 
 def _rejected(prepared: list[Prepared], results: list[Result]) -> list[tuple[Place, list[str]]]:
-    """Decodes the best translations; returns the rejected sentences with the guards' names."""
+    """Converts the best translations to text; returns rejected sentences with the guards' names."""
     rejected = []
     remaining = enumerate(results)
     for text in prepared:

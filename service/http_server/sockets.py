@@ -1,0 +1,23 @@
+"""Facts about a socket that only the kernel knows."""
+
+import fcntl
+import socket
+import sys
+import termios
+
+TCP_CLOSE = 7
+"""State of a socket whose peer has closed the connection, as TCP_INFO reports it.
+
+Source: include/net/tcp_states.h of Linux.
+"""
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Returns whether the peer has closed the connection and its system has confirmed this."""
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == TCP_CLOSE
+
+
+def kernel_unsent(connection: socket.socket) -> int:
+    """Returns the number of bytes that the kernel keeps until the client has received them."""
+    found = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(found, sys.byteorder)

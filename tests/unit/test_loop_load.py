@@ -1,0 +1,117 @@
+"""The limit of the requests of one turn of the event loop, in virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from service.errors import OverloadedError
+from service.http_server.loop_load import (
+    MIN_REQUESTS,
+    PATIENCE_SECONDS,
+    TARGET_SECONDS,
+    LoopLoad,
+)
+
+COST = 0.0005
+"""Seconds that a turn spends on each request that it handles; refusals take no time."""
+
+
+class Turns:
+    """Turns of an event loop with an equal number of requests from each client."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.load = LoopLoad(lambda: self.now)
+
+    async def run(self, *numbers: int) -> list[int]:
+        """Runs one turn with a number of requests of each client; returns the handled numbers."""
+        handled = [0] * len(numbers)
+        for client, number in enumerate(numbers):
+            for _ in range(number):
+                with suppress(OverloadedError):
+                    self.load.check(f"client {client}")
+                    handled[client] += 1
+                    self.now += COST
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return handled
+
+    async def overload(self) -> None:
+        """Runs long turns until the load is limited."""
+        while not self.load.is_overloaded:
+            assert self.now < 1.0
+            assert await self.run(100) == [100]
+
+
+def run(test: Callable[[Turns], Awaitable[None]]) -> None:
+    async def started() -> None:
+        await test(Turns())
+
+    asyncio.run(started())
+
+
+def test_short_turns_have_no_limit() -> None:
+    async def test(turns: Turns) -> None:
+        fitting = int(TARGET_SECONDS / COST) - 1
+        for _ in range(1000):
+            assert await turns.run(fitting) == [fitting]
+
+    run(test)
+
+
+def test_single_burst_is_handled() -> None:
+    async def test(turns: Turns) -> None:
+        assert await turns.run(5000) == [5000]
+        assert await turns.run(10) == [10]
+        assert await turns.run(5000) == [5000]
+
+    run(test)
+
+
+def test_turns_of_a_lasting_overload_are_as_long_as_the_target() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        assert turns.now > PATIENCE_SECONDS
+        before = turns.now
+        for _ in range(50):
+            (handled,) = await turns.run(200)
+            assert handled <= TARGET_SECONDS / COST + 1
+        assert turns.now - before == pytest.approx(50 * TARGET_SECONDS, rel=0.1)
+
+    run(test)
+
+
+def test_clients_share_a_turn_evenly() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        await turns.run(200, 3)
+        half = turns.load.limit // 2
+        assert await turns.run(200, 3) == [half, 3]
+        assert half >= TARGET_SECONDS / COST / 2 - 1
+
+    run(test)
+
+
+def test_some_requests_are_handled_however_slow_they_are() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        turns.load.check("client 0")
+        turns.now += 60.0  # the process was suspended
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert await turns.run(50) == [MIN_REQUESTS]
+
+    run(test)
+
+
+def test_limit_ends_with_the_overload() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        await turns.run(200)
+        while turns.load.is_overloaded:
+            assert await turns.run(30) == [30]
+        assert await turns.run(200) == [200]
+
+    run(test)
