@@ -5,12 +5,17 @@ In this time proxies choose another replica. Then new work is refused with 503. 
 closed when the open requests have ended, when their time is over, or at a second signal.
 """
 
+import asyncio
 import math
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+
+from service.http_server.accepting import Acceptor
+from service.http_server.connection import Connection, HttpServerConfig
 
 
 class Drain:
@@ -68,7 +73,7 @@ class DrainingServer(uvicorn.Server):
     """A server that drains before it closes its listening sockets.
 
     Args:
-        config: Configuration with the application.
+        config: Configuration with the application and the pool of connections.
         drain: Phases of the end; `create_web` keeps them as `app.state.drain`.
 
     Attributes:
@@ -76,11 +81,27 @@ class DrainingServer(uvicorn.Server):
         on_force: Called in the event loop when the server must end at once.
     """
 
-    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
+    config: HttpServerConfig
+
+    def __init__(self, config: HttpServerConfig, drain: Drain) -> None:
         super().__init__(config)
         self.drain = drain
+        self.acceptor: Acceptor | None = None
         self.on_drain: Callable[[], None] = lambda: None
         self.on_force: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application, and listens."""
+        await super().startup(sockets)
+        if self.should_exit:
+            return
+        listeners = [each for server in self.servers for each in server.sockets]
+        loop = asyncio.get_running_loop()
+        self.acceptor = Acceptor(listeners, self._new_connection, loop)
+        self.config.pool.on_added = self.acceptor.accept_soon
+
+    def _new_connection(self) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def on_tick(self, counter: int) -> bool:
         """Returns whether the server closes its sockets now. uvicorn calls it each 0.1 s."""
@@ -95,6 +116,8 @@ class DrainingServer(uvicorn.Server):
         self.drain.refuses_work = True
         if self.force_exit:
             self.on_force()
+        if self.acceptor is not None:
+            self.acceptor.close()
         self.config.timeout_graceful_shutdown = math.ceil(self.drain.remaining_seconds)
         await super().shutdown(sockets)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +75,7 @@ class ConnectionPool:
     Attributes:
         connections: Connections within the limit.
         refused: Connections over the limit that wait for their reply.
+        on_added: Called with each new connection.
     """
 
     def __init__(self, limits: ConnectionLimits, budget: ByteBudget) -> None:
@@ -83,6 +84,7 @@ class ConnectionPool:
         self.connections: set[Watched] = set()
         self.refused: set[Watched] = set()
         self.timer: asyncio.TimerHandle | None = None
+        self.on_added: Callable[[], None] = lambda: None
         shortest = min(limits.header_seconds, limits.idle_seconds, limits.write_seconds)
         self.check_seconds = min(shortest / CHECKS_PER_LIMIT, MAX_CHECK_SECONDS)
         self.max_connections = raise_descriptors(limits.max_connections)
@@ -95,6 +97,7 @@ class ConnectionPool:
         Returns:
             Whether the connection may send requests. If not, it gets a refusal.
         """
+        self.on_added()
         if self.timer is None:
             self.timer = loop.call_later(self.check_seconds, self._check, loop)
         if len(self.connections) >= self.max_connections:

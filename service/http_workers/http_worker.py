@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from service import logs
 from service.api.app import build_services, create_web, http_config
+from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain, DrainingServer
 from service.http_workers.messages import HttpWorkerConfig
 from service.http_workers.remote_backend import FINAL_SECONDS, RemoteBackend
@@ -33,7 +33,7 @@ logger = logging.getLogger("regard.http_worker")
 class HttpWorkerServer(DrainingServer):
     """A server that reports when it listens, and that only the main process stops."""
 
-    def __init__(self, config: uvicorn.Config, drain: Drain, backend: RemoteBackend) -> None:
+    def __init__(self, config: HttpServerConfig, drain: Drain, backend: RemoteBackend) -> None:
         super().__init__(config, drain)
         self.backend = backend
 

@@ -2,15 +2,17 @@
 
 import asyncio
 
-import uvicorn
-
+from service.http_server.byte_budget import ByteBudget
+from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain, DrainingServer
+from service.http_server.pool import ConnectionLimits, ConnectionPool
 
 
 def test_signal_before_the_first_tick_drains_too() -> None:
     async def application(scope: object, receive: object, send: object) -> None: ...
 
-    config = uvicorn.Config(application, lifespan="off", log_config=None)
+    pool = ConnectionPool(ConnectionLimits(9, 9, 9, 9.0, 9.0, 9.0), ByteBudget(9))
+    config = HttpServerConfig(application, pool, lifespan="off", log_config=None)
     config.load()
     drain = Drain(lambda: 0, delay_seconds=5.0, timeout_seconds=30.0)
     server = DrainingServer(config, drain)
