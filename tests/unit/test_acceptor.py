@@ -52,7 +52,7 @@ def test_all_connections_that_wait_are_accepted_in_a_few_turns(
         assert len(made) == len(clients)
         for each in made:
             assert each.peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        made[-1].transport.write(b"bytes")
+        made[-1].transport.write(b"bytes")  # type: ignore[attr-defined]
         by_address = {client.getsockname(): client for client in clients}
         client = by_address[made[-1].transport.get_extra_info("peername")]
         assert await asyncio.to_thread(client.recv, 9) == b"bytes"
