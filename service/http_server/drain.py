@@ -2,7 +2,8 @@
 
 After SIGTERM, /health/ready answers 503, and requests are still served for a time, the drain delay.
 In this time proxies choose another replica. Then new work is refused with 503. The sockets are
-closed when the open requests have ended, when their time is over, or at a second signal.
+closed when the open requests have ended, when their time is over, or at a second signal. At last,
+connections that were accepted just before get an answer to their first request.
 """
 
 import asyncio
@@ -16,6 +17,12 @@ import uvicorn
 
 from service.http_server.accepting import Acceptor
 from service.http_server.connection import Connection, HttpServerConfig
+
+FIRST_REQUEST_SECONDS = 0.25
+"""Longest wait for the first request of a connection, after the listening sockets are closed."""
+
+CHECK_SECONDS = 0.01
+"""Time between two checks whether these requests have arrived."""
 
 
 class Drain:
@@ -118,8 +125,25 @@ class DrainingServer(uvicorn.Server):
             self.on_force()
         if self.acceptor is not None:
             self.acceptor.close()
+        for listening in self.servers:
+            listening.close()
+        await self._await_first_requests()
         self.config.timeout_graceful_shutdown = math.ceil(self.drain.remaining_seconds)
         await super().shutdown(sockets)
+
+    async def _await_first_requests(self) -> None:
+        """Waits until each connection has had a request, for FIRST_REQUEST_SECONDS at most.
+
+        A client that has connected before the sockets were closed may just be sending its request.
+        It gets an answer, as a rule the refusal, and not the end of the connection.
+        """
+        end = time.monotonic() + FIRST_REQUEST_SECONDS
+        is_waiting = True
+        while is_waiting and not self.force_exit and time.monotonic() < end:
+            await asyncio.sleep(CHECK_SECONDS)
+            connections = self.server_state.connections
+            opened = [each for each in connections if isinstance(each, Connection)]
+            is_waiting = any(each.cycle is None for each in opened)
 
     def _begin(self) -> None:
         if not self.drain.has_begun:

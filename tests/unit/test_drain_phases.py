@@ -1,11 +1,16 @@
-"""The end of a server, without sockets."""
+"""The end of a server."""
 
 import asyncio
+import socket
+import time
+from typing import Any
 
 from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain, DrainingServer
 from service.http_server.pool import ConnectionLimits, ConnectionPool
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def test_signal_before_the_first_tick_drains_too() -> None:
@@ -34,3 +39,56 @@ def test_sockets_stay_open_for_one_call_after_work_is_refused() -> None:
     assert not drain.advance()
     assert drain.refuses_work
     assert drain.advance()
+
+
+async def refuse(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answers every request as an application does that refuses work."""
+    await receive()
+    await send({"type": "http.response.start", "status": 503, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def listening_server(listener: socket.socket) -> DrainingServer:
+    pool = ConnectionPool(ConnectionLimits(9, 999, 9, 9.0, 9.0, 9.0), ByteBudget(9))
+    config = HttpServerConfig(refuse, pool, lifespan="off", log_config=None)
+    config.load()
+    server = DrainingServer(config, Drain(lambda: 0, delay_seconds=0.0, timeout_seconds=30.0))
+    server.lifespan = config.lifespan_class(config)
+    return server
+
+
+def test_client_that_has_just_connected_gets_an_answer_to_its_first_request() -> None:
+    """A client lost its request: the server closed the connection before it had read it."""
+
+    async def test() -> bytes:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = listening_server(listener)
+            await server.startup([listener])
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            while not server.server_state.connections:
+                await asyncio.sleep(0.001)
+            ending = asyncio.create_task(server.shutdown())
+            await asyncio.sleep(0.05)
+            writer.write(REQUEST)
+            reply = await reader.read()
+            await ending
+            writer.close()
+            return reply
+
+    assert asyncio.run(test()).startswith(b"HTTP/1.1 503 ")
+
+
+def test_connection_without_a_request_does_not_hold_up_the_end() -> None:
+    async def test() -> float:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            server = listening_server(listener)
+            await server.startup([listener])
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            while not server.server_state.connections:
+                await asyncio.sleep(0.001)
+            began = time.monotonic()
+            await server.shutdown()
+            writer.close()
+            return time.monotonic() - began
+
+    assert asyncio.run(test()) < 5
