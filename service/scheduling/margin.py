@@ -29,6 +29,11 @@ RATE_ERROR = 0.05
 """Share of the predicted time that is always part of the margin. If the measured rate is wrong, all
 predictions are, until the first of their requests have ended."""
 
+MAX_STRETCH = 1.5
+"""Largest margin, as a multiple of the predicted time. After an overload the samples are large. If
+they alone decided, requests that would have been in time would be refused, and give no new samples.
+"""
+
 RELEVANT_SHARE = 0.25
 """Share of its time limit that a request must have been predicted to take to give a sample. Other
 requests are never close to being refused, and their errors would hide those of longer ones."""
@@ -50,15 +55,19 @@ class Margin:
             expected: Predicted time in seconds.
             actual: Time that it took, in seconds.
         """
-        now = time.perf_counter()
-        self._weight *= math.exp(min(now - self._last, 100 * MEMORY_SECONDS) / MEMORY_SECONDS)
-        self._last = now
+        self._weight = self._weight_now()
+        self._last = time.perf_counter()
         if self._weight > 1e9:
             self._bins = [each / self._weight for each in self._bins]
             self._total /= self._weight
             self._weight = 1.0
         self._bins[bin_of((actual - expected) / math.sqrt(expected))] += self._weight
         self._total += self._weight
+
+    def _weight_now(self) -> float:
+        """Returns the weight of a sample of this moment; older samples keep theirs."""
+        age = min(time.perf_counter() - self._last, 100 * MEMORY_SECONDS)
+        return self._weight * math.exp(age / MEMORY_SECONDS)
 
     @staticmethod
     def most_seconds_for(expected: float) -> float:
@@ -75,7 +84,7 @@ class Margin:
         Args:
             expected: Predicted time in seconds.
         """
-        first = FIRST_WEIGHT * self._weight
+        first = FIRST_WEIGHT * self._weight_now()
         first_bin = bin_of(FIRST_SAMPLE)
         above = LATE_SHARE * (self._total + first)
         for index in reversed(range(NUM_BINS)):
@@ -87,7 +96,8 @@ class Margin:
 
 def margin_of(expected: float, num_bins: int) -> float:
     """Returns the margin in seconds whose sample is at the end of the first `num_bins` bins."""
-    return RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
+    margin = RATE_ERROR * expected + (LOWEST + BIN * num_bins) * math.sqrt(expected)
+    return min(margin, MAX_STRETCH * expected)
 
 
 def bin_of(sample: float) -> int:

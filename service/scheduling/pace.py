@@ -14,7 +14,11 @@ MIN_SAMPLES = 8
 MAX_STRETCH = 2.0
 """The measured rate holds up to this multiple of the occupancy at which it was measured. Above it,
 the rate is assumed to grow with the occupancy, because larger batches are more efficient. A burst
-on an idle server is therefore admitted, and then measured."""
+on an idle server is therefore admitted, and then measured. The rate is not assumed to grow above
+the rate of the fullest batches of the last minutes."""
+
+FULLEST_SECONDS = 600.0
+"""The occupancy of the fullest batches is forgotten slowly: after this time, it is a third."""
 
 
 class Pace:
@@ -34,6 +38,8 @@ class Pace:
         self._seconds = 0.0
         self._occupied = 0.0  # occupancy times seconds
         self._last = -math.inf
+        self._fullest = 0.0  # largest occupancy of the last minutes
+        self._fullest_rate = 0.0  # work a second at this occupancy
 
     def add(self, work: float, seconds: float, occupancy: float, now: float) -> None:
         """Adds a finished item.
@@ -44,12 +50,17 @@ class Pace:
             occupancy: Rows or tokens that the workers held meanwhile, in the unit of the policy.
             now: Time by time.perf_counter.
         """
-        kept = math.exp((self._last - now) / MEMORY_SECONDS)
+        age = now - self._last
+        kept = math.exp(-age / MEMORY_SECONDS)
         self._last = now
         self._work = kept * self._work + work
         self._seconds = kept * self._seconds + seconds
         self._occupied = kept * self._occupied + occupancy * seconds
         self.num_samples += 1
+        self._fullest *= math.exp(-age / FULLEST_SECONDS)
+        measured = self._occupied / self._seconds if self._seconds else 0.0
+        if self.num_samples >= MIN_SAMPLES and measured >= self._fullest:
+            self._fullest, self._fullest_rate = measured, self._work / self._seconds
 
     def seconds_for(self, work: float, occupancy: float) -> float:
         """Predicts the time that work takes; 0 if too few items have finished for a prediction.
@@ -61,5 +72,19 @@ class Pace:
         if self.num_samples < MIN_SAMPLES or not self._work:
             return 0.0
         seconds = work * self._seconds / self._work
-        limit = MAX_STRETCH * self._occupied / self._seconds
-        return seconds * limit / occupancy if occupancy > limit else seconds
+        limit = self._known_occupancy
+        if occupancy <= limit:
+            return seconds
+        stretched = seconds * limit / occupancy
+        if occupancy <= MAX_STRETCH * self._fullest:
+            return min(seconds, max(stretched, work / self._fullest_rate))
+        return stretched
+
+    def is_known(self, occupancy: float) -> bool:
+        """Returns whether the rate at an occupancy has been measured, and not assumed."""
+        return occupancy <= max(self._known_occupancy, MAX_STRETCH * self._fullest)
+
+    @property
+    def _known_occupancy(self) -> float:
+        """Returns the largest occupancy for which the latest measured rate holds."""
+        return MAX_STRETCH * self._occupied / self._seconds if self._seconds else 0.0

@@ -177,14 +177,16 @@ class Scheduler:
         workers = list(self.workers.values())
         if not len(queue) and not policy.occupancy(kind, model, workers):
             return
-        expected = queue.pace.seconds_for(*policy.forecast(kind, model, queue, workers, jobs))
+        work, occupancy = policy.forecast(kind, model, queue, workers, jobs)
+        expected = queue.pace.seconds_for(work, occupancy)
         if not expected:
             return
         if expected + queue.margin.most_seconds_for(expected) > seconds:
             needed = expected + queue.margin.seconds_for(expected)
             if needed > seconds:
                 raise late(needed, seconds)
-        submission.prediction = Prediction(queue.margin, expected, seconds)
+        if queue.pace.is_known(occupancy):  # other errors show nothing about later predictions
+            submission.prediction = Prediction(queue.margin, expected, seconds)
 
     def _dispatch_soon(self) -> None:
         """Assigns waiting items after this turn of the event loop, together with later ones."""

@@ -86,6 +86,31 @@ def test_margin_counts_requests_that_were_close_to_their_limit_only() -> None:
     assert 0.5 < measured.seconds_for(1.0) < 0.7
 
 
+def test_old_errors_of_predictions_are_forgotten_without_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A margin that refuses every request gets no new samples."""
+    clock = Clock()
+    monkeypatch.setattr(margin, "time", clock)
+    measured = margin.Margin()
+    before = measured.seconds_for(4.0)
+    for number in range(1000):
+        clock.now = number / 100
+        measured.add(4.0, 8.0)
+    assert measured.seconds_for(4.0) > 2 * before
+    clock.now += 20 * margin.MEMORY_SECONDS
+    assert measured.seconds_for(4.0) == pytest.approx(before)
+
+
+def test_margin_is_limited_by_the_predicted_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an overload of a slow model every tenth request was refused at half the capacity."""
+    measured = margin.Margin()
+    for _ in range(1000):
+        measured.add(0.3, 1.2)
+    assert measured.seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
+    assert measured.most_seconds_for(0.3) == pytest.approx(margin.MAX_STRETCH * 0.3)
+
+
 def test_nothing_is_refused_below_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = goodput(monkeypatch, 0.7, 4.0)
     assert len(simulation.outcomes("ok")) == len(simulation.requests) > 100
@@ -140,6 +165,21 @@ def test_pace_predicts_after_a_few_samples() -> None:
         assert pace.seconds_for(100, 10) == 0
         pace.add(work=50, seconds=0.5, occupancy=10, now=float(number))
     assert pace.seconds_for(100, 10) == pytest.approx(1.0)
+
+
+def test_pace_remembers_the_rate_of_the_fullest_batches() -> None:
+    """Before, a burst on a model whose large batches are not more efficient was admitted again and
+    again, and was late."""
+    pace = Pace()
+    for number in range(MIN_SAMPLES):
+        pace.add(work=500, seconds=5.0, occupancy=40, now=float(number))
+    for number in range(30):
+        pace.add(work=50, seconds=0.5, occupancy=4, now=60.0 + number)
+    assert pace.seconds_for(100, 4) == pytest.approx(1.0)
+    assert pace.seconds_for(400, 40) == pytest.approx(4.0)
+    assert pace.is_known(40)
+    assert not pace.is_known(100)
+    assert pace.seconds_for(1000, 100) == pytest.approx(0.8)
 
 
 def test_pace_assumes_larger_batches_to_be_more_efficient() -> None:
