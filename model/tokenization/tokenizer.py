@@ -79,7 +79,8 @@ class Tokenizer:
         try:
             check_file(path)
             self.processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        except (RuntimeError, OSError) as error:
+            self.processor.id_to_piece([*range(self.processor.vocab_size())])  # checks their UTF-8
+        except (RuntimeError, OSError, UnicodeDecodeError) as error:
             raise CheckpointFormatError(f"{path.name} is not a SentencePiece model") from error
         self.vocab_size: int = self.processor.vocab_size()
         self.eos_id: int = self.processor.eos_id()

@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from service.api.dialect import Dialect
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(tags=["page"])
 
 FOLDER = Path(__file__).resolve().parents[1] / "static"
 POLICY = "; ".join(
@@ -58,13 +58,13 @@ class PageFiles(StaticFiles):
 FILES = PageFiles(directory=FOLDER)
 
 
-@router.get("/")
+@router.get("/", response_class=HTMLResponse)
 async def page(request: Request) -> Response:
     """Returns the page itself."""
     return await FILES.get_response("index.html", request.scope)
 
 
-@router.get("/static/{path:path}")
+@router.get("/static/{path:path}", include_in_schema=False)
 async def static(path: str, request: Request) -> Response:
     """Returns a file of the page.
 

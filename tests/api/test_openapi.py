@@ -56,6 +56,7 @@ ROUTES = {
     ("post", "/v1/embeddings"),
     ("post", "/embeddings"),
     ("post", "/"),
+    ("get", "/"),
     ("post", "/predict"),
     ("post", "/tokenize"),
     ("post", "/decode"),

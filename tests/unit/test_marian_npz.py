@@ -129,6 +129,13 @@ def flipped_byte(path: Path) -> None:
     path.write_bytes(data)
 
 
+def other_version(path: Path) -> None:
+    """The archive asks for a version of the format that does not exist."""
+    content = path.read_bytes()
+    place = content.index(b"PK\x01\x02") + 6
+    path.write_bytes(content[:place] + b"\x80" + content[place + 1 :])
+
+
 def one_array(path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.ones(3))
@@ -158,6 +165,7 @@ def pickled(path: Path) -> None:
     [
         (broken_zip, "cut short or damaged"),
         (flipped_byte, "cut short or damaged"),
+        (other_version, "cut short or damaged"),
         (one_array, "one array, not an archive"),
         (no_array, r"notes\.txt, which is not an array"),
         (pickled, "cannot be read: Object arrays cannot be loaded"),

@@ -242,3 +242,13 @@ def test_a_vocabulary_without_an_end_of_sentence_is_refused(tmp_path: Path) -> N
         )
     with pytest.raises(CheckpointFormatError, match="has no end-of-sentence token"):
         Tokenizer(path)
+
+
+def test_piece_that_is_not_utf8_is_refused(built_in: ModelFiles, tmp_path: Path) -> None:
+    """The model loaded, and the first request for its pieces ended in an error."""
+    content = built_in.source_vocab.read_bytes()
+    piece = "\u2581the".encode()
+    damaged = tmp_path / "vocab.spm"
+    damaged.write_bytes(content.replace(piece, piece[:3] + b"\xffhe", 1))
+    with pytest.raises(CheckpointFormatError, match=r"^vocab\.spm is not a SentencePiece model"):
+        Tokenizer(damaged)

@@ -14,8 +14,11 @@ from model.regular_files import MAX_WEIGHT_BYTES, check_file
 
 TYPES = {dtype: kind for kind, dtype in FLOATS.items()}
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
-DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
-"""Errors that NumPy raises for a file that is no archive or is cut short, and for pickles."""
+DAMAGE = (
+    *(OSError, EOFError, ValueError, KeyError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""Errors that NumPy raises for a file that is no archive or is damaged, and for pickles."""
 
 
 class MarianNpz(MarianFile):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.api.error_texts import FILES_DISABLED
-from service.api.errors import ERRORS, ErrorBody
+from service.api.errors import ERRORS, MISSING, ErrorBody
 from service.api.libretranslate import languages
 from service.api.libretranslate.schemas import TranslateFileRequest, TranslateFileResponse
 from service.api.request.body import MULTIPART
@@ -24,7 +24,7 @@ from service.errors import InvalidRequestError, NotFoundError
 router = APIRouter(tags=["translation"])
 
 DISABLED: dict[int | str, dict[str, Any]] = {403: {"model": ErrorBody}}
-MISSING: dict[int | str, dict[str, Any]] = {
+DOCUMENT: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorBody},
     200: {"description": "The document.", "content": {"application/octet-stream": {}}},
 }
@@ -33,7 +33,7 @@ MISSING: dict[int | str, dict[str, Any]] = {
 @router.post(
     "/translate_file",
     response_model=TranslateFileResponse,
-    responses={**ERRORS, **DISABLED},
+    responses={**ERRORS, **MISSING, **DISABLED},
     openapi_extra=request_body(TranslateFileRequest, MULTIPART),
 )
 async def translate_file(request: Request) -> Response:
@@ -52,7 +52,7 @@ async def translate_file(request: Request) -> Response:
     return JSONResponse({"translatedFileUrl": url})
 
 
-@router.get("/download_file/{name}", response_class=Response, responses=MISSING)
+@router.get("/download_file/{name}", response_class=Response, responses=DOCUMENT)
 async def download_file(request: Request, name: str) -> Response:
     """Returns a translated document. Its address cannot be guessed, and expires."""
     documents = services_of(request).documents

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from service.api import error_texts
 from service.api.dialect import Dialect
-from service.api.errors import ERRORS
+from service.api.errors import ERRORS, MISSING
 from service.api.libretranslate import (
     description,
     files,
@@ -49,7 +49,7 @@ A text counts with at most `MAX_TEXT_CHARS` characters of `service.text.detectio
 @router.post(
     "/translate",
     response_model=TranslateResponse,
-    responses={**ERRORS, 200: streaming.DESCRIPTION},
+    responses={**ERRORS, **MISSING, 200: streaming.DESCRIPTION},
     openapi_extra=request_body(TranslateRequest, JSON, FORM),
 )
 async def translate(request: Request) -> Response:
