@@ -20,10 +20,8 @@ INSTRUCTION_SETS = {
     ],
 }
 SOURCES = ["batch.cpp", "text_encoder.cpp"]
-HEADERS = [
-    *["simd.h", "matrix.h", "attention.h", "output.h", "transformer.h"],
-    *["asymmetric.h", "text_encoder.h", "guarded.h"],
-]
+CSRC = Path("model/backends/native/csrc")
+HEADERS = sorted(str(path) for path in CSRC.rglob("*.h"))
 
 
 def sources_sum() -> int:
@@ -31,8 +29,7 @@ def sources_sum() -> int:
 
     `model/backends/native/library.py` loads only libraries that were built with this checksum.
     """
-    folder = Path("model/backends/native/csrc")
-    found = [path for path in folder.iterdir() if path.suffix in (".cpp", ".h")]
+    found = [path for path in CSRC.rglob("*") if path.suffix in (".cpp", ".h")]
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(found)))
 
 
@@ -40,8 +37,8 @@ def extension(name: str, flags: list[str]) -> Extension:
     """Returns the build settings for one instruction set. A build that fails is left out."""
     return Extension(
         f"model.backends.native._{name}",
-        [f"model/backends/native/csrc/{source}" for source in SOURCES],
-        depends=[f"model/backends/native/csrc/{header}" for header in HEADERS],
+        [str(CSRC / source) for source in SOURCES],
+        depends=HEADERS,
         define_macros=[("REGARD_SOURCES", f"{sources_sum()}u")],
         extra_compile_args=[*FLAGS, *flags, "-Wno-psabi", "-Wno-uninitialized"],
         language="c++",

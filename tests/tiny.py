@@ -137,7 +137,8 @@ def rounded(weight: torch.Tensor) -> QuantizedMatrix:
     """Rounds a matrix to integers of at most 127."""
     weight = weight.detach()
     multiplier = 127.0 / float(weight.abs().max())
-    return QuantizedMatrix((weight * multiplier).round().to(torch.int8).numpy(), multiplier)
+    values = (weight * multiplier).round().to(torch.int8).numpy()
+    return QuantizedMatrix(values, np.full(len(values), 1 / multiplier, np.float32))
 
 
 def translate(engine: Engine, sequences: list[Sequence]) -> dict[int, list[Hypothesis]]:

@@ -22,6 +22,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.kind = config.decoder
+        self.is_int8 = False
         self.token_mixer: SSRU | MultiHeadAttention = (
             SSRU(config.d_model)
             if config.decoder is DecoderKind.SSRU
@@ -55,6 +56,14 @@ class DecoderLayer(nn.Module):
         y = self.feed_forward(self.feed_forward_residual.before(x))
         return self.feed_forward_residual.after(x, y), self_weights, cross_weights
 
+    def project_key_value(self, module: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the keys and values (B, H, T, K) of x (B, T, D) for one attention of this layer.
+
+        An int8 model rounds them to half precision, as native code stores them.
+        """
+        key, value = module.project_key_value(x)
+        return (round_to_half(key), round_to_half(value)) if self.is_int8 else (key, value)
+
     def _mix_tokens(
         self, x: Tensor, state: LayerState, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
@@ -62,7 +71,7 @@ class DecoderLayer(nn.Module):
         if isinstance(self.token_mixer, SSRU):
             return self.token_mixer(inner, state.cell), None
         attended = self.token_mixer_residual.key_value_input(x, inner)
-        key, value = self.token_mixer.project_key_value(attended)
+        key, value = self.project_key_value(self.token_mixer, attended)
         state.append(key, value)
         out: tuple[Tensor, Tensor | None] = self.token_mixer(
             inner, state.self_key, state.self_value, state.self_bias, return_weights
@@ -97,15 +106,31 @@ class Decoder(nn.Module):
             return self.int8_output.weight
         return self.embedding.weight if self.untied_weight is None else self.untied_weight
 
+    @property
+    def output_scales(self) -> Tensor | None:
+        """Returns the scale of each row of an int8 output weight (V); None for a float weight."""
+        return None if self.int8_output is None else self.int8_output.scales
+
     def quantize(self, matrix: QuantizedMatrix) -> None:
         """Replaces the weight of the output layer by an int8 matrix."""
         self.int8_output = Int8Linear(matrix, None)
+        for layer in cast("list[DecoderLayer]", list(self.layers)):
+            layer.is_int8 = True
         self.untied_weight = None
 
-    def multiply(self, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Returns float32 logits (..., U) of hidden states (..., D) for a weight (U, D)."""
-        if self.int8_output is not None:
-            return self.int8_output.multiply(hidden, weight, bias)
+    def multiply(
+        self, hidden: Tensor, weight: Tensor, scales: Tensor | None, bias: Tensor
+    ) -> Tensor:
+        """Returns float32 logits (..., U) of hidden states (..., D).
+
+        Args:
+            hidden: Hidden states.
+            weight: All or some rows of `output_weight` (U, D).
+            scales: Scales of these rows (U), from `output_scales`.
+            bias: Bias of these rows (U).
+        """
+        if self.int8_output is not None and scales is not None:
+            return self.int8_output.multiply(hidden, weight, scales, bias)
         return F.linear(hidden, weight, bias).float()
 
     def project_cross_kv(self, memory: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -115,10 +140,7 @@ class Decoder(nn.Module):
 
     def project_layer_cross_kv(self, layer: DecoderLayer, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Returns one layer's cross-attention keys and values (B, H, S, K) of memory (B, S, D)."""
-        key, value = layer.cross_attention.project_key_value(memory)
-        if self.int8_output is None:
-            return key, value
-        return round_to_half(key), round_to_half(value)
+        return layer.project_key_value(layer.cross_attention, memory)
 
     def forward(
         self,
@@ -147,11 +169,12 @@ class Decoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (..., V) for hidden states (..., D)."""
-        flat = self.multiply(hidden.flatten(0, -2), self.output_weight, self.output_bias)
+        parts = self.output_weight, self.output_scales, self.output_bias
+        flat = self.multiply(hidden.flatten(0, -2), *parts)
         return flat.view(*hidden.shape[:-1], -1)
 
 
 def round_to_half(x: Tensor) -> Tensor:
-    """Rounds keys and values to half precision, as native code stores them for an int8 model."""
+    """Returns x within the range of half precision and rounded to it, in its own number format."""
     limit = torch.finfo(torch.float16).max
     return x.clamp(-limit, limit).half().to(x.dtype)

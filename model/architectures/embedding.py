@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from model.config import ModelConfig
 from model.layers.positions import sinusoid_table
 from model.quantization.int8 import QuantizedMatrix
+from model.quantization.packing import Int8Matrix
 
 NO_TOKEN = -1
 """Id whose token vector is all zeros. It is the first input of Marian's decoders."""
@@ -28,13 +29,13 @@ class Embedding(nn.Module):
         self.config = config
         table = torch.empty(0, config.d_model, device="cpu")  # checkpoints do not store it
         self.register_buffer("table", table, persistent=False)
-        self.quantized: Tensor | None = None
-        self.multiplier = 1.0
+        self.quantized: Int8Matrix | None = None
+        self.scales = torch.empty(0)  # (V), of an int8 table
 
     def quantize(self, matrix: QuantizedMatrix) -> None:
-        """Replaces the float vectors by the int8 vectors of the checkpoint."""
-        self.quantized = torch.from_numpy(matrix.values)
-        self.multiplier = matrix.multiplier
+        """Replaces the float vectors by int8 vectors."""
+        self.quantized = Int8Matrix(torch.from_numpy(matrix.values))
+        self.scales = torch.from_numpy(matrix.scales)
         self.weight = nn.Parameter(torch.empty(0, self.config.d_model), requires_grad=False)
 
     def forward(self, tokens: Tensor, positions: Tensor, max_position: int) -> Tensor:
@@ -54,7 +55,7 @@ class Embedding(nn.Module):
     def _vectors(self, tokens: Tensor) -> Tensor:
         if self.quantized is None:
             return F.embedding(tokens, self.weight)
-        return F.embedding(tokens, self.quantized).float() / self.multiplier
+        return self.quantized.rows(tokens).float() * self.scales[tokens, None]
 
     def ensure_length(self, position: int) -> None:
         """Extends the position table to include this position.

@@ -45,6 +45,7 @@ class FullOutput:
     def __init__(self, decoder: Decoder, forbidden: list[int]) -> None:
         self.multiply = decoder.multiply
         self.weight = decoder.output_weight.detach()
+        self.scales = decoder.output_scales
         self.bias = decoder.output_bias.detach().clone()
         self.bias[forbidden] = NEVER
 
@@ -59,7 +60,7 @@ class FullOutput:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (B, V)."""
-        return self.multiply(hidden, self.weight, self.bias)
+        return self.multiply(hidden, self.weight, self.scales, self.bias)
 
     def write_logits(self, hidden: Tensor, logits: Tensor) -> None:
         """Writes logits (B, V), in the precision of the weights, for hidden states (B, D)."""
@@ -106,6 +107,7 @@ class ShortlistOutput:
     ) -> None:
         self.multiply = decoder.multiply
         self.weight = decoder.output_weight.detach()
+        self.scales = decoder.output_scales
         self.bias = decoder.output_bias.detach().clone()
         self.bias[forbidden] = NEVER
         self.shortlist = shortlist
@@ -119,6 +121,7 @@ class ShortlistOutput:
         rows, (vocab_size, width) = len(self.row_ids), self.weight.shape
         self.capacity = min(capacity, vocab_size)
         self.union_weight = self.weight.new_empty(self.capacity, width)
+        self.union_scales = self.bias.new_empty(self.capacity)
         self.union_bias = self.bias.new_empty(self.capacity)
         self.mask = torch.full((rows, self.capacity), NEVER, device=self.weight.device)
 
@@ -150,7 +153,9 @@ class ShortlistOutput:
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits (B, U), -inf outside a row's own shortlist."""
         size = len(self.ids)
-        products = self.multiply(hidden, self.union_weight[:size], self.union_bias[:size])
+        scales = None if self.scales is None else self.union_scales[:size]
+        union = self.union_weight[:size], scales, self.union_bias[:size]
+        products = self.multiply(hidden, *union)
         return products + self.mask[: hidden.shape[0], :size]
 
     def token_ids(self, columns: Ids) -> Ids:
@@ -177,6 +182,8 @@ class ShortlistOutput:
         index = torch.from_numpy(new).to(self.weight.device)
         self.union_weight[start:end] = self.weight[index]
         self.union_bias[start:end] = self.bias[index]
+        if self.scales is not None:
+            self.union_scales[start:end] = self.scales[index]
         self.mask[:, start:end] = NEVER
 
     def _mask(self, row: int) -> None:

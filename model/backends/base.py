@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.architectures.embedding import NO_TOKEN
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
 from model.sequence import BatchStats, Sequence
@@ -57,6 +58,11 @@ class CompletedStep:
     def wait(self) -> Decoded:
         """Returns the output."""
         return self.decoded
+
+
+def first_token(sequence: Sequence) -> int:
+    """Returns the given first token of the target; NO_TOKEN if there is none."""
+    return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
 class ModelRunner(Protocol):

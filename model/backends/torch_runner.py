@@ -13,7 +13,7 @@ from model.architectures.embedding import NO_TOKEN
 from model.architectures.output import FullOutput, OutputLayer, ShortlistOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, Scores
+from model.backends.base import CompletedStep, Decoded, Scores, first_token
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache
 from model.sequence import BatchStats, EngineLimits, Sequence
@@ -174,11 +174,6 @@ class TorchRunner:
         self.cache.positions[first:end] = 0  # keeps padding rows within the position table
         for row in range(first, end):
             self.output.leave(row)
-
-
-def first_token(sequence: Sequence) -> int:
-    """Returns the given first token of the target; NO_TOKEN if there is none."""
-    return NO_TOKEN if sequence.first_id is None else sequence.first_id
 
 
 def round_up(tokens: int) -> int:

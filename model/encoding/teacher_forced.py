@@ -11,8 +11,9 @@ heads are computed separately, from the same queries and keys.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -193,7 +194,9 @@ class TeacherForcedBatch:
         layers = cast("list[EncoderLayer]", list(encoder.layers))
         for number, layer in enumerate(layers):
             site = AttentionSite(AttentionKind.ENCODER, number)
-            x = yield from self._self_attention(site, layer.self_attention, layer.self_residual, x)
+            module = layer.self_attention
+            residual, project = layer.self_residual, module.project_key_value
+            x = yield from self._self_attention(site, module, residual, project, x)
             if number == self.last[AttentionKind.ENCODER] and not is_whole:
                 break
             x = yield from self._feed_forward(layer, x)
@@ -231,11 +234,16 @@ class TeacherForcedBatch:
         return embedded
 
     def _self_attention(
-        self, site: AttentionSite, module: MultiHeadAttention, residual: Residual, x: Tensor
+        self,
+        site: AttentionSite,
+        module: MultiHeadAttention,
+        residual: Residual,
+        project: Callable[[Tensor], tuple[Tensor, Tensor]],
+        x: Tensor,
     ) -> Slices[Tensor]:
         inner = residual.before(x)
         query = module.project_query(inner)
-        key, value = module.project_key_value(residual.key_value_input(x, inner))
+        key, value = project(residual.key_value_input(x, inner))
         y = yield from self._attend(site, module, query, key, value)
         return residual.after(x, y)
 
@@ -284,7 +292,8 @@ class TeacherForcedBatch:
             y = yield from self._run_cells(token_mixer, residual.before(x))
             return residual.after(x, y)
         site = AttentionSite(AttentionKind.DECODER, number)
-        return (yield from self._self_attention(site, token_mixer, residual, x))
+        project = partial(layer.project_key_value, token_mixer)
+        return (yield from self._self_attention(site, token_mixer, residual, project, x))
 
     def _run_cells(self, ssru: SSRU, x: Tensor) -> Slices[Tensor]:
         """Runs an SSRU over (1, N, D), position by position, all sentences at once."""

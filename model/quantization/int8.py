@@ -1,7 +1,8 @@
 """Implements symmetric int8 products, whose integer sums do not depend on the summing order.
 
-Weights are the int8 integers of the checkpoint, or its float weights, rounded. Each input row has
-its own scale. Marian's files also contain one multiplier for all inputs of a matrix, but it is not
+Weights are the int8 integers of the checkpoint, or its float weights, rounded. The weights of each
+output have a scale, and each input row has a scale of its own. Marian's files have one scale for
+all outputs of a matrix. They also contain one multiplier for all inputs of a matrix, but it is not
 used. On the built-in models, a scale for each row loses 0.1 BLEU against float32, and Marian's
 multiplier loses 0.1 to 0.4 BLEU. A row's products depend neither on the other rows of the batch nor
 on the kernel that computes them.
@@ -30,20 +31,29 @@ class QuantizedMatrix:
 
     Attributes:
         values: Integers (out, in); (V, D) for an embedding.
-        multiplier: Factor by which float weights are multiplied before they are rounded. The
-            integers represent the weights values / multiplier.
+        scales: Step size of each row of the matrix (out). The integers represent the weights
+            values * scales.
     """
 
     values: NDArray[np.int8]
-    multiplier: float
+    scales: NDArray[np.float32]
+
+    @property
+    def floats(self) -> NDArray[np.float32]:
+        """Returns the float weights that the integers represent."""
+        floats: NDArray[np.float32] = self.values * self.scales[:, None]
+        return floats
 
 
 def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
-    """Quantises a float matrix as Marian's converter does: the largest magnitude becomes 127."""
-    largest = float(np.abs(floats).max())
-    multiplier = LIMIT / largest if largest else 1.0
-    values = np.clip(np.rint(floats * multiplier), -LIMIT, LIMIT).astype(np.int8)
-    return QuantizedMatrix(values, multiplier)
+    """Quantises a float matrix; the largest magnitude of each row becomes 127.
+
+    Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6.
+    """
+    largest = np.abs(floats).max(axis=1, keepdims=True)  # (out, 1)
+    steps = np.where(largest > 0, largest, LIMIT).astype(np.float32) / np.float32(LIMIT)
+    values = np.clip(np.rint(floats / steps), -LIMIT, LIMIT).astype(np.int8)
+    return QuantizedMatrix(values, steps[:, 0])
 
 
 def has_fast_int8() -> bool:
@@ -87,7 +97,7 @@ class Int8Linear(Int8Matrix):
 
     def __init__(self, weight: QuantizedMatrix, bias: Tensor | None) -> None:
         super().__init__(torch.from_numpy(weight.values))
-        self.multiplier = weight.multiplier
+        self.scales = torch.from_numpy(weight.scales)  # (out)
         self.bias = bias
 
     @property
@@ -98,21 +108,21 @@ class Int8Linear(Int8Matrix):
     @property
     def float_weight(self) -> Tensor:
         """Returns the float32 matrix (out, in) that the integers represent."""
-        return self.weight.float() / self.multiplier
+        return self.weight.float() * self.scales[:, None]
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps x (..., in) to (..., out)."""
         rows = x.reshape(-1, x.shape[-1])  # (B, in)
-        y = self.multiply(rows, self.weight, self.bias)
+        y = self.multiply(rows, self.weight, self.scales, self.bias)
         return y.view(*x.shape[:-1], -1)
 
-    def multiply(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def multiply(self, rows: Tensor, weight: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
         """Returns rows · weightᵀ + bias for rows (B, in).
 
-        `weight` is the layer's matrix, or some rows of this matrix.
+        `weight`, `scales` and `bias` belong to all outputs of the layer, or to some of them.
         """
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)  # (B, 1)
         scale = LIMIT / largest
         quantized = (rows * scale).round_().to(torch.int8)
-        y = int8_matmul(quantized, weight).div_(scale * self.multiplier)
+        y = int8_matmul(quantized, weight).mul_(scale.reciprocal() * scales)
         return y if bias is None else y.add_(bias)

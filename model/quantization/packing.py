@@ -5,6 +5,7 @@ panel, an output's weights for four inputs are adjacent, because one instruction
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 PANEL = 64
@@ -12,11 +13,16 @@ PANEL = 64
 
 
 def pack(matrix: Tensor) -> Tensor:
-    """Packs int8 (out, in) into (out / 64, in / 4, 64, 4); returns a packed matrix unchanged."""
+    """Packs int8 (out, in) into (out / 64, in / 4, 64, 4); returns a packed matrix unchanged.
+
+    If `out` is not a multiple of 64, zeros fill the last panel.
+    """
     if matrix.dim() == 4:
         return matrix
     out, width = matrix.shape
-    fours = matrix.view(torch.int32).view(out // PANEL, PANEL, width // 4)
+    if out % PANEL:
+        matrix = F.pad(matrix, (0, 0, 0, -out % PANEL))
+    fours = matrix.view(torch.int32).view(-1, PANEL, width // 4)
     packed = fours.transpose(1, 2).clone(memory_format=torch.contiguous_format)
     return packed.view(torch.int8).view(-1, width // 4, PANEL, 4)
 
@@ -51,6 +57,7 @@ class Int8Matrix(nn.Module):
         self.stored: Tensor
         self.register_buffer("stored", integers, persistent=False)
         self.ordered: Tensor | None = None  # unpacked copy of a packed matrix
+        self.out, self.width = integers.shape
 
     @property
     def integers(self) -> Tensor:
@@ -58,8 +65,14 @@ class Int8Matrix(nn.Module):
         if self.stored.dim() == 2:
             return self.stored
         if self.ordered is None:
-            self.ordered = unpack(self.stored)
+            self.ordered = unpack(self.stored)[: self.out]
         return self.ordered
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Returns the integers (..., in) of these rows; a packed matrix stays packed."""
+        if self.stored.dim() == 2:
+            return F.embedding(indices, self.stored)
+        return self.stored[indices // PANEL, :, indices % PANEL].flatten(-2)
 
     def pack(self) -> Tensor:
         """Packs the integers for native code, and returns the packed matrix."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Shortlist
@@ -43,6 +44,26 @@ pytestmark = pytest.mark.skipif(not LIBRARIES, reason="nothing was compiled for 
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 CPU = torch.device("cpu")
+KINDS: dict[str, dict[str, Any]] = {
+    "ssru": {},
+    "ssru pre-norm": {"norm": NormPosition.PRE, "norms_keys": False},
+    "self-attention": {"decoder": DecoderKind.SELF_ATTENTION, "start_id": 5},
+    "self-attention pre-norm": {
+        "decoder": DecoderKind.SELF_ATTENTION,
+        "norm": NormPosition.PRE,
+        "start_id": 5,
+        "position_offset": 2,
+        "activation": Activation.RELU,
+    },
+    "self-attention of Marian": {
+        "decoder": DecoderKind.SELF_ATTENTION,
+        "norm": NormPosition.PRE,
+        "norms_keys": False,
+        "activation": Activation.GELU,
+        "scales_embeddings": False,
+    },
+}
+each_kind = pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
 OPTIONS = [DecodingOptions(), DecodingOptions(return_scores=True), DecodingOptions(3, 3)]
 
 
@@ -76,12 +97,13 @@ def test_build_of_other_sources_is_not_used(
 @each_library
 @pytest.mark.parametrize("activation", [Activation.RELU, Activation.SWISH])
 @pytest.mark.parametrize("heads", [1, 2, 4])
+@each_kind
 def test_log_probs_are_those_of_pytorch(
-    library: Library, activation: Activation, heads: int
+    library: Library, activation: Activation, heads: int, changes: dict[str, Any]
 ) -> None:
     """Float32 sums in another order may round an input to another integer; most sources meet
     no such input, and then all numbers agree."""
-    model = int8_model(activation=activation, num_heads=heads)
+    model = int8_model(**{"activation": activation, "num_heads": heads, **changes})
     found, plain = NativeRunner(model, LIMITS, None, library), TorchRunner(model, LIMITS)
     worst = []
     for source in tiny_sources(16, longest=36):
@@ -102,8 +124,11 @@ def test_the_unknown_token_is_never_chosen(library: Library) -> None:
 
 @each_library
 @pytest.mark.parametrize("has_shortlist", [True, False])
-def test_translations_are_those_of_pytorch(library: Library, has_shortlist: bool) -> None:
-    model, sources = int8_model(), tiny_sources(40)
+@each_kind
+def test_translations_are_those_of_pytorch(
+    library: Library, has_shortlist: bool, changes: dict[str, Any]
+) -> None:
+    model, sources = int8_model(**changes), tiny_sources(40)
     shortlist = tiny_shortlist() if has_shortlist else None
     wanted = greedy_ids(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sources)
     found = greedy_ids(native_engine(model, library, shortlist), sources)
@@ -112,8 +137,9 @@ def test_translations_are_those_of_pytorch(library: Library, has_shortlist: bool
 
 
 @each_library
-def test_beams_are_those_of_pytorch(library: Library) -> None:
-    model, shortlist = int8_model(max_length_factor=1.5), tiny_shortlist(8)
+@each_kind
+def test_beams_are_those_of_pytorch(library: Library, changes: dict[str, Any]) -> None:
+    model, shortlist = int8_model(max_length_factor=1.5, **changes), tiny_shortlist(8)
     sequences = [Sequence(i, s, DecodingOptions(4, 4)) for i, s in enumerate(tiny_sources(12))]
     wanted = translate(Engine(TorchRunner(model, LIMITS, shortlist), LIMITS), sequences)
     found = translate(native_engine(model, library, shortlist), sequences)
@@ -122,9 +148,14 @@ def test_beams_are_those_of_pytorch(library: Library) -> None:
 
 
 @each_library
-def test_a_row_has_the_same_bits_in_any_company(library: Library) -> None:
+@pytest.mark.parametrize("has_shortlist", [True, False])
+@each_kind
+def test_a_row_has_the_same_bits_in_any_company(
+    library: Library, has_shortlist: bool, changes: dict[str, Any]
+) -> None:
     """Alone, and among others of any length, beam width and time of arrival."""
-    model, shortlist = int8_model(max_length_factor=1.3), tiny_shortlist()
+    model = int8_model(max_length_factor=1.3, **changes)
+    shortlist = tiny_shortlist() if has_shortlist else None
     pool = [Sequence(i, s, OPTIONS[i % 3]) for i, s in enumerate(tiny_sources(24))]
     alone = {s.id: translate(native_engine(model, library, shortlist), [s])[s.id] for s in pool}
     engine, chance, waiting = native_engine(model, library, shortlist), random.Random(5), pool * 3
@@ -257,16 +288,41 @@ def test_memory_that_runs_out_is_an_error() -> None:
     native.check(0)
 
 
+@each_library
+def test_wrong_number_of_matrices_or_norms_is_refused(library: Library) -> None:
+    """The native code read wrong memory when the two sides did not agree."""
+    for layers in ("encoder", "decoder"):
+        model = int8_model()
+        getattr(model, layers).layers.append(nn.LayerNorm(64))
+        with pytest.raises(RuntimeError, match="refused its arguments"):
+            native_engine(model, library)
+    too_few = int8_model()
+    feed_forward = too_few.get_submodule("decoder.layers.1.feed_forward")
+    feed_forward.fc2 = nn.Identity()
+    with pytest.raises(RuntimeError, match="refused its arguments"):
+        native_engine(too_few, library)
+
+
+@each_library
+def test_given_first_token_is_kept_and_its_probability_is_one(library: Library) -> None:
+    model = int8_model(**KINDS["self-attention pre-norm"], forces_first=True)
+    sources = tiny_sources(6)
+    sequences = [
+        Sequence(number, source, OPTIONS[number % 3], first_id=10 + number)
+        for number, source in enumerate(sources)
+    ]
+    found = translate(native_engine(model, library), sequences)
+    for number, hypotheses in found.items():
+        assert all(hypothesis.tokens[0] == 10 + number for hypothesis in hypotheses)
+    assert found[1][0].log_probs[0] == 0.0
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"decoder": DecoderKind.SELF_ATTENTION},
-        {"norm": NormPosition.PRE},
-        {"activation": Activation.GELU},
         {"d_model": 48, "num_heads": 3},
         {"ffn_dim": 100},
         {"num_heads": 8},
-        {"start_id": 5},
     ],
 )
 def test_other_models_are_left_to_pytorch(changes: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from torch import nn
 
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.int8 import Int8Linear, quantize_matrix
-from model.quantization.packing import PANEL, pack, shape_of, unpack
+from model.quantization.packing import PANEL, Int8Matrix, pack, shape_of, unpack
 
 SHAPES = [(PANEL, 8), (PANEL, 64), (3 * PANEL, 128)]
 
@@ -34,6 +34,25 @@ def test_unpacking_gives_the_matrix_back(out: int, width: int) -> None:
     assert unpack(packed).is_contiguous()
     assert pack(packed) is packed
     assert unpack(values) is values
+
+
+def test_last_panel_is_filled_with_zeros() -> None:
+    values = matrix(PANEL + 3, 8)
+    packed = pack(values)
+    assert shape_of(packed) == (2 * PANEL, 8)
+    assert torch.equal(unpack(packed)[: PANEL + 3], values)
+    assert not unpack(packed)[PANEL + 3 :].any()
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_rows_of_a_matrix_are_found_in_both_layouts(is_packed: bool) -> None:
+    values = matrix(PANEL + 3, 8)
+    table = Int8Matrix(values)
+    if is_packed:
+        table.pack()
+    indices = torch.tensor([[0, 66, 5], [64, 63, 1]])
+    assert torch.equal(table.rows(indices), values[indices])
+    assert torch.equal(table.integers, values)
 
 
 @pytest.mark.parametrize("kind", ["int8", "centred", "fine"])

@@ -13,7 +13,7 @@ def integers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def matrix(out: int, width: int) -> QuantizedMatrix:
-    return QuantizedMatrix(integers(out, width).numpy(), 50.0)
+    return QuantizedMatrix(integers(out, width).numpy(), np.full(out, 0.02, np.float32))
 
 
 @pytest.mark.parametrize("has_fast_int8", [True, False])
@@ -47,7 +47,7 @@ def test_a_product_is_near_the_float_one() -> None:
 
 
 def test_a_row_is_scaled_by_its_own_largest_value() -> None:
-    weight = QuantizedMatrix(np.eye(8, dtype=np.int8) * 100, 100.0)
+    weight = QuantizedMatrix(np.eye(8, dtype=np.int8) * 100, np.full(8, 0.01, np.float32))
     x = torch.tensor([[1000.0, -1000.0, 4.1, 3.9, 0, 0, 0, 0], [1.0, 0.5, 0, 0, 0, 0, 0, 0]])
     y = Int8Linear(weight, None)(x)
     assert y[0, :4].tolist() == pytest.approx([1000.0, -1000.0, 1000 / 127, 0.0])
@@ -67,14 +67,14 @@ def test_a_row_of_zeros_gives_the_bias() -> None:
     assert torch.equal(Int8Linear(matrix(8, 16), bias)(torch.zeros(1, 16))[0], bias)
 
 
-def test_float_matrix_has_127_at_its_largest_value() -> None:
+def test_each_row_of_a_float_matrix_has_127_at_its_largest_value() -> None:
     floats = np.array([[0.5, -2.0], [1.0, 0.0]], np.float32)
     found = quantize_matrix(floats)
-    assert found.values.tolist() == [[32, -127], [64, 0]]
-    np.testing.assert_allclose(found.values / found.multiplier, floats, atol=0.01)
+    assert found.values.tolist() == [[32, -127], [127, 0]]
+    np.testing.assert_allclose(found.floats, floats, atol=0.01)
 
 
 def test_matrix_of_zeros_stays_one() -> None:
     """It ended in a division by zero."""
     found = quantize_matrix(np.zeros((2, 3), np.float32))
-    assert not (found.values / found.multiplier).any()
+    assert not found.floats.any()

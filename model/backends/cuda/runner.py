@@ -23,10 +23,9 @@ from model.architectures.encoder import Encoder
 from model.architectures.output import FullOutput, force_first
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids
-from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores
+from model.backends.base import CompletedStep, Decoded, DecodeStep, Scores, first_token
 from model.backends.cuda.graphs import Function, Graphs, Shape
 from model.backends.cuda.staging import Downloads, Slot, Uploads
-from model.backends.torch_runner import first_token
 from model.config import DecoderKind
 from model.layers.attention import mask_bias
 from model.layers.cache import DecodingCache

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from model.config import Activation
 from model.precision import Precision, select_precision
 
 logger = logging.getLogger("regard.native")
@@ -26,15 +27,25 @@ INSTRUCTION_SETS = ("avx512vnni", "avx2")
 """Instruction sets, best first; the build of each is an extension module `_<name>`."""
 
 
+ACTIVATIONS = {
+    Activation.RELU: 1,
+    Activation.SWISH: 2,
+    Activation.GELU: 3,
+    Activation.GELU_TANH: 4,
+}
+"""Mirrors Activation in linear.h."""
+
+
 class MatrixSpec(Structure):
     """Mirrors MatrixSpec in matrix.h."""
 
     _fields_ = [
         ("values", c_void_p),
+        ("scales", c_void_p),
         ("bias", c_void_p),
-        ("multiplier", c_float),
         ("out", c_int32),
         ("in", c_int32),
+        ("is_packed", c_int32),
     ]
 
 
@@ -49,7 +60,10 @@ class Sizes(Structure):
         ("decoder_layers", c_int32),
         ("source_vocab", c_int32),
         ("target_vocab", c_int32),
+        ("decoder", c_int32),
         ("activation", c_int32),
+        ("is_pre_norm", c_int32),
+        ("norms_keys", c_int32),
         ("positions", c_int32),
         ("eos", c_int32),
         ("recorded_layer", c_int32),
@@ -69,6 +83,8 @@ class Weights(Structure):
         ("target", MatrixSpec),
         ("output", MatrixSpec),
         ("positions", c_void_p),
+        ("num_matrices", c_int32),
+        ("num_norms", c_int32),
     ]
 
 
@@ -80,18 +96,6 @@ class ShortlistSpec(Structure):
         ("candidates", c_void_p),
         ("frequent", c_int32),
         ("is_shared", c_int32),
-    ]
-
-
-class ScaledSpec(Structure):
-    """Mirrors ScaledSpec in asymmetric.h."""
-
-    _fields_ = [
-        ("values", c_void_p),
-        ("scales", c_void_p),
-        ("bias", c_void_p),
-        ("out", c_int32),
-        ("in", c_int32),
     ]
 
 
@@ -114,7 +118,7 @@ class TextWeights(Structure):
     """Mirrors TextWeights in text_encoder.h."""
 
     _fields_ = [
-        ("matrices", POINTER(ScaledSpec)),
+        ("matrices", POINTER(MatrixSpec)),
         ("norms", POINTER(c_void_p)),
         ("tokens", c_void_p),
         ("positions", c_void_p),
@@ -125,21 +129,24 @@ class TextWeights(Structure):
 
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "is_supported": (c_int, []),
-    "model_new": (c_void_p, [POINTER(Sizes), POINTER(Weights)]),
+    "model_new": (
+        c_int,
+        [POINTER(Sizes), POINTER(Weights), POINTER(ShortlistSpec), POINTER(c_void_p)],
+    ),
     "model_bytes": (c_int64, [c_void_p]),
     "model_delete": (None, [c_void_p]),
-    "batch_new": (c_void_p, [c_void_p, POINTER(ShortlistSpec), c_int]),
+    "batch_new": (c_int, [c_void_p, c_int, POINTER(c_void_p)]),
     "batch_delete": (None, [c_void_p]),
-    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 4]),
+    "batch_enter": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 5]),
     "batch_decode": (c_int, [c_void_p, c_int, c_int, *[c_void_p] * 3]),
     "batch_logits": (c_int, [c_void_p, c_int, *[c_void_p] * 2, c_int64]),
     "batch_attention": (None, [c_void_p, c_int, c_void_p]),
     "batch_copy": (c_int, [c_void_p, c_int, c_void_p, c_void_p]),
-    "batch_leave": (None, [c_void_p, c_int]),
-    "text_model_new": (c_void_p, [POINTER(TextSizes), POINTER(TextWeights)]),
+    "batch_leave": (c_int, [c_void_p, c_int]),
+    "text_model_new": (c_int, [POINTER(TextSizes), POINTER(TextWeights), POINTER(c_void_p)]),
     "text_model_bytes": (c_int64, [c_void_p]),
     "text_model_delete": (None, [c_void_p]),
-    "text_batch_new": (c_void_p, [c_void_p]),
+    "text_batch_new": (c_int, [c_void_p, POINTER(c_void_p)]),
     "text_batch_delete": (None, [c_void_p]),
     "text_batch_enter": (c_int, [c_void_p, c_int, *[c_void_p] * 2]),
     "text_batch_project": (c_int, [c_void_p, *[c_int] * 3]),
@@ -175,7 +182,7 @@ def is_of_sources(shared: ctypes.CDLL, folder: Path) -> bool:
     A build of other sources may have other functions or structures, and could read wrong memory.
     An installed package has no sources in the folder; the result is then True.
     """
-    found = [path for path in folder.glob("*") if path.suffix in (".cpp", ".h")]
+    found = [path for path in folder.rglob("*") if path.suffix in (".cpp", ".h")]
     if not found:
         return True
     sources = getattr(shared, "regard_sources", None)

@@ -18,8 +18,9 @@ from torch import nn
 from model.architectures.embedding import NO_TOKEN, Embedding
 from model.architectures.seq2seq import EncoderDecoder
 from model.architectures.shortlist import Ids, Shortlist
-from model.backends.base import CompletedStep, Decoded, Scores
+from model.backends.base import CompletedStep, Decoded, Scores, first_token
 from model.backends.native.library import (
+    ACTIVATIONS,
     LIBRARIES,
     Library,
     MatrixSpec,
@@ -29,14 +30,17 @@ from model.backends.native.library import (
     address,
     int32,
 )
-from model.config import Activation, DecoderKind, ModelConfig, NormPosition
+from model.config import DecoderKind, ModelConfig, NormPosition
 from model.layers.positions import sinusoid_table
 from model.quantization.int8 import Int8Linear
 from model.quantization.packing import PANEL, shape_of
 from model.sequence import BatchStats, EngineLimits, Sequence
 
-ACTIVATIONS = {Activation.RELU: 1, Activation.SWISH: 2}
+DECODERS = {DecoderKind.SSRU: 0, DecoderKind.SELF_ATTENTION: 1}
 LANES = 16
+OUT_OF_MEMORY = -1
+"""Status of a native call that could not allocate memory. guarded.h returns the same value."""
+
 EVERY_HEAD = -1
 """Value of `recorded_head` that selects the mean over all heads. attention.h has the same value."""
 
@@ -61,13 +65,7 @@ def can_serve(config: ModelConfig) -> bool:
 def is_supported(config: ModelConfig) -> bool:
     """Returns whether native code for this config exists, even if it is not compiled here."""
     return (
-        config.decoder is DecoderKind.SSRU
-        and config.norm is NormPosition.POST
-        and config.activation in ACTIVATIONS
-        and config.start_id is None
-        and config.d_model % PANEL == 0
-        and config.ffn_dim % PANEL == 0
-        and config.head_dim % LANES == 0
+        config.d_model % PANEL == 0 and config.ffn_dim % PANEL == 0 and config.head_dim % LANES == 0
     )
 
 
@@ -96,16 +94,15 @@ class NativeRunner:
         self.limits = limits
         self.shortlist = shortlist
         self.library = library or LIBRARIES[0]
-        self.packed = PackedModel(model, limits, self.library)
+        self.packed = PackedModel(model, limits, self.library, shortlist)
         self.every_id = np.arange(self.config.target_vocab_size)
         self.clear()
 
     def clear(self) -> None:
         """Clears every row."""
         rows = self.limits.max_rows
-        handle = self.library.batch_new(self.packed.handle, native_shortlist(self.shortlist), rows)
-        check(0 if handle else -1)
-        self.batch = ctypes.c_void_p(handle)
+        self.batch = ctypes.c_void_p()
+        check(self.library.batch_new(self.packed.handle, rows, ctypes.byref(self.batch)))
         # The batch reads the packed weights until it is deleted; the finaliser keeps them alive.
         self.finalizer = weakref.finalize(self, delete_batch, self.packed, self.batch)
         self.tokens = np.full(rows, NO_TOKEN, np.int32)
@@ -136,13 +133,15 @@ class NativeRunner:
         lengths, tokens = int32([len(s) for s in sources]), int32(np.concatenate(sources))
         copies = int32([sequence.options.beam_size for sequence in group])
         records = int32([sequence.options.return_attention for sequence in group])
-        places = (address(lengths), address(tokens), address(copies), address(records))
-        check(self.library.batch_enter(self.batch, row, len(group), *places))
+        first_ids = int32([first_token(sequence) for sequence in group])
+        arrays = lengths, tokens, copies, records, first_ids
+        check(self.library.batch_enter(self.batch, row, len(group), *map(address, arrays)))
+        start = NO_TOKEN if self.config.start_id is None else self.config.start_id
         for sequence in group:
             end = row + sequence.options.beam_size
             self.sources[row:end] = [sequence.source] * (end - row)
             self.candidates[row:end] = [None] * (end - row)
-            self.tokens[row:end] = NO_TOKEN
+            self.tokens[row:end] = start
             row = end
         return BatchStats("encode", len(group), len(tokens), 0)
 
@@ -197,7 +196,7 @@ class NativeRunner:
 
     def leave(self, first: int, end: int) -> None:
         """Frees rows `first` to `end` - 1, which must be the last rows in use."""
-        self.library.batch_leave(self.batch, first)
+        check(self.library.batch_leave(self.batch, first))
 
 
 class PackedModel:
@@ -207,68 +206,88 @@ class PackedModel:
         model: Int8 model; its matrices are replaced by packed matrices.
         limits: Limits of the batch. They determine the length of the position table.
         library: Build of the native code.
+        shortlist: Candidate ids of each sentence. Without a shortlist, the matrix of the output
+            layer is packed.
     """
 
-    def __init__(self, model: EncoderDecoder, limits: EngineLimits, library: Library) -> None:
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        limits: EngineLimits,
+        library: Library,
+        shortlist: Shortlist | None = None,
+    ) -> None:
         self.library = library
         self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
         matrices, norms = self._layers(model)
-        positions = self._positions(model.config, limits)
-        output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
-        assert output is not None
-        bias[model.config.forbidden_ids] = float("-inf")
+        output = self._output(model, shortlist is not None)
         weights = Weights(
             (MatrixSpec * len(matrices))(*matrices),
             (ctypes.c_void_p * len(norms))(*norms),
             self._table(model.encoder.embedding),
             self._table(model.decoder.embedding),
-            self._matrix(output.weight, output.weight.shape, bias, output.multiplier),
-            positions,
+            output,
+            self._positions(model.config, limits),
+            len(matrices),
+            len(norms),
         )
         sizes = native_sizes(model.config, limits)
-        handle = library.model_new(ctypes.byref(sizes), ctypes.byref(weights))
-        check(0 if handle else -1)
-        self.handle = ctypes.c_void_p(handle)
+        self.handle = ctypes.c_void_p()
+        self.shortlist = shortlist  # the native model reads its arrays
+        arguments = sizes, weights, native_shortlist(shortlist), self.handle
+        check(library.model_new(*map(ctypes.byref, arguments)))
         weakref.finalize(self, library.model_delete, self.handle)
         self.native_bytes: int = library.model_bytes(self.handle)
 
     def _layers(self, model: EncoderDecoder) -> tuple[list[MatrixSpec], list[int]]:
         """Returns matrices and norms in the order of computation, which is the order of modules."""
         matrices, norms = [], []
-        for module in [*model.encoder.layers.modules(), *model.decoder.layers.modules()]:
+        parts = model.encoder.layers, model.encoder.norm, model.decoder.layers, model.decoder.norm
+        for module in (module for part in parts for module in part.modules()):
             if isinstance(module, Int8Linear):
-                matrices.append(self._product(module))
+                packed = module.pack()
+                matrices.append(self._matrix(packed, shape_of(packed), module.scales, module.bias))
             elif isinstance(module, nn.LayerNorm):
                 norms += [self._keep(module.weight), self._keep(module.bias)]
         return matrices, norms
+
+    def _output(self, model: EncoderDecoder, has_shortlist: bool) -> MatrixSpec:
+        """Returns the output layer's matrix. An embedding table with the same memory shares it."""
+        output, bias = model.decoder.int8_output, model.decoder.output_bias.detach().clone()
+        assert output is not None
+        bias[model.config.forbidden_ids] = float("-inf")
+        place = output.stored.data_ptr()
+        output.stored = output.integers if has_shortlist else output.pack()
+        for table in (model.encoder.embedding.quantized, model.decoder.embedding.quantized):
+            if table is not None and table.stored.data_ptr() == place:
+                table.stored = output.stored
+        return self._matrix(output.stored, (output.out, output.width), output.scales, bias)
 
     def _keep(self, tensor: torch.Tensor) -> int:
         array = tensor.detach().contiguous().numpy()
         self.kept.append(array)
         return address(array)
 
-    def _product(self, module: Int8Linear) -> MatrixSpec:
-        packed = module.pack()
-        return self._matrix(packed, shape_of(packed), module.bias, module.multiplier)
-
     def _matrix(
         self,
         values: torch.Tensor,
         shape: SequenceOf[int],
+        scales: torch.Tensor,
         bias: torch.Tensor | None,
-        multiplier: float,
     ) -> MatrixSpec:
-        place = None if bias is None else self._keep(bias)
-        return MatrixSpec(self._keep(values), place, multiplier, *shape)
+        places = self._keep(values), self._keep(scales), None if bias is None else self._keep(bias)
+        return MatrixSpec(*places, *shape, values.dim() == 4)
 
     def _table(self, embedding: Embedding) -> MatrixSpec:
-        assert embedding.quantized is not None
-        values = embedding.quantized
-        return self._matrix(values, values.shape, None, embedding.multiplier)
+        table = embedding.quantized
+        assert table is not None
+        return self._matrix(table.stored, (table.out, table.width), embedding.scales, None)
 
     def _positions(self, config: ModelConfig, limits: EngineLimits) -> int:
         length = max_positions(config, limits)
-        return self._keep(sinusoid_table(length, config.d_model, config.sinusoids))
+        start = config.position_offset
+        table = sinusoid_table(start + length, config.d_model, config.sinusoids)
+        return self._keep(table[start:])
 
 
 def max_positions(config: ModelConfig, limits: EngineLimits) -> int:
@@ -286,12 +305,15 @@ def native_sizes(config: ModelConfig, limits: EngineLimits) -> Sizes:
         config.decoder_layers,
         config.source_vocab_size,
         config.target_vocab_size,
+        DECODERS[config.decoder],
         ACTIVATIONS[config.activation],
+        config.norm is NormPosition.PRE,
+        config.norms_keys,
         max_positions(config, limits),
         config.eos_id,
         config.aligning_layer,
         EVERY_HEAD if config.aligning_head is None else config.aligning_head,
-        config.d_model**0.5,
+        config.d_model**0.5 if config.scales_embeddings else 1.0,
         config.layer_norm_eps,
     )
 
@@ -332,6 +354,9 @@ def check(status: int) -> None:
 
     Raises:
         MemoryError: The native code could not allocate memory.
+        RuntimeError: The native code refused the arguments.
     """
-    if status:
+    if status == OUT_OF_MEMORY:
         raise MemoryError("the native code could not allocate memory")
+    if status:
+        raise RuntimeError("the native code refused its arguments")

@@ -12,27 +12,20 @@ from torch import Tensor, nn
 
 from model.architectures.text_encoder import TextEncoder
 from model.backends.native.library import (
+    ACTIVATIONS,
     LIBRARIES,
     Library,
-    ScaledSpec,
+    MatrixSpec,
     TextSizes,
     TextWeights,
     address,
     int32,
 )
 from model.backends.native.runner import LANES, check
-from model.config import Activation
 from model.embedding_config import TextEncoderConfig
 from model.inspection.capture import Slices
 from model.quantization.asymmetric import AsymmetricInt8Linear
 from model.quantization.packing import PANEL, shape_of
-
-ACTIVATIONS = {
-    Activation.RELU: 1,
-    Activation.SWISH: 2,
-    Activation.GELU: 3,
-    Activation.GELU_TANH: 4,
-}
 
 KEPT_TOKENS = 1024
 """Largest batch, in tokens, whose scratch memory is kept for later batches.
@@ -69,9 +62,9 @@ class NativeTextEncoder:
         self.config = encoder.config
         self.kept: list[NDArray[np.generic]] = []  # arrays that the native model reads
         weights, sizes = self._weights(encoder), native_sizes(encoder.config)
-        handle = self.library.text_model_new(ctypes.byref(sizes), ctypes.byref(weights))
-        check(0 if handle else -1)
-        self.handle = ctypes.c_void_p(handle)
+        self.handle = ctypes.c_void_p()
+        places = (ctypes.byref(place) for place in (sizes, weights, self.handle))
+        check(self.library.text_model_new(*places))
         weakref.finalize(self, self.library.text_model_delete, self.handle)
         self.native_bytes: int = self.library.text_model_bytes(self.handle)
         self.spare: list[TextBatch] = []
@@ -87,7 +80,7 @@ class NativeTextEncoder:
                 norms.append(module)
         places = [self._keep(part) for norm in norms for part in (norm.weight, norm.bias)]
         return TextWeights(
-            (ScaledSpec * len(matrices))(*matrices),
+            (MatrixSpec * len(matrices))(*matrices),
             (ctypes.c_void_p * len(places))(*places),
             self._keep(embedding.tokens),
             self._keep(embedding.positions),
@@ -105,10 +98,10 @@ class NativeTextEncoder:
         bias = encoder.relative_bias.of_distances(relative_length(self.config))
         return self._keep(F.pad(bias, (0, LANES)))
 
-    def _matrix(self, product: AsymmetricInt8Linear) -> ScaledSpec:
+    def _matrix(self, product: AsymmetricInt8Linear) -> MatrixSpec:
         packed = product.pack()
         parts = packed, product.scales, product.bias
-        return ScaledSpec(*map(self._keep, parts), *shape_of(packed))
+        return MatrixSpec(*map(self._keep, parts), *shape_of(packed), True)
 
     def _keep(self, tensor: Tensor) -> int:
         array = tensor.detach().contiguous().numpy()
@@ -144,9 +137,8 @@ class TextBatch:
 
     def __init__(self, encoder: NativeTextEncoder) -> None:
         self.library, self.config = encoder.library, encoder.config
-        handle = self.library.text_batch_new(encoder.handle)
-        check(0 if handle else -1)
-        self.handle = ctypes.c_void_p(handle)
+        self.handle = ctypes.c_void_p()
+        check(self.library.text_batch_new(encoder.handle, ctypes.byref(self.handle)))
         weakref.finalize(self, self.library.text_batch_delete, self.handle)
         self.tokens = 0
 

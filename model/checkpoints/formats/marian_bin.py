@@ -183,13 +183,13 @@ class MarianFile:
     def quantized(self, name: str) -> QuantizedMatrix:
         """Returns an int8 matrix (out, in) or table (V, D). A float matrix is rounded to int8.
 
-        Source: marian-dev, src/tensors/cpu/intgemm_interface.h. As in Marian's converter, a float
-        matrix is scaled before rounding, so that its largest absolute value is 127.
+        Source: marian-dev, src/tensors/cpu/intgemm_interface.h.
         """
         item = self.items[name]
         if item.type == INTGEMM8:
             values, multiplier = self._integers(item)
-            return QuantizedMatrix(copy_of(values), multiplier)
+            step = np.float32(1) / np.float32(multiplier)
+            return QuantizedMatrix(copy_of(values), np.full(len(values), step))
         return quantize_matrix(self._array(item))
 
     def _check(self, item: Item, needed: int) -> None:

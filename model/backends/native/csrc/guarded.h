@@ -1,5 +1,5 @@
 // Runs the body of a function that Python calls, and returns the status for Python: 0, or -1 if
-// memory could not be allocated.
+// memory could not be allocated, or -2 for every other exception.
 #pragma once
 
 #include <new>
@@ -13,6 +13,8 @@ int guarded(Work work) {
         return 0;
     } catch (const std::bad_alloc&) {
         return -1;
+    } catch (...) {
+        return -2;
     }
 }
 

@@ -10,21 +10,17 @@ using regard::TextModel;
 extern "C" {
 #pragma GCC visibility push(default)
 
-TextModel* regard_text_model_new(const regard::TextSizes* sizes,
-                                 const regard::TextWeights* weights) {
-    TextModel* model = nullptr;
-    guarded([&] { model = new TextModel(*sizes, *weights); });
-    return model;
+int regard_text_model_new(const regard::TextSizes* sizes, const regard::TextWeights* weights,
+                          TextModel** model) {
+    return guarded([&] { *model = new TextModel(*sizes, *weights); });
 }
 
 int64_t regard_text_model_bytes(const TextModel* model) { return model->bytes(); }
 
 void regard_text_model_delete(TextModel* model) { delete model; }
 
-TextBatch* regard_text_batch_new(const TextModel* model) {
-    TextBatch* batch = nullptr;
-    guarded([&] { batch = new TextBatch(*model); });
-    return batch;
+int regard_text_batch_new(const TextModel* model, TextBatch** batch) {
+    return guarded([&] { *batch = new TextBatch(*model); });
 }
 
 void regard_text_batch_delete(TextBatch* batch) { delete batch; }

@@ -4,8 +4,8 @@
 // batch. Products are integer sums. A text's vectors therefore have the same bits in every batch.
 #pragma once
 
-#include "attention.h"
-#include "asymmetric.h"
+#include "kernels/attention.h"
+#include "kernels/linear.h"
 
 namespace regard {
 
@@ -13,13 +13,13 @@ struct TextSizes {
     int32_t d_model, heads, ffn, layers;
     int32_t position_offset;  // row of a text's first position
     int32_t relative_length;  // longest text in tokens; 0 without a relative bias
-    TextActivation activation;
+    Activation activation;
     float epsilon;
 };
 
 // The weights, whose memory Python owns.
 struct TextWeights {
-    const ScaledSpec* matrices;  // of each layer: query key value out fc1 fc2
+    const MatrixSpec* matrices;  // of each layer: query key value out fc1 fc2
     const float* const* norms;   // scale and bias of each norm: the embedding's, then two per layer
     const float *tokens, *positions;  // (rows, D)
     const float* type;                // (D), or null
@@ -27,7 +27,7 @@ struct TextWeights {
 };
 
 struct TextLayer {
-    ScaledLinear query, key, value, out, fc1, fc2;
+    Linear query, key, value, out, fc1, fc2;
     Norm attention_norm, norm;
 };
 
@@ -41,7 +41,7 @@ struct TextModel {
     TextModel(const TextSizes& s, const TextWeights& w)
         : sizes(s), layers(s.layers), tokens(w.tokens), positions(w.positions), type(w.type),
           relative{w.relative, s.relative_length} {
-        const ScaledSpec* m = w.matrices;
+        const MatrixSpec* m = w.matrices;
         const float* const* n = w.norms;
         auto next = [&] {
             n += 2;
@@ -49,9 +49,9 @@ struct TextModel {
         };
         norm = next();
         for (TextLayer& layer : layers) {
-            for (ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
-                                         &layer.fc1, &layer.fc2})
-                linear->set(*m++);
+            for (Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.out, &layer.fc1,
+                                   &layer.fc2})
+                linear->append(*m++);
             layer.attention_norm = next();
             layer.norm = next();
         }
@@ -61,8 +61,8 @@ struct TextModel {
     size_t bytes() const {
         size_t total = 0;
         for (const TextLayer& layer : layers)
-            for (const ScaledLinear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
-                                               &layer.fc1, &layer.fc2})
+            for (const Linear* linear : {&layer.query, &layer.key, &layer.value, &layer.out,
+                                         &layer.fc1, &layer.fc2})
                 total += linear->bytes();
         return total;
     }

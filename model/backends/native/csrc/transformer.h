@@ -1,13 +1,21 @@
-// The layers of a post-norm Transformer with an SSRU decoder, and the memory that a batch uses.
+// The layers of an encoder-decoder Transformer.
 #pragma once
 
-#include "output.h"
+#include <stdexcept>
+
+#include "kernels/output.h"
 
 namespace regard {
 
+enum class DecoderKind : int32_t { SSRU, SELF_ATTENTION };
+
 struct Sizes {
     int32_t d_model, heads, ffn, encoder_layers, decoder_layers, source_vocab, target_vocab;
-    int32_t activation, positions, eos;
+    DecoderKind decoder;
+    Activation activation;
+    int32_t is_pre_norm;  // whether a layer norm stands before each sublayer, not after the sum
+    int32_t norms_keys;   // whether pre-norm self-attention also normalises its keys and values
+    int32_t positions, eos;
     // The layer and the head whose cross-attention is recorded; the head may be EVERY_HEAD.
     int32_t recorded_layer, recorded_head;
     float embedding_scale, epsilon;
@@ -15,11 +23,34 @@ struct Sizes {
 
 // The weights, whose memory Python owns, in the order of their use.
 struct Weights {
-    const MatrixSpec* matrices;  // encoder: q k v out fc1 fc2; decoder: update forget
-                                 // query key value out fc1 fc2
-    const float* const* norms;   // scale and bias of each norm, in order
+    const MatrixSpec* matrices;  // encoder: q k v out fc1 fc2; decoder: update forget, or
+                                 // q k v out; query key value out fc1 fc2
+    const float* const* norms;   // scale and bias of each norm, in order; with pre-norm, a last norm
+                                 // after the layers of encoder and decoder
     MatrixSpec source, target, output;
     const float* positions;      // (positions, D)
+    int32_t num_matrices, num_norms;
+};
+
+// An int8 embedding table (V, D), in rows or packed.
+struct Embedding {
+    MatrixSpec table;
+
+    // Computes the vector of a token, times `factor`, plus the vector of its position.
+    void look_up(int32_t token, float factor, const float* position, float* to) const {
+        Floats step = broadcast(factor * table.scales[token]);
+        alignas(64) int8_t unpacked[LANES];
+        for (int i = 0; i < table.in; i += LANES) {
+            const int8_t* from = table.values + (size_t)token * table.in + i;
+            if (table.is_packed) {
+                const int8_t* panel = table.values + (size_t)(token / PANEL) * PANEL * table.in;
+                for (int k = 0; k < LANES; k += 4)
+                    std::memcpy(unpacked + k, panel + ((i + k) * PANEL + token % PANEL * 4), 4);
+                from = unpacked;
+            }
+            store(to + i, fma(load_bytes(from), step, load(position + i)));
+        }
+    }
 };
 
 struct FeedForward {
@@ -29,90 +60,115 @@ struct FeedForward {
     size_t bytes() const { return fc1.bytes() + fc2.bytes(); }
 };
 
-struct EncoderLayer {
+struct Attention {
     Linear project, out;  // project: query, key and value concatenated
     Norm norm;
+
+    size_t bytes() const { return project.bytes() + out.bytes(); }
+};
+
+struct EncoderLayer {
+    Attention attention;
     FeedForward feed_forward;
 };
 
 struct DecoderLayer {
-    Linear ssru_gates;  // update and forget concatenated
+    Attention attention;  // of a decoder with self-attention
+    Linear ssru_gates;    // of a decoder with SSRUs: update and forget concatenated
     Norm ssru_norm;
     Linear query, memory, out;  // memory: key and value concatenated
     Norm norm;
     FeedForward feed_forward;
 };
 
+// Hands out the weights in the order of their use.
+struct WeightReader {
+    const Weights& weights;
+    const float epsilon;
+    int matrices = 0, norms = 0;
+
+    const MatrixSpec& matrix() {
+        if (matrices == weights.num_matrices) throw std::invalid_argument("too few matrices");
+        return weights.matrices[matrices++];
+    }
+    void append(Linear& linear, int count) {
+        for (int i = 0; i < count; i++) linear.append(matrix());
+    }
+    Norm norm() {
+        if (norms + 2 > weights.num_norms) throw std::invalid_argument("too few norms");
+        norms += 2;
+        return {weights.norms[norms - 2], weights.norms[norms - 1], epsilon};
+    }
+    void fill(Attention& attention) {
+        append(attention.project, 3);
+        append(attention.out, 1);
+        attention.norm = norm();
+    }
+    void fill(FeedForward& layer) {
+        append(layer.fc1, 1);
+        append(layer.fc2, 1);
+        layer.norm = norm();
+    }
+    void check_end() const {
+        if (matrices != weights.num_matrices || norms != weights.num_norms)
+            throw std::invalid_argument("too many matrices or norms");
+    }
+};
+
 struct Model {
     Sizes sizes;
     std::vector<EncoderLayer> encoder;
     std::vector<DecoderLayer> decoder;
+    Norm encoder_norm, decoder_norm;  // after the last layer, with pre-norm
     Embedding source, target;
-    Output output;
+    std::unique_ptr<ShortlistOutput> shortlist_output;  // one of the two outputs
+    std::unique_ptr<FullOutput> full_output;
     const float* positions;
 
-    Model(const Sizes& s, const Weights& w)
+    Model(const Sizes& s, const Weights& w, const Shortlist& shortlist)
         : sizes(s),
           encoder(s.encoder_layers),
           decoder(s.decoder_layers),
-          source{w.source.values, w.source.multiplier},
-          target{w.target.values, w.target.multiplier},
-          output(w.output),
+          source{w.source},
+          target{w.target},
           positions(w.positions) {
-        const MatrixSpec* m = w.matrices;
-        const float* const* n = w.norms;
-        auto norm = [&] {
-            n += 2;
-            return Norm{n[-2], n[-1], sizes.epsilon};
-        };
+        if (shortlist.offsets)
+            shortlist_output = std::make_unique<ShortlistOutput>(w.output, shortlist);
+        else
+            full_output = std::make_unique<FullOutput>(w.output);
+        WeightReader reader{w, sizes.epsilon};
         for (EncoderLayer& layer : encoder) {
-            for (int i = 0; i < 3; i++) layer.project.append(*m++);
-            layer.out.append(*m++);
-            layer.norm = norm();
-            fill(layer.feed_forward, m, norm());
+            reader.fill(layer.attention);
+            reader.fill(layer.feed_forward);
         }
+        if (sizes.is_pre_norm) encoder_norm = reader.norm();
         for (DecoderLayer& layer : decoder) {
-            for (int i = 0; i < 2; i++) layer.ssru_gates.append(*m++);
-            layer.ssru_norm = norm();
-            layer.query.append(*m++);
-            for (int i = 0; i < 2; i++) layer.memory.append(*m++);
-            layer.out.append(*m++);
-            layer.norm = norm();
-            fill(layer.feed_forward, m, norm());
+            if (sizes.decoder == DecoderKind::SSRU) {
+                reader.append(layer.ssru_gates, 2);
+                layer.ssru_norm = reader.norm();
+            } else {
+                reader.fill(layer.attention);
+            }
+            reader.append(layer.query, 1);
+            reader.append(layer.memory, 2);
+            reader.append(layer.out, 1);
+            layer.norm = reader.norm();
+            reader.fill(layer.feed_forward);
         }
+        if (sizes.is_pre_norm) decoder_norm = reader.norm();
+        reader.check_end();
     }
 
     // Returns the bytes of the memory that the model owns, without Python's weights.
     size_t bytes() const {
-        size_t total = output.bytes();
+        size_t total = full_output ? full_output->bytes() : shortlist_output->bytes();
         for (const EncoderLayer& layer : encoder)
-            total += layer.project.bytes() + layer.out.bytes() + layer.feed_forward.bytes();
+            total += layer.attention.bytes() + layer.feed_forward.bytes();
         for (const DecoderLayer& layer : decoder)
-            total += layer.ssru_gates.bytes() + layer.query.bytes() + layer.memory.bytes() +
-                     layer.out.bytes() + layer.feed_forward.bytes();
+            total += layer.attention.bytes() + layer.ssru_gates.bytes() + layer.query.bytes() +
+                     layer.memory.bytes() + layer.out.bytes() + layer.feed_forward.bytes();
         return total;
     }
-
-private:
-    static void fill(FeedForward& f, const MatrixSpec*& m, Norm norm) {
-        f.fc1.append(*m++);
-        f.fc2.append(*m++);
-        f.norm = norm;
-    }
-};
-
-// A source sentence in the batch; all rows of its beam share it.
-struct Sentence {
-    int rows = 0;
-    std::vector<Memory> memory;  // one per layer
-    Candidates candidates;
-};
-
-struct Scratch {
-    Quantized quantized;
-    Buffer<float> x, projected, context, y, hidden, scores, column, logits;
-    std::vector<const Candidates*> candidates;
-    SelfAttention self_attention;
 };
 
 }  // namespace regard

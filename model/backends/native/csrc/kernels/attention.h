@@ -5,8 +5,6 @@
 
 namespace regard {
 
-inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 constexpr int QUERIES = 4;   // number of queries that are computed together
 constexpr int VECTORS = 4;   // number of vectors of LANES keys that are scored together
 constexpr float NEVER = -INFINITY;
@@ -179,6 +177,12 @@ private:
     }
 };
 
+// Clamps numbers to the range of half precision.
+inline Floats within_half(Floats v) {
+    Floats limit = broadcast(65504.0f);
+    return -max(-max(v, -limit), -limit);
+}
+
 constexpr int EVERY_HEAD = -1;
 
 // A place for the weights of one query: the weights of one head, or the mean over all heads.
@@ -249,11 +253,6 @@ private:
         size_t key = (size_t)head_dim * width, value = (size_t)head_dim * length;
         prefetch(keys.get() + head * key, key * sizeof(uint16_t));
         prefetch(values.get() + head * value, value * sizeof(uint16_t));
-    }
-
-    static Floats within_half(Floats v) {  // clamps to the range of half precision
-        Floats limit = broadcast(65504.0f);
-        return -max(-max(v, -limit), -limit);
     }
 };
 

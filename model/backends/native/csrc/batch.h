@@ -1,0 +1,359 @@
+// The in-flight batch in native code: encodes sequences without padding, and decodes several tokens
+// per row in one call.
+//
+// The caller numbers the rows; the rows in use are always 0 to n - 1. Every value of a row is
+// computed from its sentence alone, in an order that does not depend on the batch. Products are
+// integer sums. A sentence's translation therefore has the same bits in every batch.
+#pragma once
+
+#include "self_cache.h"
+#include "sublayers.h"
+
+namespace regard {
+
+constexpr int32_t NO_TOKEN = -1;
+
+// A source sentence in the batch; all rows of its beam share it.
+struct Sentence {
+    int rows = 0;
+    std::vector<Memory> memory;  // one per layer
+    Candidates candidates;
+};
+
+class Batch {
+public:
+    Batch(const Model& model, int max_rows)
+        : model(model),
+          sizes(model.sizes),
+          rows(max_rows),
+          next_position(max_rows),
+          first_ids(max_rows, NO_TOKEN),
+          attention(max_rows),
+          self_cache(sizes.decoder_layers, max_rows, sizes.heads, sizes.d_model / sizes.heads),
+          sublayers(sizes) {
+        if (sizes.decoder == DecoderKind::SSRU)
+            cells.assign((size_t)sizes.decoder_layers * max_rows * sizes.d_model, 0.0f);
+    }
+
+    // Encodes sentences and assigns rows to each, from `row` on.
+    //   copies: number of rows of each sentence
+    //   records: whether the rows of each sentence record their attention
+    //   firsts: given first token of each sentence's target, or NO_TOKEN
+    void enter(int row, int count, const int32_t* lengths, const int32_t* tokens,
+               const int32_t* copies, const int32_t* records, const int32_t* firsts) {
+        int total = 0;
+        for (int i = 0; i < count; i++) total += lengths[i];
+        float* memory = encode(count, lengths, tokens, total);
+        int first = row;
+        for (int i = 0; i < count; i++) {
+            Sentence* sentence = take_sentence();
+            if (model.shortlist_output)
+                model.shortlist_output->set_candidates(sentence->candidates, tokens, lengths[i],
+                                                       bits);
+            tokens += lengths[i];
+            for (int c = 0; c < copies[i]; c++) start(first++, sentence, records[i], firsts[i]);
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++)
+            project_cross_kv(layer, row, count, lengths, copies, memory, total);
+    }
+
+    // Decodes up to `steps` tokens of each row from 0 to n - 1. Each row continues with its most
+    // probable token until EOS or its limit.
+    //   left: number of tokens that each row may still get; a row with 0 gets none
+    //   tokens: last token of each row, or -1 at its start; this call updates them
+    //   best: (n, steps), the decoded ids; -1 in the steps after a row has ended
+    void decode(int n, int steps, const int32_t* left, int32_t* tokens, int32_t* best) {
+        std::fill_n(best, (size_t)n * steps, -1);
+        active.clear();
+        for (int row = 0; row < n; row++)
+            if (left[row] > 0) active.push_back(row);
+        first_rows = active;
+        for (int step = 0; step < steps && !active.empty(); step++) {
+            chosen_ids.resize(active.size());
+            decode_step(tokens, chosen_ids.data());
+            size_t kept = 0;
+            for (size_t i = 0; i < active.size(); i++) {
+                int row = active[i];
+                best[(size_t)row * steps + step] = tokens[row] = chosen_ids[i];
+                if (chosen_ids[i] != sizes.eos && step + 1 < left[row]) active[kept++] = row;
+            }
+            active.resize(kept);
+        }
+    }
+
+    // Writes the logits of some rows for the last decode step; the rows' logits start `stride`
+    // floats apart. Call it only after a `decode` of one step that decoded these rows. A row whose
+    // token was given has one finite logit.
+    void logits(int count, const int32_t* scored, float* logits, int64_t stride) {
+        float* all = scores.reserve(model.full_output ? model.full_output->width()
+                                                      : round_up(sizes.target_vocab, LANES));
+        for (int i = 0; i < count; i++) {
+            int row = scored[i], size = sizes.target_vocab;
+            auto place = std::lower_bound(first_rows.begin(), first_rows.end(), row);
+            int line = place - first_rows.begin();
+            if (model.full_output) {
+                model.full_output->logits(hidden, line, all);
+            } else {
+                size = rows[row]->candidates.count;
+                model.shortlist_output->logits(hidden, line, rows[row]->candidates, all);
+            }
+            float* to = logits + i * stride;
+            std::memcpy(to, all, size * sizeof(float));
+            if (given_id(row) == NO_TOKEN) continue;
+            std::fill_n(to, size, NEVER);
+            to[given_id(row)] = 0.0f;
+        }
+    }
+
+    // Writes the recorded cross-attention of a row, (tokens so far, length of the sentence).
+    void read_attention(int row, float* to) const {
+        const std::vector<float>& weights = attention[row].weights;
+        std::memcpy(to, weights.data(), weights.size() * sizeof(float));
+    }
+
+    // Copies rows: row to[i] gets the state of row from[i] before the call.
+    void copy(int count, const int32_t* from, const int32_t* to) {
+        std::vector<Record> recorded(count);
+        std::vector<Sentence*> sentences(count);
+        std::vector<int> positions(count), firsts(count);
+        for (int i = 0; i < count; i++) {
+            sentences[i] = rows[from[i]];
+            positions[i] = next_position[from[i]];
+            firsts[i] = first_ids[from[i]];
+            recorded[i] = attention[from[i]];
+            sentences[i]->rows++;
+        }
+        if (sizes.decoder == DecoderKind::SSRU)
+            copy_cells(count, from, to);
+        else
+            self_cache.copy(count, from, to);
+        for (int i = 0; i < count; i++) {
+            give(to[i], sentences[i]);
+            sentences[i]->rows--;  // releases the reference that kept the sentence alive
+            next_position[to[i]] = positions[i];
+            first_ids[to[i]] = firsts[i];
+            attention[to[i]] = std::move(recorded[i]);
+        }
+    }
+
+    // Frees the rows from `first` on.
+    void leave(int first) {
+        for (size_t r = first; r < rows.size(); r++) {
+            drop(r);
+            self_cache.drop(r);
+        }
+    }
+
+private:
+    // The cross-attention of a row in the recorded layer, one line for each decode step.
+    struct Record {
+        bool is_on = false;
+        std::vector<float> weights;
+    };
+
+    const Model& model;
+    const Sizes& sizes;
+    std::vector<Sentence*> rows;
+    std::vector<int> next_position;   // next position of each row
+    std::vector<int32_t> first_ids;   // given first token of each row, or NO_TOKEN
+    std::vector<Record> attention;    // one record for each row
+    std::vector<float> cells;         // (layers, rows, D), of a decoder with SSRUs
+    SelfCache self_cache;             // of a decoder with self-attention
+    std::vector<std::unique_ptr<Sentence>> sentences;
+    std::vector<Sentence*> unused;
+    std::vector<int> active;          // the rows that a step decodes, ascending
+    std::vector<int> first_rows;      // the rows that the first step of the last `decode` decoded
+    std::vector<int32_t> chosen_ids;  // new token of each active row
+    std::vector<const Candidates*> candidates;
+    std::vector<uint64_t> bits;       // one bit per id; used while a sentence enters
+    std::vector<Search> searches;     // one for each active row
+    Sublayers sublayers;
+    SelfAttention self_attention;
+    Quantized hidden;                 // inputs of the output layer in the last step
+    Buffer<float> stream, scores, column, saved;
+
+    float* cell(int layer, int row) {
+        return cells.data() + ((size_t)layer * rows.size() + row) * sizes.d_model;
+    }
+
+    Sentence* take_sentence() {
+        if (unused.empty()) {
+            sentences.push_back(std::make_unique<Sentence>());
+            sentences.back()->memory.resize(sizes.decoder_layers);
+            return sentences.back().get();
+        }
+        Sentence* sentence = unused.back();
+        unused.pop_back();
+        return sentence;
+    }
+
+    void drop(int row) {
+        Sentence* sentence = rows[row];
+        rows[row] = nullptr;
+        if (sentence && --sentence->rows == 0) unused.push_back(sentence);
+    }
+
+    void give(int row, Sentence* sentence) {
+        if (rows[row] == sentence) return;
+        drop(row);
+        rows[row] = sentence;
+        sentence->rows++;
+    }
+
+    void start(int row, Sentence* sentence, bool is_recorded, int32_t first_id) {
+        give(row, sentence);
+        self_cache.drop(row);
+        next_position[row] = 0;
+        first_ids[row] = first_id;
+        attention[row].is_on = is_recorded;
+        attention[row].weights.clear();
+        if (sizes.decoder == DecoderKind::SSRU)
+            for (int layer = 0; layer < sizes.decoder_layers; layer++)
+                std::fill_n(cell(layer, row), sizes.d_model, 0.0f);
+    }
+
+    // Returns the token that was given for a row's last position, or NO_TOKEN.
+    int32_t given_id(int row) const { return next_position[row] == 1 ? first_ids[row] : NO_TOKEN; }
+
+    void copy_cells(int count, const int32_t* from, const int32_t* to) {
+        int d = sizes.d_model;
+        float* copies = saved.reserve((size_t)count * d);
+        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
+            for (int i = 0; i < count; i++)
+                std::memcpy(copies + (size_t)i * d, cell(layer, from[i]), d * sizeof(float));
+            for (int i = 0; i < count; i++)
+                std::memcpy(cell(layer, to[i]), copies + (size_t)i * d, d * sizeof(float));
+        }
+    }
+
+    void decode_step(const int32_t* tokens, int32_t* best) {
+        int d = sizes.d_model, n = active.size();
+        float* x = stream.reserve((size_t)n * d);
+        for (int i = 0; i < n; i++) {
+            int row = active[i];
+            const float* position = model.positions + (size_t)next_position[row]++ * d;
+            if (tokens[row] < 0)
+                std::memcpy(x + (size_t)i * d, position, d * sizeof(float));
+            else
+                model.target.look_up(tokens[row], sizes.embedding_scale, position,
+                                     x + (size_t)i * d);
+        }
+        for (int layer = 0; layer < sizes.decoder_layers; layer++) {
+            const DecoderLayer& weights = model.decoder[layer];
+            if (sizes.decoder == DecoderKind::SSRU)
+                run_ssru(weights, layer, x, n);
+            else
+                attend_self(weights.attention, layer, x, n);
+            attend(weights, layer, x, n);
+            sublayers.feed_forward(weights.feed_forward, x, n);
+        }
+        if (sizes.is_pre_norm) model.decoder_norm.apply(x, x, n, d);
+        hidden.fill(x, n, d);
+        choose(n, best);
+    }
+
+    void choose(int n, int32_t* best) {
+        if (model.full_output) {
+            model.full_output->argmax(hidden, n, searches, best);
+        } else {
+            candidates.resize(n);
+            for (int i = 0; i < n; i++) candidates[i] = &rows[active[i]]->candidates;
+            model.shortlist_output->argmax(hidden, n, candidates.data(), searches, best);
+        }
+        for (int i = 0; i < n; i++)
+            if (given_id(active[i]) != NO_TOKEN) best[i] = given_id(active[i]);
+    }
+
+    float* encode(int count, const int32_t* lengths, const int32_t* tokens, int total) {
+        int d = sizes.d_model;
+        float* x = stream.reserve((size_t)total * d);
+        for (int i = 0, t = 0; i < count; i++)
+            for (int p = 0; p < lengths[i]; p++, t++)
+                model.source.look_up(tokens[t], sizes.embedding_scale,
+                                     model.positions + (size_t)p * d, x + (size_t)t * d);
+        float* context = sublayers.context.reserve((size_t)total * d);
+        for (const EncoderLayer& layer : model.encoder) {
+            const float* projected = sublayers.project(layer.attention, x, total);
+            for (int i = 0, t = 0; i < count; t += lengths[i++])
+                self_attention.attend(projected + (size_t)t * 3 * d, lengths[i], sizes.heads,
+                                      d / sizes.heads, context + (size_t)t * d);
+            sublayers.merge(layer.attention.out, layer.attention.norm, x, total);
+            sublayers.feed_forward(layer.feed_forward, x, total);
+        }
+        if (sizes.is_pre_norm) model.encoder_norm.apply(x, x, total, d);
+        return x;
+    }
+
+    // Projects the encoder's output to the cross-attention keys and values of one layer.
+    void project_cross_kv(int layer, int row, int count, const int32_t* lengths,
+                          const int32_t* copies, const float* memory, int total) {
+        int d = sizes.d_model;
+        float* projected = sublayers.projected.reserve((size_t)total * 2 * d);
+        sublayers.apply(model.decoder[layer].memory, memory, total, projected);
+        for (int i = 0; i < count; i++) {
+            rows[row]->memory[layer].fill(projected, lengths[i], sizes.heads, d / sizes.heads,
+                                          column);
+            projected += (size_t)lengths[i] * 2 * d;
+            row += copies[i];
+        }
+    }
+
+    // Source: Kim et al. 2019, "From Research to Production and Back", section 3.1.
+    void run_ssru(const DecoderLayer& layer, int index, float* x, int n) {
+        int d = sizes.d_model;
+        float* gates = sublayers.projected.reserve((size_t)n * 2 * d);
+        float* y = sublayers.context.reserve((size_t)n * d);
+        sublayers.apply(layer.ssru_gates, sublayers.before(layer.ssru_norm, x, n), n, gates);
+        for (int r = 0; r < n; r++) {
+            const float *update = gates + (size_t)r * 2 * d, *forget = update + d;
+            float* c = cell(index, active[r]);
+            for (int i = 0; i < d; i += LANES) {
+                Floats f = sigmoid(load(forget + i)), u = load(update + i);
+                Floats next = fma(f, load(c + i), (broadcast(1.0f) - f) * u);
+                store(c + i, next);
+                store(y + (size_t)r * d + i, max(next, broadcast(0.0f)));
+            }
+        }
+        sublayers.after(layer.ssru_norm, x, y, n);
+    }
+
+    void attend_self(const Attention& layer, int index, float* x, int n) {
+        int d = sizes.d_model;
+        const float* projected = sublayers.project(layer, x, n);
+        float* context = sublayers.context.reserve((size_t)n * d);
+        for (int r = 0; r < n; r++, projected += 3 * d) {
+            int row = active[r], length = next_position[row];
+            self_cache.append(index, row, length - 1, projected + d, projected + 2 * d);
+            self_cache.attend(index, row, length, projected, scores, context + (size_t)r * d);
+        }
+        sublayers.merge(layer.out, layer.norm, x, n);
+    }
+
+    // Returns the place of the next line of a row's record; no place if the row or the layer is
+    // not recorded.
+    HeadWeights record_of(int row, int layer, int length) {
+        Record& record = attention[row];
+        if (!record.is_on || layer != sizes.recorded_layer) return {};
+        record.weights.resize(record.weights.size() + length);
+        return {record.weights.data() + record.weights.size() - length, sizes.recorded_head};
+    }
+
+    void attend(const DecoderLayer& layer, int index, float* x, int n) {
+        int d = sizes.d_model;
+        float* query = sublayers.projected.reserve((size_t)n * d);
+        float* context = sublayers.context.reserve((size_t)n * d);
+        sublayers.apply(layer.query, sublayers.before(layer.norm, x, n), n, query);
+        for (int r = 0; r < n; r++) {
+            const Memory& memory = rows[active[r]]->memory[index];
+            const Memory* next = r + 1 < n ? &rows[active[r + 1]]->memory[index] : nullptr;
+            HeadWeights weights = record_of(active[r], index, memory.length);
+            auto attend = weights.to ? &Memory::attend<true> : &Memory::attend<false>;
+            (memory.*attend)(query + (size_t)r * d, sizes.heads, d / sizes.heads,
+                             scores.reserve(memory.width), context + (size_t)r * d, next,
+                             weights);
+        }
+        sublayers.merge(layer.out, layer.norm, x, n);
+    }
+};
+
+}  // namespace regard

@@ -1,0 +1,150 @@
+// Memory, int8 weights and quantised rows, and the functions that treat each row by itself.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "../simd/vectors.h"
+
+namespace regard {
+
+inline int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+
+constexpr size_t LINE = 64, HUGE_PAGE = 2 << 20;
+
+// Aligned memory that grows but never shrinks; growing discards the contents. Large buffers use
+// huge pages if the system has them, so that fewer page addresses must be translated.
+template <class T>
+struct Buffer {
+    std::unique_ptr<T[], Free> data;
+    size_t size = 0;
+
+    T* reserve(size_t wanted) {
+        if (wanted <= size) return data.get();
+        size_t bytes = wanted * sizeof(T), page = bytes < HUGE_PAGE ? LINE : HUGE_PAGE;
+        bytes = (bytes + page - 1) / page * page;
+        data.reset((T*)std::aligned_alloc(page, bytes));
+        size = data ? wanted : 0;
+        if (!data) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+        if (page == HUGE_PAGE) madvise(data.get(), bytes, MADV_HUGEPAGE);
+#endif
+        return data.get();
+    }
+    T* get() const { return data.get(); }
+};
+
+// An int8 weight whose memory Python owns. A float weight is a value times the scale of its output.
+struct MatrixSpec {
+    const int8_t* values;  // packed (out / 64, in / 4, 64, 4), or in rows (out, in)
+    const float* scales;   // (out)
+    const float* bias;     // (out) or null
+    int32_t out, in;       // the last panel of a packed matrix is padded with zeros
+    int32_t is_packed;
+};
+
+// Rows quantised for a product: bytes (rows, in) and the step size of each row.
+struct Quantized {
+    static constexpr bool HAS_MIDPOINTS = false;
+    Buffer<uint8_t> values;
+    Buffer<float> steps, midpoints;  // the midpoints stay empty
+
+    // Quantises rows. Each row is scaled by its own largest magnitude, so it depends on no other
+    // row. Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 6.
+    void fill(const float* x, int rows, int width) {
+        uint8_t* q = values.reserve((size_t)rows * width);
+        float* step = steps.reserve(rows);
+        for (int r = 0; r < rows; r++, x += width, q += width) {
+            Floats magnitude = broadcast(1e-12f);
+            for (int i = 0; i < width; i += LANES) magnitude = max(magnitude, abs(load(x + i)));
+            float scale = 127.0f / reduce_max(magnitude);
+            Floats factor = broadcast(scale);
+            for (int i = 0; i < width; i += LANES) store_quantized(q + i, load(x + i) * factor);
+            step[r] = 1.0f / scale;
+        }
+    }
+
+    // Copies one row of other quantised rows.
+    void copy(const Quantized& from, int row, int width) {
+        std::memcpy(values.reserve(width), from.values.get() + (size_t)row * width, width);
+        steps.reserve(1)[0] = from.steps.get()[row];
+    }
+};
+
+// Computes e^x for x clamped to [-87, 88] with the polynomial of Cephes' expf.
+inline Floats exp(Floats x) {
+    x = -max(-max(x, broadcast(-87.0f)), broadcast(-88.0f));
+    Floats magic = broadcast(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
+    Floats shifted = fma(x, broadcast(1.44269504f), magic);
+    Floats n = shifted - magic;
+    Floats r = fma(n, broadcast(-0.693359375f), x);
+    r = fma(n, broadcast(2.12194440e-4f), r);
+    Floats p = broadcast(1.9875691500e-4f);
+    p = fma(p, r, broadcast(1.3981999507e-3f));
+    p = fma(p, r, broadcast(8.3334519073e-3f));
+    p = fma(p, r, broadcast(4.1665795894e-2f));
+    p = fma(p, r, broadcast(1.6666665459e-1f));
+    p = fma(p, r, broadcast(5.0000001201e-1f));
+    p = fma(p, r * r, r + broadcast(1.0f));
+    Ints power = ((Ints)shifted - (Ints)magic) << 23;
+    return (Floats)((Ints)p + power);
+}
+
+inline Floats sigmoid(Floats x) {
+    Floats one = broadcast(1.0f);
+    return one / (one + exp(-x));
+}
+
+struct Norm {
+    const float *scale, *bias;  // (width)
+    float epsilon;
+
+    // Computes x = norm(x + y), row by row.
+    void add(float* x, const float* y, int rows, int width) const {
+        for (int r = 0; r < rows; r++, x += width, y += width) {
+            Floats total = broadcast(0.0f);
+            for (int i = 0; i < width; i += LANES) {
+                Floats v = load(x + i) + load(y + i);
+                store(x + i, v);
+                total = total + v;
+            }
+            centre(x, total, width, x);
+        }
+    }
+
+    // Computes y = norm(x), row by row; y may be x.
+    void apply(const float* x, float* y, int rows, int width) const {
+        for (int r = 0; r < rows; r++, x += width, y += width) {
+            Floats total = broadcast(0.0f);
+            for (int i = 0; i < width; i += LANES) total = total + load(x + i);
+            centre(x, total, width, y);
+        }
+    }
+
+private:
+    // Computes y = norm(x) for one row x, given the sums of its lanes.
+    void centre(const float* x, Floats total, int width, float* y) const {
+        Floats mean = broadcast(sum(total) / (float)width), squares = broadcast(0.0f);
+        for (int i = 0; i < width; i += LANES) {
+            Floats v = load(x + i) - mean;
+            squares = fma(v, v, squares);
+        }
+        Floats factor = broadcast(1.0f / std::sqrt(sum(squares) / (float)width + epsilon));
+        for (int i = 0; i < width; i += LANES) {
+            Floats v = (load(x + i) - mean) * factor;
+            store(y + i, fma(v, load(scale + i), load(bias + i)));
+        }
+    }
+};
+
+}  // namespace regard

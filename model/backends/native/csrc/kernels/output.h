@@ -1,0 +1,190 @@
+// The output layer: computes the logits of each row's candidate ids, and chooses the best id.
+#pragma once
+
+#include "attention.h"
+#include "linear.h"
+
+namespace regard {
+
+// The lexical shortlist; without offsets every id is a candidate.
+struct Shortlist {
+    const int64_t* offsets;     // (source_vocab + 1), into candidates
+    const int32_t* candidates;
+    int32_t frequent;           // ids below this number are candidates of every sentence
+    int32_t is_shared;          // whether each source id is also a candidate
+};
+
+// A sentence's sorted candidate ids, with the corrections, scales and biases of their logits.
+struct Candidates {
+    std::vector<int32_t> ids;         // padded like `correction`, plus LANES ids to prefetch
+    std::vector<int32_t> correction;  // padded to a multiple of LANES
+    std::vector<float> scale;         // empty if all ids have the same scale
+    std::vector<float> bias;
+    int count = 0;
+};
+
+// The largest logit so far in each lane, and its index.
+struct Search {
+    Floats top = broadcast(NEVER);
+    Ints where = {};
+    int next = 0;  // index of the next candidate; unused if every id is a candidate
+
+    void take(Floats logits, int first) {
+        Ints place = Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + first;
+        Ints is_larger = logits > top;
+        top = is_larger ? logits : top;
+        where = is_larger ? place : where;
+    }
+
+    // Returns the index of the largest logit; of equal logits, the first index. If every logit is
+    // NaN, it returns 0.
+    int found() const {
+        int first = 0;
+        for (int i = 1; i < LANES; i++)
+            if (top[i] > top[first] || (top[i] == top[first] && where[i] < where[first])) first = i;
+        return where[first];
+    }
+};
+
+// Computes logits of shortlists. Its matrix is in rows, because the candidates of a row are
+// scattered over the vocabulary.
+class ShortlistOutput {
+public:
+    ShortlistOutput(const MatrixSpec& spec, const Shortlist& shortlist)
+        : width(spec.in),
+          vocab(spec.out),
+          weights(spec.values),
+          scales(spec.scales),
+          bias(spec.bias),
+          correction(spec.out),
+          shortlist(shortlist) {
+        for (int v = 0; v < vocab; v++) {
+            int32_t total = 0;
+            for (int k = 0; k < width; k++) total += spec.values[(size_t)v * width + k];
+            correction[v] = SHIFT * total;
+            has_equal_scales &= spec.scales[v] == spec.scales[0];
+        }
+    }
+
+    // Returns the bytes of the memory that the layer owns.
+    size_t bytes() const { return correction.size() * 4; }
+
+    // Fills `to` with the candidates of a source sentence. `bits` is memory for one bit per id.
+    void set_candidates(Candidates& to, const int32_t* tokens, int length,
+                        std::vector<uint64_t>& bits) const {
+        bits.assign((vocab + 63) / 64, 0);
+        auto add = [&](int32_t id) { bits[id / 64] |= uint64_t(1) << (id % 64); };
+        for (int id = 0; id < shortlist.frequent; id++) add(id);
+        for (int i = 0; i < length; i++) {
+            int64_t end = shortlist.offsets[tokens[i] + 1];
+            for (int64_t c = shortlist.offsets[tokens[i]]; c < end; c++) add(shortlist.candidates[c]);
+            if (shortlist.is_shared) add(tokens[i]);
+        }
+        to.ids.clear();
+        for (size_t word = 0; word < bits.size(); word++)
+            for (uint64_t left = bits[word]; left; left &= left - 1)
+                to.ids.push_back(64 * word + __builtin_ctzll(left));
+        to.count = to.ids.size();
+        int size = round_up(to.count, LANES);
+        to.ids.resize(size + LANES, to.ids[0]);
+        to.correction.resize(size);
+        if (!has_equal_scales) to.scale.resize(size);
+        to.bias.resize(size);
+        for (int i = 0; i < size; i++) {
+            to.correction[i] = correction[to.ids[i]];
+            to.bias[i] = i < to.count ? bias[to.ids[i]] : NEVER;
+            if (!has_equal_scales) to.scale[i] = scales[to.ids[i]];
+        }
+    }
+
+    // Finds the id with the largest logit in each of n rows. All rows process one stretch of the
+    // vocabulary before any row starts the next stretch. The stretch's weights, which the rows
+    // share, thus stay in the cache.
+    void argmax(const Quantized& x, int n, const Candidates* const* rows,
+                std::vector<Search>& searches, int32_t* best) const {
+        searches.assign(n, Search());
+        for (int end = STRETCH; end < vocab + STRETCH; end += STRETCH)
+            for (int r = 0; r < n; r++) {
+                Search& search = searches[r];
+                for (; search.next < rows[r]->count && rows[r]->ids[search.next] < end;
+                     search.next += LANES)
+                    search.take(sixteen_logits(x, r, *rows[r], search.next), search.next);
+            }
+        for (int r = 0; r < n; r++) best[r] = rows[r]->ids[searches[r].found()];
+    }
+
+    // Computes one row's logits, padded with NEVER to a multiple of LANES.
+    void logits(const Quantized& x, int row, const Candidates& candidates, float* to) const {
+        for (int i = 0; i < candidates.count; i += LANES)
+            store(to + i, sixteen_logits(x, row, candidates, i));
+    }
+
+private:
+    static constexpr int STRETCH = 2048;  // ids; half a megabyte of weights for width 256
+
+    int width, vocab;
+    const int8_t* weights;  // (V, D)
+    const float *scales, *bias;
+    std::vector<int32_t> correction;
+    Shortlist shortlist;
+    bool has_equal_scales = true;
+
+    // Returns the logits of candidates i to i + 15.
+    Floats sixteen_logits(const Quantized& x, int row, const Candidates& candidates, int i) const {
+        return width == 256 ? sixteen_logits_of(256, x, row, candidates, i)  // unrolled loops
+                            : sixteen_logits_of(width, x, row, candidates, i);
+    }
+
+    inline __attribute__((always_inline)) Floats sixteen_logits_of(
+        int width, const Quantized& x, int row, const Candidates& candidates, int i) const {
+        const uint8_t* a = x.values.get() + (size_t)row * width;
+        const int8_t* table = weights;
+        const int32_t* ids = &candidates.ids[i];
+        alignas(64) int32_t sums[LANES];
+        Products products[LANES];
+        for (int j = 0; j < LANES; j++) {
+            prefetch(table + (size_t)ids[j + LANES] * width, width);
+            products[j] = multiply_row(a, width, table + (size_t)ids[j] * width);
+        }
+        sum_sixteen(products, sums);
+        Floats v = to_floats(load(sums) - load(&candidates.correction[i]));
+        float row_step = x.steps.get()[row];
+        Floats step = has_equal_scales ? broadcast(row_step * scales[0])
+                                       : broadcast(row_step) * load(&candidates.scale[i]);
+        return fma(v, step, load(&candidates.bias[i]));
+    }
+};
+
+// Computes logits of the whole vocabulary. Its matrix is packed, so that several rows are computed
+// together.
+class FullOutput {
+public:
+    int vocab;
+
+    FullOutput(const MatrixSpec& spec) : vocab(spec.out) { linear.append(spec, NEVER); }
+
+    // Returns the bytes of the memory that the layer owns.
+    size_t bytes() const { return linear.bytes(); }
+
+    // Finds the id with the largest logit in each of n rows, without storing the logits.
+    void argmax(const Quantized& x, int n, std::vector<Search>& searches, int32_t* best) const {
+        searches.assign(n, Search());
+        Search* search = searches.data();
+        linear.each(x, n, 0, linear.out,
+                    [=](int r, int i, Floats logits) { search[r].take(logits, i); });
+        for (int r = 0; r < n; r++) best[r] = searches[r].found();
+    }
+
+    // Computes the logits of one row, padded with NEVER to `width` floats.
+    void logits(const Quantized& x, int row, float* to) const {
+        Quantized one;
+        one.copy(x, row, linear.in);
+        linear.multiply(one, 1, to, linear.out);
+    }
+    int width() const { return linear.out; }
+
+private:
+    Linear linear;
+};
+
+}  // namespace regard

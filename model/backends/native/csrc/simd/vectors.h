@@ -1,0 +1,50 @@
+// Vectors of sixteen lanes, for the instruction set that the build is compiled for.
+//
+// Every function computes each row by itself, in a fixed order. The compiler contracts no
+// operations (-ffp-contract=off). The results of a row therefore depend only on this row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace regard {
+
+constexpr int LANES = 16;
+constexpr int PANEL = 64;      // number of outputs of a packed weight panel
+constexpr int TILE_ROWS = 6;   // number of rows of a product that are computed together
+
+typedef float Floats __attribute__((vector_size(64)));
+typedef int32_t Ints __attribute__((vector_size(64)));
+
+inline Floats load(const float* p) {
+    Floats v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+inline Ints load(const int32_t* p) {
+    Ints v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+
+inline Floats broadcast(float x) { return Floats{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+
+inline Floats to_floats(Ints v) { return __builtin_convertvector(v, Floats); }
+
+inline int32_t four_bytes(const uint8_t* p) {
+    int32_t v;
+    std::memcpy(&v, p, 4);
+    return v;
+}
+
+}  // namespace regard
+
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#include "avx512vnni.h"
+#else
+#include "avx2.h"
+#endif
