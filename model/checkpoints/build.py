@@ -1,6 +1,9 @@
 """Builds a translation model, filled with its weights, and the engine that runs it."""
 
+import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -10,6 +13,7 @@ from model.backends.cuda.runner import CudaRunner, fitting_rows
 from model.backends.native.library import warn_without_build
 from model.backends.native.runner import NativeRunner, can_serve, is_supported
 from model.backends.torch_runner import TorchRunner
+from model.checkpoints.calibration import MAX_CHANGE, forced_pairs, mean_change
 from model.checkpoints.families import hf_config, hf_weights, marian
 from model.checkpoints.formats.marian_bin import MarianFile
 from model.checkpoints.formats.marian_npz import MarianNpz
@@ -21,10 +25,13 @@ from model.checkpoints.load import (
     check_vocabularies,
     load_vocabularies,
 )
+from model.config import ModelConfig
 from model.engine.engine import Engine
 from model.errors import UnsupportedModelError
 from model.precision import Precision, select_precision
 from model.sequence import EngineLimits
+
+logger = logging.getLogger("regard.models")
 
 CPU_ROWS = 64
 
@@ -53,12 +60,12 @@ def _load_marian(
     tokenizer = vocabularies.target
     config = marian.read_config(file, files.max_length_factor, tokenizer.eos_id, tokenizer.unk_id)
     check_vocabularies(config, vocabularies, files)
-    if file.is_quantized and is_supported(config):
-        warn_without_build(dtype, device)
-    precision = select_precision(dtype, device, file.is_quantized and can_serve(config))
-    model = marian.load_weights(file, config, is_quantized=precision is Precision.INT8)
-    model.precision = precision
-    return model
+    load = partial(marian.load_weights, file, config)
+    if file.is_quantized:
+        if is_supported(config):
+            warn_without_build(dtype, device)
+        return _loaded(load, select_precision(dtype, device, can_serve(config)))
+    return _load_floats(load, config, files, vocabularies, device, dtype)
 
 
 def _load_hugging_face(
@@ -76,8 +83,41 @@ def _load_hugging_face(
     check_vocabularies(config, vocabularies, files)
     if files.tokens is not None:
         config = replace(config, forces_first=files.tokens.begins_target)
-    precision = select_precision(dtype, device)
-    model = hf_weights.load_weights(files.weights, config, precision is Precision.INT8)
+    load = partial(hf_weights.load_weights, files.weights, config)
+    return _load_floats(load, config, files, vocabularies, device, dtype)
+
+
+def _load_floats(
+    load: Callable[[bool], EncoderDecoder],
+    config: ModelConfig,
+    files: ModelFiles,
+    vocabularies: Vocabularies,
+    device: torch.device,
+    dtype: str,
+) -> EncoderDecoder:
+    """Returns a model whose file has float weights. `auto` selects int8 only if it is faithful."""
+    if is_supported(config):
+        warn_without_build(dtype, device)
+    precision = select_precision(dtype, device, can_serve(config))
+    if dtype != "auto" or precision is not Precision.INT8:
+        return _loaded(load, precision)
+    pairs = forced_pairs(load(False), files, vocabularies)
+    model = _loaded(load, Precision.INT8)
+    change = mean_change(model, pairs)
+    if change <= MAX_CHANGE:
+        return model
+    logger.warning(
+        "%s: int8 changes the log-probabilities of sample translations by %.3f on average, more "
+        "than %.3f, so it is not used; REGARD_DTYPE=int8 selects it all the same",
+        files.name,
+        change,
+        MAX_CHANGE,
+    )
+    return _loaded(load, select_precision(dtype, device))
+
+
+def _loaded(load: Callable[[bool], EncoderDecoder], precision: Precision) -> EncoderDecoder:
+    model = load(precision is Precision.INT8)
     model.precision = precision
     return model
 

@@ -10,7 +10,7 @@ import torch
 from model.architectures.output import FullOutput, ShortlistOutput
 from model.backends.native import library
 from model.backends.native import runner as native
-from model.checkpoints import embedding
+from model.checkpoints import build, embedding
 from model.checkpoints.build import load_engine, load_model
 from model.checkpoints.embedding import load_embedding_model
 from model.checkpoints.families.sentence_transformers import find_embedding_models
@@ -131,3 +131,21 @@ def test_native_code_that_is_there_is_not_missed(
     library.log_missing_build.cache_clear()
     library.warn_without_build("auto", CPU)
     assert not caplog.records
+
+
+@pytest.mark.skipif(not library.LIBRARIES, reason="nothing was compiled for this processor")
+@pytest.mark.parametrize("limit", [1e9, 0.0])
+def test_auto_is_int8_for_float_weights_if_translations_hardly_change(
+    tmp_path: Path,
+    built_in: ModelFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: float,
+) -> None:
+    monkeypatch.setattr(build, "MAX_CHANGE", limit)
+    sizes = {"dim_emb": 64, "transformer_heads": 4, "transformer_dim_ffn": 64}
+    files = write_model(tmp_path, built_in, **sizes)
+    model = load_model(files, CPU, "auto")
+    assert model.precision is (Precision.INT8 if limit else Precision.FLOAT32)
+    assert bool(limit) is not ("REGARD_DTYPE=int8" in caplog.text)
+    assert load_model(files, CPU, "float32").precision is Precision.FLOAT32
