@@ -281,6 +281,29 @@ def test_what_a_cleared_engine_held_leaves_no_trace(library: Library) -> None:
     assert greedy_ids(engine, sources) == greedy_ids(native_engine(model, library), sources)
 
 
+@each_library
+def test_cleared_batch_is_freed(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each failed batch kept its memory until the model was unloaded."""
+    runner = NativeRunner(int8_model(), LIMITS, None, library)
+    freed: list[Any] = []
+    monkeypatch.setattr(library, "batch_delete", freed.append)
+    old = runner.batch
+    runner.clear()
+    assert freed == [old]
+    assert runner.batch.value
+
+
+@each_library
+def test_logits_that_do_not_fit_are_refused(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = NativeRunner(int8_model(), LIMITS, None, library)
+    runner.enter(0, [Sequence(0, tiny_sources(1)[0])])
+    runner.every_id = runner.every_id[:-1]
+    with pytest.raises(RuntimeError, match="refused its arguments"):
+        runner.decode(1, [[0]], np.ones(1, np.int64), 1)
+
+
 def test_memory_that_runs_out_is_an_error() -> None:
     """The library is not asked to fail for real: the test's process would go with it."""
     with pytest.raises(MemoryError, match="native code"):

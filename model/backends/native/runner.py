@@ -96,10 +96,13 @@ class NativeRunner:
         self.library = library or LIBRARIES[0]
         self.packed = PackedModel(model, limits, self.library, shortlist)
         self.every_id = np.arange(self.config.target_vocab_size)
+        self.finalizer: weakref.finalize[..., NativeRunner] | None = None
         self.clear()
 
     def clear(self) -> None:
         """Clears every row."""
+        if self.finalizer is not None:
+            self.finalizer()  # frees the batch that the new one replaces
         rows = self.limits.max_rows
         self.batch = ctypes.c_void_p()
         check(self.library.batch_new(self.packed.handle, rows, ctypes.byref(self.batch)))

@@ -97,6 +97,7 @@ public:
                 size = rows[row]->candidates.count;
                 model.shortlist_output->logits(hidden, line, rows[row]->candidates, all);
             }
+            if (size > stride) throw std::invalid_argument("the place for logits is too small");
             float* to = logits + i * stride;
             std::memcpy(to, all, size * sizeof(float));
             if (given_id(row) == NO_TOKEN) continue;
