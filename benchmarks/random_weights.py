@@ -227,10 +227,15 @@ def transformers_model(shape: Shape) -> Any:
     return model
 
 
-def random_sources(shape: Shape) -> torch.Tensor:
-    """Draws random source ids (B, S); each row ends in EOS."""
+def random_sources(shape: Shape, count: int | None = None) -> torch.Tensor:
+    """Draws random source ids (B, S); each row ends in EOS.
+
+    Args:
+        shape: Shape of the model.
+        count: Number of sources (B); by default the shape's number of rows.
+    """
     generator = torch.Generator().manual_seed(0)
-    size = (shape.rows, shape.tokens)
+    size = (shape.rows if count is None else count, shape.tokens)
     ids = torch.randint(2, shape.vocab_size - 1, size, generator=generator)
     ids[:, -1] = EOS
     return ids

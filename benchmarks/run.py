@@ -18,6 +18,7 @@ from benchmarks import (
     growth,
     http,
     report,
+    shapes,
     start,
     throughput,
 )
@@ -47,6 +48,7 @@ class Section:
 SECTIONS = {
     "offline": Section(throughput.measure, throughput.table),
     "generate": Section(generate.measure, generate.table),
+    "shapes": Section(shapes.measure, shapes.table),
     "http": Section(http.measure, http.table, has_picture=True),
     "start": Section(start.measure, start.table),
     "growth": Section(growth.measure, growth.table, has_picture=True),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth, http, options, report, throughput, tree
+from benchmarks import growth, http, options, report, shapes, throughput, tree
 from benchmarks.engines import Contestant, Engine
 from benchmarks.environments import MissingError, find_interpreter
 from benchmarks.load import Load, Shape, translate_bodies, translations
@@ -295,3 +295,26 @@ def test_gpu_benchmark_runs_on_a_cpu(tmp_path: Path) -> None:
     assert contestants == {(case, name) for case in cases for name in ("regard", "transformers")}
     assert all(sample.figures["kernels_per_step"] > 0 for sample in result.samples)
     assert "| opus-mt, 2 rows | **regard** |" in done.stdout
+
+
+def test_larger_models_are_compared_with_the_best_batch_size_of_the_peer() -> None:
+    rates = {"regard": [30.0, 33.0], "ctranslate2-16": [10.0, 11.0], "ctranslate2-32": [15.0, 15.0]}
+    result = result_of(rates, "opus-mt, all at once")
+    assert shapes.best_peer(result, "opus-mt, all at once") == "ctranslate2-32"
+    ours, *_ = shapes.table(result, None).splitlines()[2:]  # type: ignore[arg-type]
+    assert "| **regard** | 31.5 (30.0\u201333.0) | 2.10 |" in ours
+
+
+def test_every_shape_is_run_by_regard_even_without_the_peer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> str:
+        raise MissingError("no pip")
+
+    monkeypatch.setattr(shapes, "ctranslate2_python", missing)
+    result = Result("shapes")
+    chosen = options.parse(["--source", __file__, "--reference", __file__])
+    for case in shapes.CHOSEN:
+        (contestant,) = shapes.contestants(case, chosen, result)
+        assert case.shape in contestant.command
+    assert result.notes[0] == "ctranslate2 was left out: no pip"
