@@ -23,7 +23,7 @@ change by 0.013 to 0.016, by 0.032 to 0.034, and by 0.19.
 """
 
 MAX_TOKENS = 48
-"""Samples with more tokens are left out, because they would make loading slower."""
+"""Longer samples are cut, because they would make loading slower."""
 
 SAMPLES = {
     "en": (
@@ -80,21 +80,20 @@ def forced_pairs(
         files: Files of the model, which name its languages.
         vocabularies: Tokenizers of the model.
     """
-    language, first_id = _language(files), None
+    language = _language(files)
     if files.tokens is not None and not files.source:
         vocabularies = vocabularies.between(files.tokens, language, _target(files, language))
-        first_id = vocabularies.first_id
     texts = SAMPLES.get(language) or [text for each in SAMPLES.values() for text in each]
-    tokenizer = vocabularies.source
-    sources = [[*tokenizer.prefix, *tokenizer.encode(text), tokenizer.eos_id] for text in texts]
+    tokenizer, first_id = vocabularies.source, vocabularies.first_id
+    ids = [[*tokenizer.prefix, *tokenizer.encode(text)][: MAX_TOKENS - 1] for text in texts]
+    sources = [[*each, tokenizer.eos_id] for each in ids]
     limits = EngineLimits(max_rows=len(sources), max_source_tokens=MAX_TOKENS)
     engine = Engine(TorchRunner(model, limits), limits)
-    kept = [source for source in sources if len(source) <= MAX_TOKENS]
-    engine.admit([Sequence(i, source, first_id=first_id) for i, source in enumerate(kept)])
+    engine.admit([Sequence(i, source, first_id=first_id) for i, source in enumerate(sources)])
     targets: dict[int, list[int]] = {}
     while engine.num_rows:
         targets |= {done.id: done.hypotheses[0].tokens for done in engine.step()}
-    pairs = [(source, targets[i]) for i, source in enumerate(kept)]
+    pairs = [(source, targets[i]) for i, source in enumerate(sources)]
     return [ForcedPair(*pair, log_probs(model, *pair)) for pair in pairs]
 
 
@@ -119,7 +118,6 @@ def _language(files: ModelFiles) -> str:
 
 
 def _target(files: ModelFiles, source: str) -> str:
-    """Returns a target language other than the source."""
-    return next(
-        code for code in [*SAMPLES, *files.targets] if code in files.targets and code != source
-    )
+    """Returns a target language, if possible another than the source."""
+    others = (code for code in files.targets if code != source)
+    return next(others, source)

@@ -38,12 +38,6 @@ class QuantizedMatrix:
     values: NDArray[np.int8]
     scales: NDArray[np.float32]
 
-    @property
-    def floats(self) -> NDArray[np.float32]:
-        """Returns the float weights that the integers represent."""
-        floats: NDArray[np.float32] = self.values * self.scales[:, None]
-        return floats
-
 
 def quantize_matrix(floats: NDArray[np.float32]) -> QuantizedMatrix:
     """Quantises a float matrix; the largest magnitude of each row becomes 127.

@@ -1,14 +1,17 @@
 """The comparison of int8 and float32 models on sample sentences."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from model.checkpoints import calibration
 from model.checkpoints.build import load_model
 from model.checkpoints.calibration import MAX_CHANGE, SAMPLES, forced_pairs, mean_change
-from model.checkpoints.load import ModelFiles, load_vocabularies
+from model.checkpoints.load import ModelFiles, find_models, load_vocabularies
 from model.precision import Precision
+from tests import checkpoint_folders as folders
 
 pytestmark = pytest.mark.checkpoint
 
@@ -39,3 +42,37 @@ def test_model_of_a_language_without_samples_gets_the_samples_of_all(
     files = replace(built_in, source="fi")
     pairs = forced_pairs(exact, files, load_vocabularies(built_in))
     assert len(pairs) > len(SAMPLES["en"])
+
+
+def test_samples_that_are_too_long_are_cut(
+    built_in: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vocabulary of another language has more tokens; no sample was left, and loading failed."""
+    monkeypatch.setattr(calibration, "MAX_TOKENS", 4)
+    exact = load_model(built_in, CPU, Precision.FLOAT32)
+    pairs = forced_pairs(exact, built_in, load_vocabularies(built_in))
+    assert {len(pair.source) for pair in pairs} == {4}
+    assert mean_change(exact, pairs) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "languages"),
+    [("m2m", ["de", "en", "pt"]), ("nllb", ["deu_Latn", "eng_Latn"]), ("small", ["de", "en"])],
+)
+def test_samples_of_a_multilingual_model_have_the_tokens_of_a_pair(
+    tmp_path: Path, kind: str, languages: list[str]
+) -> None:
+    folder = tmp_path / "any"
+    folder.mkdir()
+    folders.multilingual(kind, languages)(folder)
+    (files,) = find_models(str(folder))
+    model = load_model(files, CPU, Precision.FLOAT32)
+    vocabularies = load_vocabularies(files)
+    pairs = forced_pairs(model, files, vocabularies)
+    assert files.tokens is not None
+    between = vocabularies.between(files.tokens, "en", "de")
+    assert len(pairs) == len(SAMPLES["en"])
+    for pair in pairs:
+        prefix = between.source.prefix
+        assert pair.source[: len(prefix)] == prefix
+        assert between.first_id in (None, pair.target[0])
