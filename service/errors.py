@@ -209,6 +209,10 @@ KINDS: dict[type[ServiceError], ErrorKind] = {
 }
 
 
+OVERLOAD_OUTCOMES = frozenset({"rejected_queue", "rejected_tokens", "rejected_deadline"})
+"""The outcomes of OverloadedError."""
+
+
 def outcome(error: ServiceError) -> str:
     """Returns the value of the label `outcome` in regard_requests_total for an error."""
     if isinstance(error, OverloadedError) and error.limit in ("tokens", "deadline"):

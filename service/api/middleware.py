@@ -25,6 +25,7 @@ from service.api.request.body import RESERVATION_KEY
 from service.api.served_models import OpenRequests
 from service.api.tracing.setup import RequestSpan, Tracing
 from service.errors import (
+    OVERLOAD_OUTCOMES,
     SHOWN_CHARS,
     InternalError,
     InvalidRequestError,
@@ -143,6 +144,8 @@ class RequestMiddleware:
     ) -> None:
         """Counts a request that has ended, and ends its span."""
         self.requests.end(context)
+        if context.outcome in OVERLOAD_OUTCOMES:
+            self.load.add_refusal()
         self.recorder.end(ended(context, task, status))
         if span:
             span.end(context, status)

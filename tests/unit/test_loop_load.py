@@ -8,6 +8,7 @@ import pytest
 
 from service.errors import OverloadedError
 from service.http_server.loop_load import (
+    LONG_CPU_SECONDS,
     MIN_REQUESTS,
     PATIENCE_SECONDS,
     TARGET_SECONDS,
@@ -15,25 +16,41 @@ from service.http_server.loop_load import (
 )
 
 COST = 0.0005
-"""Seconds that a turn spends on each request that it handles; refusals take no time."""
+"""CPU seconds that a turn spends on each request that it handles; refusals take no time."""
 
 
 class Turns:
-    """Turns of an event loop with an equal number of requests from each client."""
+    """Turns of an event loop with an equal number of requests from each client.
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.load = LoopLoad(lambda: self.now)
+    Args:
+        share: Share of a processor that the process has.
+    """
 
-    async def run(self, *numbers: int) -> list[int]:
-        """Runs one turn with a number of requests of each client; returns the handled numbers."""
+    def __init__(self, share: float = 1.0) -> None:
+        self.cpu = 0.0
+        self.share = share
+        self.load = LoopLoad(lambda: self.now, lambda: self.cpu)
+
+    @property
+    def now(self) -> float:
+        return self.cpu / self.share
+
+    async def run(self, *numbers: int, has_refusal: bool = False) -> list[int]:
+        """Runs one turn with a number of requests of each client; returns the handled numbers.
+
+        Args:
+            numbers: Number of requests of each client.
+            has_refusal: Whether a request is refused for another limit.
+        """
         handled = [0] * len(numbers)
         for client, number in enumerate(numbers):
             for _ in range(number):
                 with suppress(OverloadedError):
                     self.load.check(f"client {client}")
                     handled[client] += 1
-                    self.now += COST
+                    self.cpu += COST
+        if has_refusal:
+            self.load.add_refusal()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         return handled
@@ -42,23 +59,45 @@ class Turns:
         """Runs long turns until the load is limited."""
         while not self.load.is_overloaded:
             assert self.now < 1.0
-            assert await self.run(100) == [100]
+            assert await self.run(300) == [300]
 
 
-def run(test: Callable[[Turns], Awaitable[None]]) -> None:
+def run(test: Callable[[Turns], Awaitable[None]], share: float = 1.0) -> None:
     async def started() -> None:
-        await test(Turns())
+        await test(Turns(share))
 
     asyncio.run(started())
 
 
 def test_short_turns_have_no_limit() -> None:
     async def test(turns: Turns) -> None:
-        fitting = int(TARGET_SECONDS / COST) - 1
+        fitting = int(LONG_CPU_SECONDS / COST) - 1
         for _ in range(1000):
             assert await turns.run(fitting) == [fitting]
 
     run(test)
+
+
+def test_turns_with_refusals_of_other_limits_are_limited_earlier() -> None:
+    async def test(turns: Turns) -> None:
+        too_many = int(TARGET_SECONDS / COST) + 2
+        while turns.now < 10 * PATIENCE_SECONDS:  # a refusal in half of the turns
+            assert await turns.run(too_many, has_refusal=True) == [too_many]
+            assert await turns.run(too_many) == [too_many]
+        while not turns.load.is_overloaded:
+            assert turns.now < 12 * PATIENCE_SECONDS
+            await turns.run(too_many, has_refusal=True)
+        assert await turns.run(200) < [too_many]
+
+    run(test)
+
+
+def test_process_that_has_little_of_a_processor_is_not_overloaded() -> None:
+    async def test(turns: Turns) -> None:
+        for _ in range(1000):
+            assert await turns.run(64) == [64]
+
+    run(test, share=0.05)
 
 
 def test_single_burst_is_handled() -> None:
@@ -98,7 +137,7 @@ def test_some_requests_are_handled_however_slow_they_are() -> None:
     async def test(turns: Turns) -> None:
         await turns.overload()
         turns.load.check("client 0")
-        turns.now += 60.0  # the process was suspended
+        turns.cpu += 60.0
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert await turns.run(50) == [MIN_REQUESTS]
