@@ -194,11 +194,14 @@ def attention(  # noqa: PLR0913 - one parameter is one flag
 
 @app.command()
 def mixed(  # noqa: PLR0913 - one parameter is one flag
-    translating: Annotated[int, typer.Option(min=1, help="clients that translate")] = 4,
+    translating: Annotated[int, typer.Option(min=0, help="clients that translate")] = 4,
     short: Annotated[int, typer.Option(min=1, help="clients that embed short texts")] = 4,
     long: Annotated[int, typer.Option(min=1, help="clients that embed long texts")] = 2,
     asking: Annotated[int, typer.Option(min=0, help="clients that request attention")] = 1,
     tokens: Annotated[int, typer.Option(min=64, help="number of tokens of the longest text")] = 400,
+    long_model: Annotated[
+        str | None, typer.Option(help="model for long texts; by default, the server's first one")
+    ] = None,
     duration: Annotated[
         float, typer.Option(min=0.1, help="seconds of all windows together")
     ] = 60.0,
@@ -225,7 +228,7 @@ def mixed(  # noqa: PLR0913 - one parameter is one flag
     line on standard error reports the progress once a minute. Exits with 1 if the ratio of p99 of
     short texts is above --limit, or if a client gets an error.
     """
-    clients = Clients(translating, short, long, asking)
+    clients = Clients(translating, short, long, asking, long_model)
     with _errors_shown():
         number = num_rounds(duration, rounds)
         language, _ = split_pair(pair)

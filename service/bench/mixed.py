@@ -136,12 +136,21 @@ def num_rounds(seconds: float, wanted: int | None) -> int:
 
 @dataclass(frozen=True)
 class Clients:
-    """Number of clients of each kind."""
+    """Number of clients of each kind.
+
+    Attributes:
+        translating: Clients that translate.
+        short: Clients that embed short texts.
+        long: Clients that embed long texts.
+        asking: Clients that request attention.
+        long_model: Name of the model that embeds the long texts; None for the server's first one.
+    """
 
     translating: int
     short: int
     long: int
     asking: int
+    long_model: str | None = None
 
     @property
     def by_kind(self) -> dict[str, int]:
@@ -311,7 +320,7 @@ def run_mixed(
         url: Address of the server.
         pair: Language pair of translations and attention requests.
         sentences: Sentences to make texts of.
-        clients: Number of clients of each kind.
+        clients: Number of clients of each kind, and the model of the long texts.
         max_tokens: Number of tokens of the longest text to embed.
         seconds: Length of the whole run.
         rounds: Number of pairs of windows: one without long embeddings, then one with them.
@@ -321,7 +330,8 @@ def run_mixed(
         BenchError: The server refuses a request, or the sentences are not suitable.
     """
     address = Address.parse(url)
-    traffic = uvloop.run(all_traffic(address, pair, sentences, max_tokens))
+    texts = all_traffic(address, pair, sentences, max_tokens, clients.long_model)
+    traffic = uvloop.run(texts)
     load = MixedLoad(address, pair, traffic, clients.by_kind)
     load.run(rounds, seconds, on_interval)
     return load.report()

@@ -50,7 +50,11 @@ class Traffic:
 
 
 async def all_traffic(
-    address: Address, pair: str, sentences: Sequence[str], max_tokens: int
+    address: Address,
+    pair: str,
+    sentences: Sequence[str],
+    max_tokens: int,
+    long_model: str | None = None,
 ) -> list[Traffic]:
     """Returns the requests of each kind of clients.
 
@@ -61,6 +65,7 @@ async def all_traffic(
         pair: Language pair of translations and attention requests.
         sentences: Sentences to make texts of.
         max_tokens: Approximate number of tokens of the longest text; a model may truncate the text.
+        long_model: Name of the model that embeds the long texts; None for the server's first one.
 
     Raises:
         BenchError: The server refuses a request, or the sentences have unsuitable lengths.
@@ -73,7 +78,7 @@ async def all_traffic(
             TRANSLATIONS, [translate_request(address, pair, s, True) for s in lines], TRANSLATED
         ),
         short_embeddings(address, sizes),
-        long_embeddings(address, sizes, num_special, max_tokens),
+        long_embeddings(address, sizes, num_special, max_tokens, long_model),
         Traffic(ATTENTION, [attention_request(address, pair, s) for s in lines], b'"attentions"'),
     ]
     for each in traffic:
@@ -112,7 +117,11 @@ def short_embeddings(address: Address, sizes: dict[str, int]) -> Traffic:
 
 
 def long_embeddings(
-    address: Address, sizes: dict[str, int], num_special: int, max_tokens: int
+    address: Address,
+    sizes: dict[str, int],
+    num_special: int,
+    max_tokens: int,
+    model: str | None = None,
 ) -> Traffic:
     """Returns requests to embed long texts, which are joined sentences.
 
@@ -133,7 +142,7 @@ def long_embeddings(
         joined, length = joined_to(wanted, bare, first=number)
         texts.append(joined)
         lengths.append(length + num_special)
-    requests = [embed_request(address, text) for text in texts]
+    requests = [embed_request(address, text, model) for text in texts]
     return Traffic(LONG, requests, b"[[", (min(lengths), max(lengths)))
 
 
@@ -156,9 +165,10 @@ def joined_to(wanted: int, bare: dict[str, int], first: int) -> tuple[str, int]:
     return " ".join(taken), length
 
 
-def embed_request(address: Address, text: str) -> bytes:
+def embed_request(address: Address, text: str, model: str | None = None) -> bytes:
     """Encodes one embedding request; the model truncates a text that is too long."""
-    return address.request("POST", "/embed", orjson.dumps({"inputs": text, "truncate": True}))
+    body = {"inputs": text, "truncate": True, "model": model}
+    return address.request("POST", "/embed", orjson.dumps(body))
 
 
 def attention_request(address: Address, pair: str, text: str) -> bytes:

@@ -6,9 +6,9 @@ each kind its share. The share of embedding and reranking is EMBEDDING_SHARE, wh
 setting.
 
 All kinds except the foreground kind are sliced: each step of an executor computes a slice, a small
-part of the work. Each sliced kind has a credit: the time for which its slices may be computed while
-other work waits. While a worker computes one kind, the credit of each later kind in the task table
-grows.
+part of the work. Models of a sliced kind that have short texts come first. Each sliced kind has a
+credit: the time for which its slices may be computed while other work waits. While a worker
+computes one kind, the credit of each later kind in the task table grows.
 """
 
 import time
@@ -17,6 +17,7 @@ from typing import Any
 
 from service.items.result import Done
 from service.workers.executors.base import Executor
+from service.workers.executors.turns import Turns
 
 MAX_CREDIT_SECONDS = 0.005
 """Largest credit of a kind. Without this limit, a kind would collect credit while it has no work,
@@ -27,7 +28,7 @@ OnFailure = Callable[[str, Executor[Any], Exception], None]
 
 
 class TimeShare:
-    """The executors of one task kind; their models take turns.
+    """The executors of one task kind. Models whose texts are equally long take turns.
 
     Args:
         share: Share of the time while other work waits, above 0 and below 1. None for the
@@ -38,6 +39,7 @@ class TimeShare:
         self.share = share
         self.executors: dict[str, Executor[Any]] = {}
         self.credit = 0.0  # seconds for which slices may be computed
+        self.turns = Turns()
 
     def __len__(self) -> int:
         return sum(map(len, self.executors.values()))
@@ -58,9 +60,9 @@ class TimeShare:
     def run(self, is_beside: bool, on_failure: OnFailure) -> list[Done]:
         """Computes for the models that have work.
 
-        The foreground kind computes one step of each model. A sliced kind does the same if there is
-        no other work. If there is other work, a sliced kind computes one slice after another, from
-        each model in turn, until its credit is used up.
+        The foreground kind computes one step of each model. A sliced kind computes one slice if
+        there is no other work. If there is other work, it computes one slice after another, until
+        its credit is used up.
 
         Args:
             is_beside: Whether there is other work. For a sliced kind, only work of the kinds before
@@ -71,26 +73,35 @@ class TimeShare:
             The items that are done.
         """
         done: list[Done] = []
-        if self.share is None or not is_beside:
-            self.credit = 0.0
+        if self.share is None:
             for name in self.busy():
                 done += self._step(name, is_beside, on_failure)
             return done
-        while self.credit > 0 and (names := self.busy()):
-            # The model becomes the last in the order of turns. The credit often suffices for only
-            # one slice. With a fixed order, the first model would receive every slice.
-            self.executors[names[0]] = self.executors.pop(names[0])
-            start = time.perf_counter()
-            done += self._step(names[0], is_beside, on_failure)
-            self.credit -= time.perf_counter() - start
+        if not is_beside:
+            self.credit = 0.0
+            return [*self._step(self._next(), is_beside, on_failure)] if self else []
+        while self.credit > 0 and self:
+            name = self._next()
+            done += self._step(name, is_beside, on_failure)
+            self.credit -= self.executors[name].cost
         return done
+
+    def _next(self) -> str:
+        """Returns the model of the next slice, which becomes the last in the order of turns."""
+        executor = self.turns.choose([each for each in self.executors.values() if each])
+        name = next(name for name, each in self.executors.items() if each is executor)
+        self.executors[name] = self.executors.pop(name)
+        return name
 
     def _step(self, name: str, is_beside: bool, on_failure: OnFailure) -> Sequence[Done]:
         executor = self.executors[name]
         others = [each for each in self.executors.values() if each is not executor]
         low_latency = is_beside or any(others)
+        start = time.perf_counter()
         try:
             return executor.step(low_latency)
         except Exception as error:
             on_failure(name, executor, error)
             return []
+        finally:
+            executor.cost = time.perf_counter() - start

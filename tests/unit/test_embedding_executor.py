@@ -14,10 +14,10 @@ from service.items.embedding import EMBED, EmbeddingItem
 from service.items.length_buckets import BUCKET_TOKENS, bucket_of
 from service.workers.executors.embedding import (
     BATCH_TOKENS,
-    OLDEST_SHARE,
     Batch,
     EmbeddingExecutor,
 )
+from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.loading import load_embedder
 from service.workers.messages import WorkerConfig
 from service.workers.model_set import ModelSet

@@ -71,7 +71,7 @@ def test_worker_without_other_work_computes_one_slice_a_turn(start: Start) -> No
 def test_models_take_turns(start: Start) -> None:
     bench = start(0.25)
     bench.send(pair(1), pair(2, "pt-en"))
-    bench.loop(2)
+    bench.loop(4)
     assert [capture.slices for capture in bench.captures.values()] == [2, 2]
     bench.finish()
     assert sorted(bench.done) == [1, 2]

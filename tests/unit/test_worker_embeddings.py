@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from service.tasks.table import EMBEDDING_SHARE
+from service.workers.executors.turns import OLDEST_SHARE
 from service.workers.messages import Compute
 from service.workers.time_slicing import MAX_CREDIT_SECONDS
 from service.workers.worker import HOLD_ROWS, REPORT_SECONDS
@@ -22,6 +23,8 @@ from tests.unit.worker_bench import (
 )
 
 STEP_SECONDS = 0.0004
+
+SHORT, LONG = 8, 360
 
 
 @pytest.fixture
@@ -101,8 +104,28 @@ def test_worker_without_translations_computes_one_slice_a_turn(start: Start) -> 
 def test_models_take_turns(start: Start) -> None:
     bench = start()
     bench.send(text(2, "other", length=1), text(1))
-    bench.loop(3)
+    bench.loop(2 * TEXT_SLICES - 1)
+    assert len(bench.done) == 1
+    bench.loop()
     assert sorted(bench.done) == [1, 2]
+
+
+def test_short_texts_of_a_model_come_before_long_texts_of_another(start: Start) -> None:
+    bench = start()
+    bench.send(*[text(number, "other", length=LONG) for number in range(8)])
+    bench.loop()
+    bench.send(text(100, length=SHORT))
+    bench.loop(TEXT_SLICES)
+    assert bench.done == [100]
+
+
+def test_long_texts_of_a_model_keep_a_share_beside_short_texts_of_another(start: Start) -> None:
+    bench = start()
+    bench.send(*[text(number, "other", length=LONG) for number in range(20)])
+    bench.send(*[text(number, length=SHORT) for number in range(20, 4000)])
+    while not bench.done or bench.done[-1] != 19:
+        bench.loop()
+    assert 20 * TEXT_SLICES / bench.text_slices == pytest.approx(OLDEST_SHARE, abs=0.01)
 
 
 def test_vectors_are_sent_at_once(start: Start) -> None:

@@ -114,12 +114,14 @@ class Executor(ABC, Generic[Item]):
     Attributes:
         noun: Word for an item in the log.
         stats: Model calls since the last `drain_stats`.
+        cost: Duration of its last step in seconds, set by its TimeShare.
     """
 
     noun = "item"
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.cost = 0.0
         self.stats: list[BatchStats] = []
 
     @abstractmethod
@@ -134,6 +136,16 @@ class Executor(ABC, Generic[Item]):
     @abstractmethod
     def num_running(self) -> int:
         """Number of items in the batch in progress, or in the batch that has just failed."""
+
+    @property
+    def level(self) -> int:
+        """Length bucket of its shortest items; 0 if the kind has no length buckets."""
+        return 0
+
+    @property
+    def oldest(self) -> int:
+        """Lowest id of its items; 0 if the kind has no length buckets."""
+        return 0
 
     @property
     def num_rows(self) -> int:

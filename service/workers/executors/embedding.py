@@ -20,15 +20,12 @@ from service.items.embedding import EmbeddingItem
 from service.items.length_buckets import NUM_BUCKETS, bucket_of
 from service.items.result import Done
 from service.workers.executors.base import Backlog, Executor
+from service.workers.executors.turns import Turns
 
 BATCH_TOKENS = 256
 """Largest number of tokens of a batch, unless the batch is one longer text. On a CPU a larger batch
 hardly needs less time per token, but texts that arrive later wait longer. A smaller batch needs
 more time per token."""
-
-OLDEST_SHARE = 0.25
-"""Share of the work that goes to the batch of the oldest text while shorter texts are also waiting.
-The share is counted in tokens, because a slice costs more if its texts are longer."""
 
 
 class Batch(Protocol):
@@ -59,19 +56,30 @@ def take_fitting(waiting: deque[EmbeddingItem]) -> list[EmbeddingItem]:
 
 
 class Bucket:
-    """The texts of one length bucket: the waiting texts, and the batch in progress."""
+    """The texts of one length bucket: the waiting texts, and the batch in progress.
 
-    def __init__(self) -> None:
+    Args:
+        level: Index of the bucket; bucket 0 has the shortest texts.
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
         self.backlog: Backlog[EmbeddingItem] = Backlog()
         self.batch: Batch | None = None
+
+    @property
+    def oldest(self) -> int:
+        """Lowest id of its texts; the bucket must not be empty."""
+        return self.backlog.oldest
 
     def choose(self) -> None:
         """Chooses the next batch if none is in progress."""
         if not self.backlog.running:
             self.backlog.begin(take_fitting)
 
-    def slice_cost(self) -> int:
-        """Returns the approximate size of the next slice in tokens; chooses a batch if needed."""
+    @property
+    def cost(self) -> int:
+        """Approximate size of the next slice in tokens; chooses a batch if needed."""
         self.choose()
         return min(BATCH_TOKENS, sum([x.num_tokens for x in self.backlog.running.values()]))
 
@@ -105,15 +113,29 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
     def __init__(self, begin: BeginBatch, device: torch.device) -> None:
         super().__init__(device)
         self.begin = begin
-        self.buckets = [Bucket() for _ in range(NUM_BUCKETS)]
+        self.buckets = [Bucket(level) for level in range(NUM_BUCKETS)]
         self.current = self.buckets[0]
-        self.debt = 0.0  # tokens that OLDEST_SHARE still owes to the oldest text
+        self.turns = Turns()
 
     def __len__(self) -> int:
         return sum([len(bucket.backlog) for bucket in self.buckets])
 
     def __bool__(self) -> bool:
         return any(bucket.backlog for bucket in self.buckets)
+
+    def _busy(self) -> list[Bucket]:
+        """Returns the buckets that have texts, short texts first."""
+        return [bucket for bucket in self.buckets if bucket.backlog]
+
+    @property
+    def level(self) -> int:
+        """Length bucket of the shortest text."""
+        return self._busy()[0].level
+
+    @property
+    def oldest(self) -> int:
+        """Lowest id of all texts."""
+        return min(bucket.oldest for bucket in self._busy())
 
     @property
     def num_running(self) -> int:
@@ -138,7 +160,7 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         Raises:
             Exception: The batch failed.
         """
-        bucket = self.current = self._next_bucket()
+        bucket = self.current = self.turns.choose(self._busy())
         bucket.choose()
         items = list(bucket.backlog.running.values())
         if bucket.batch is None:
@@ -150,25 +172,6 @@ class EmbeddingExecutor(Executor[EmbeddingItem]):
         self.stats.append(BatchStats(self.phase, len(items), tokens, 0))
         bucket.end()
         return done
-
-    def _next_bucket(self) -> Bucket:
-        """Returns the bucket of the next slice.
-
-        It has the shortest texts or, for a share of the work, the oldest text.
-        """
-        busy = [bucket for bucket in self.buckets if len(bucket.backlog)]
-        shortest = busy[0]
-        if len(busy) == 1:
-            return shortest
-        oldest = min(busy, key=lambda bucket: bucket.backlog.oldest)
-        if oldest is shortest:
-            return shortest
-        cost = oldest.slice_cost()
-        if self.debt >= cost:
-            self.debt -= cost
-            return oldest
-        self.debt += shortest.slice_cost() * OLDEST_SHARE / (1 - OLDEST_SHARE)
-        return shortest
 
     def isolate(self) -> list[EmbeddingItem]:
         """Ends the batch that failed; its texts are computed again in halves."""
