@@ -69,6 +69,10 @@ class Core:
         """Counts a request that has been answered."""
         self.metrics.end(ended)
 
+    def count_refused(self, task: str, number: int) -> None:
+        """Counts requests that were refused before they began."""
+        self.metrics.count_refused(task, number)
+
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model."""
         self.metrics.count_call(model, outcome)

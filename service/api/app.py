@@ -29,6 +29,7 @@ from service.api.errors import (
 from service.api.libretranslate import routes as libretranslate
 from service.api.middleware import DirectRoutes, RequestMiddleware
 from service.api.openai import routes as openai
+from service.api.refusals import refusal_templates
 from service.api.request.openapi import move_definitions
 from service.api.served_models import ServedModels
 from service.api.services import Services
@@ -38,6 +39,7 @@ from service.errors import ServiceError
 from service.http_server.byte_budget import ByteBudget
 from service.http_server.connection import HttpServerConfig
 from service.http_server.drain import Drain
+from service.http_server.early_refusals import EarlyRefusals
 from service.http_server.loop_load import LoopLoad
 from service.http_server.pool import ConnectionLimits, ConnectionPool
 from service.models.catalog import Catalog
@@ -147,10 +149,17 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
     )
     settings = services.settings
     app.state.services = services
+    load = LoopLoad()
     app.state.drain = drain = Drain(
         services.served_models.requests.count,
         services.settings.drain_delay_seconds,
         services.settings.drain_timeout_seconds,
+    )
+    app.state.early = EarlyRefusals(
+        load,
+        {} if tracing else refusal_templates(DIALECTS),  # each request needs its span
+        lambda: drain.has_begun,
+        services.backend.count_refused,
     )
     for dialect in DIALECTS:
         for router in dialect.routers:
@@ -166,7 +175,7 @@ def create_web(services: Services, lifespan: Lifespan) -> FastAPI:
         dialects=DIALECTS,
         tracing=tracing,
         drain=drain,
-        load=LoopLoad(),
+        load=load,
         access=AccessRules.of(settings),
     )
     # outermost, so that preflights are not counted
@@ -187,6 +196,7 @@ def http_config(app: FastAPI, settings: Settings) -> HttpServerConfig:
     return HttpServerConfig(
         app,
         ConnectionPool(limits, ByteBudget(settings.max_buffered_bytes)),
+        app.state.early,
         host=settings.host,
         port=settings.port,
         log_config=None,  # uvicorn's messages go to the log of `service.logs`

@@ -34,7 +34,8 @@ from service.errors import (
     fault,
 )
 from service.http_server.drain import Drain
-from service.http_server.loop_load import LoopLoad
+from service.http_server.loop_load import LoopLoad, too_many
+from service.http_server.request_connection import ADMITTED_KEY
 from service.metrics.ended import Ended
 from service.tasks.backend import Recorder
 from service.tasks.context import RequestContext
@@ -131,7 +132,7 @@ class RequestMiddleware:
             if (reservation := state.pop(RESERVATION_KEY, None)) is not None:
                 reservation.release()
             if context.task:
-                self._end(context, context.task, response.status or CLIENT_GONE, span)
+                self._end(scope, context, response.status or CLIENT_GONE, span)
 
     def _begin(self, scope: Scope, context: RequestContext, task: str) -> RequestSpan | None:
         """Counts a request that has arrived; returns its span if it is traced."""
@@ -140,13 +141,14 @@ class RequestMiddleware:
         return self.tracing.begin(scope, context) if self.tracing else None
 
     def _end(
-        self, context: RequestContext, task: str, status: int, span: RequestSpan | None
+        self, scope: Scope, context: RequestContext, status: int, span: RequestSpan | None
     ) -> None:
         """Counts a request that has ended, and ends its span."""
         self.requests.end(context)
-        if context.outcome in OVERLOAD_OUTCOMES:
-            self.load.add_refusal()
-        self.recorder.end(ended(context, task, status))
+        if context.outcome in OVERLOAD_OUTCOMES and scope["state"][ADMITTED_KEY]:
+            self.load.add_refusal(context.address)
+        assert context.task is not None
+        self.recorder.end(ended(context, context.task, status))
         if span:
             span.end(context, status)
 
@@ -157,7 +159,11 @@ class RequestMiddleware:
             ServiceError: The request is refused.
         """
         if context.task:
-            self.load.check(context.address)
+            state = scope["state"]
+            if ADMITTED_KEY not in state:
+                state[ADMITTED_KEY] = self.load.admits(context.address)
+            if not state[ADMITTED_KEY]:
+                raise too_many()
         self.access.check(scope)
         timeout = header(scope, TIMEOUT_HEADER)
         if timeout is not None:

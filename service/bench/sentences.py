@@ -6,6 +6,9 @@ from pathlib import Path
 
 from service.bench.client import BenchError
 
+END_MARKS = (".", "!", "?", "...", ";", "!!", "?!", ":")
+"""Ends of sentences that change their translations little."""
+
 _ENGLISH = """
 The train leaves at nine. She put the wet umbrella behind the door and asked whether anyone had seen
 her keys. Our neighbours keep three goats. When the old bridge was closed for repairs, the whole
@@ -130,3 +133,12 @@ def read_parallel(source: Path, other: Path) -> list[str]:
             "line n of one must belong to line n of the other"
         )
     return lines
+
+
+def with_other_ends(sentences: Sequence[str]) -> list[str]:
+    """Returns the sentences once for each mark of END_MARKS, with this mark at the end.
+
+    A server computes equal sentences in progress once. Distinct sentences show what it computes.
+    """
+    bare = [sentence.strip().rstrip(".!?") for sentence in sentences if sentence.strip()]
+    return [sentence + mark for mark in END_MARKS for sentence in bare]

@@ -12,13 +12,11 @@ from typing import Any
 import httptools
 import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import (
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from service.http_server.byte_budget import Reservation
+from service.http_server.early_refusals import EarlyRefusals, RefusingProtocol
 from service.http_server.pool import ConnectionPool
 from service.http_server.refusals import (
     Refusal,
@@ -31,6 +29,7 @@ from service.http_server.refusals import (
 from service.http_server.reply_writer import ReplyWriter
 from service.http_server.request_connection import STATE_KEY
 from service.http_server.sockets import is_closed, kernel_unsent
+from service.http_server.upgrades import without_upgrade
 
 HEAD_BYTES = 2048
 """Number of bytes of headers that are parsed at once. The limits are checked between the parts.
@@ -46,9 +45,6 @@ PEER_SECONDS = (0.01, 0.5)
 
 PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-HOPS = (b"upgrade", b"http2-settings", b"connection")
-"""Headers of a request for another protocol that are left out when it is served as HTTP/1.1."""
-
 
 class HttpServerConfig(uvicorn.Config):
     """The configuration of an HTTP server with a pool of connections.
@@ -56,15 +52,19 @@ class HttpServerConfig(uvicorn.Config):
     Args:
         app: ASGI application.
         pool: Pool of the connections.
+        early: Refuses requests of an overload.
         options: Options of uvicorn.
     """
 
-    def __init__(self, app: Any, pool: ConnectionPool, **options: Any) -> None:
+    def __init__(
+        self, app: Any, pool: ConnectionPool, early: EarlyRefusals, **options: Any
+    ) -> None:
         super().__init__(app, http=Connection, ws="none", **options)
         self.pool = pool
+        self.early = early
 
 
-class Connection(HttpToolsProtocol):
+class Connection(RefusingProtocol):
     """Parses the requests of one connection and writes the replies.
 
     Args:
@@ -98,7 +98,7 @@ class Connection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, config.early, server_state, app_state, _loop)
         self.pool = config.pool
         self.limits = config.pool.limits
         self.last_active = self.answered = self.loop.time()
@@ -240,12 +240,9 @@ class Connection(HttpToolsProtocol):
         if self.method == b"CONNECT":
             self._refuse(malformed())
             return
-        head = [self.method + b" " + self.url + b" HTTP/1.1"]
-        head += [name + b": " + value for name, value in self.headers if name not in HOPS]
-        if not self.parser.should_keep_alive():
-            head.append(b"connection: close")
+        head = without_upgrade(self.method, self.url, self.headers, self.parser.should_keep_alive())
         self.parser = httptools.HttpRequestParser(self)
-        self._feed(b"\r\n".join([*head, b"", b""]))
+        self._feed(head)
         if rest and not self.transport.is_closing():
             self._feed(rest)
 
@@ -277,7 +274,7 @@ class Connection(HttpToolsProtocol):
         """Adds bytes to the body. A body that no request reads any more is dropped."""
         self.num_body += len(body)
         cycle = self.cycle
-        if cycle.response_complete:
+        if self.refusal or cycle.response_complete:
             return
         cycle.body += body
         if len(cycle.body) > HIGH_WATER_LIMIT:
@@ -289,7 +286,10 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self.is_open = False
-        if not self.cycle.response_complete:
+        if self.refusal:
+            self.answer_refused()
+            self.answered = self.last_active
+        elif not self.cycle.response_complete:
             self.cycle.more_body = False
             self.cycle.message_event.set()
 

@@ -1,15 +1,16 @@
 """Keeps the turns of an event loop short while more requests arrive than it can handle.
 
-A turn is one pass of the event loop over everything that is ready, such as all requests that have
-arrived since the last turn. Each request takes a part of a millisecond before it is admitted or
-refused. If more arrive than the process can handle, turns get longer and longer, and even requests
-that are admitted are then answered too late. A request that is refused here, before its body is
-read, takes a third of that time.
+A turn begins when the loop reads requests, and ends when they have run until they wait for
+something. Each request takes a part of a millisecond before it is admitted or refused. If more
+arrive than the process can handle, turns get longer and longer, and even requests that are admitted
+are then answered too late. A request that is refused here, before its body is read, takes a small
+part of that time.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
 from service.errors import OverloadedError
@@ -27,6 +28,30 @@ PATIENCE_SECONDS = 0.2
 
 MIN_REQUESTS = 8
 """Number of requests that every turn may handle."""
+
+SPARE = 1.25
+"""A client may have this multiple of the requests of a turn that were not refused afterwards. To
+refuse a request after its body is read takes several times as long."""
+
+SMOOTHING = 0.25
+"""Weight of the last turn in the number of such requests."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of the event loop.
+
+    Attributes:
+        began: Time at which it began, in seconds.
+        cpu_began: CPU time of the thread at which it began, in seconds.
+        handled: Number of requests that were not refused, by client.
+        num_refused: Number of requests that were refused because the turn had no time left.
+    """
+
+    began: float
+    cpu_began: float
+    handled: Counter[str] = field(default_factory=Counter)
+    num_refused: int = 0
 
 
 class LoopLoad:
@@ -50,59 +75,70 @@ class LoopLoad:
         self.cpu_clock = cpu_clock
         self.is_overloaded = False
         self.limit = MIN_REQUESTS
-        self._began: float | None = None  # time at the begin of this turn
-        self._cpu_began = 0.0  # CPU time at the begin of this turn
-        self._handled: Counter[str] = Counter()  # requests of this turn, by client
+        self._turn: Turn | None = None  # the turn whose requests are being read
         self._num_clients = 1  # of the last turn
-        self._num_refused = 0  # of this turn
-        self._was_over_limit = False  # a request of this turn was refused for another limit
+        self._refused: Counter[str] = Counter()  # for other limits since the last turn, by client
+        self._useful: dict[str, float] = {}  # requests of a turn that were not, by client
         self._changing_since: float | None = None
 
-    def check(self, client: str) -> None:
-        """Counts a request of this turn.
+    def admits(self, client: str) -> bool:
+        """Counts a request of this turn. Returns whether the turn has time left for its client.
 
         Args:
             client: Address of the client.
-
-        Raises:
-            OverloadedError: The turn has no time left for this client.
         """
-        if self._began is None:
-            self._began, self._cpu_began = self.clock(), self.cpu_clock()
-            asyncio.get_running_loop().call_soon(self._end)
-        if self.is_overloaded and self._handled[client] >= max(1, self.limit // self._num_clients):
-            self._num_refused += 1
-            raise OverloadedError(
-                "more requests arrive than the server can read. Try again later.", 1, "requests"
-            )
-        self._handled[client] += 1
+        turn = self._turn
+        if turn is None:
+            turn = self._turn = Turn(self.clock(), self.cpu_clock())
+            asyncio.get_running_loop().call_soon(self._close)
+        if self.is_overloaded and turn.handled[client] >= self._share(client):
+            turn.num_refused += 1
+            return False
+        turn.handled[client] += 1
+        return True
 
-    def add_refusal(self) -> None:
-        """Counts a request that was refused for another limit, such as its deadline."""
-        self._was_over_limit = True
+    def _share(self, client: str) -> int:
+        """Returns the largest number of requests of a client in a turn."""
+        share = max(1, self.limit // self._num_clients)
+        useful = self._useful.get(client)
+        return share if useful is None else min(share, int(SPARE * useful) + 1)
 
-    def _is_too_long(self, seconds: float) -> bool:
-        """Returns whether this turn, which ends now, shows an overload.
+    def add_refusal(self, client: str) -> None:
+        """Counts a request that was refused for another limit, such as its deadline.
+
+        Args:
+            client: Address of the client.
+        """
+        self._refused[client] += 1
+
+    def _close(self) -> None:
+        """Ends the turn after the callbacks that its requests have scheduled."""
+        turn, self._turn = self._turn, None
+        assert turn is not None
+        asyncio.get_running_loop().call_soon(self._end, turn)
+
+    def _is_too_long(self, seconds: float, cpu_seconds: float) -> bool:
+        """Returns whether a turn shows an overload.
 
         Args:
             seconds: Length of the turn.
+            cpu_seconds: CPU time of the thread in the turn, in seconds.
         """
-        if self._was_over_limit and seconds > TARGET_SECONDS:
+        if self._refused and seconds > TARGET_SECONDS:
             return True
-        return self.cpu_clock() - self._cpu_began > LONG_CPU_SECONDS
+        return cpu_seconds > LONG_CPU_SECONDS
 
-    def _end(self) -> None:
-        """Measures a turn that has ended, and sets the limit of the next one."""
-        assert self._began is not None
+    def _end(self, turn: Turn) -> None:
+        """Measures a turn that has ended, and sets the limit of later ones."""
         now = self.clock()
-        seconds = now - self._began
-        num_handled = self._handled.total()
+        seconds = now - turn.began
+        num_handled = turn.handled.total()
         self.limit = max(MIN_REQUESTS, int(TARGET_SECONDS * num_handled / max(seconds, 1e-9)))
         # An overload ends when turns of any length have refused nothing for some time.
         if self.is_overloaded:
-            is_changing = not self._num_refused
+            is_changing = not turn.num_refused
         else:
-            is_changing = self._is_too_long(seconds)
+            is_changing = self._is_too_long(seconds, self.cpu_clock() - turn.cpu_began)
         if not is_changing:
             self._changing_since = None
         elif self._changing_since is None:
@@ -110,6 +146,21 @@ class LoopLoad:
         elif now - self._changing_since > PATIENCE_SECONDS:
             self.is_overloaded = not self.is_overloaded
             self._changing_since = None
-        self._began, self._num_refused, self._was_over_limit = None, 0, False
-        self._num_clients = max(1, len(self._handled))
-        self._handled.clear()
+        self._num_clients = max(1, len(turn.handled))
+        self._useful = {
+            client: self._smoothed(client, max(0, number - self._refused[client]))
+            for client, number in turn.handled.items()
+        }
+        self._refused.clear()
+
+    def _smoothed(self, client: str, number: int) -> float:
+        """Returns the mean number of useful requests of a client over the last turns."""
+        before = self._useful.get(client, number)
+        return before + SMOOTHING * (number - before)
+
+
+def too_many() -> OverloadedError:
+    """Returns the error of a request that arrived in a turn without time left for its client."""
+    return OverloadedError(
+        "more requests arrive than the server can read. Try again later.", 1, "requests"
+    )

@@ -1,4 +1,4 @@
-"""Finds the connection of a request.
+"""The state that the connection of a request shares with the application.
 
 The schemas of requests import this module, so it must not import uvicorn.
 """
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 STATE_KEY = "connection"
 """Name of the connection in the state of a request's ASGI scope."""
+
+ADMITTED_KEY = "is_admitted"
+"""Name, in this state, of whether the turn of the event loop has time left for the request. It is
+missing if the connection has not counted the request."""
 
 
 def connection_of(scope: Scope) -> "Connection | None":

@@ -51,6 +51,19 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """HTTP worker to main process: requests were refused before they began.
+
+    Attributes:
+        task: Value of the label `task` in the metrics.
+        number: Number of the requests.
+    """
+
+    task: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Called:
     """HTTP worker to main process: a request to the endpoint of a remote model has ended."""
 
@@ -243,7 +256,8 @@ class Drain:
 
 
 Question = GetStatus | GetMetrics | Take | LoadModel | UnloadModel
-FromHttpWorker = Listening | Began | Called | Ended | Question | Admit | Submit | Release | Served
+Count = Began | Refused | Called | Ended
+FromHttpWorker = Listening | Count | Question | Admit | Submit | Release | Served
 ToHttpWorker = Answer | Refusal | Results | Serve | Ping | Drain
 
 for _cls in (Ended, Results, Submit):

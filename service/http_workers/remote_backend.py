@@ -23,6 +23,7 @@ from service.http_workers.messages import (
     Ping,
     Question,
     Refusal,
+    Refused,
     Release,
     Results,
     Serve,
@@ -105,6 +106,10 @@ class RemoteBackend:
         if not self.num_open:
             self.idle.set()
         self.outbox.post(ended)
+
+    def count_refused(self, task: str, number: int) -> None:
+        """Counts requests that were refused before they began."""
+        self.outbox.post(Refused(task, number))
 
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model."""

@@ -18,6 +18,7 @@ from service.http_workers.messages import (
     Answer,
     Began,
     Called,
+    Count,
     Drain,
     FromHttpWorker,
     GetMetrics,
@@ -28,6 +29,7 @@ from service.http_workers.messages import (
     Ping,
     Question,
     Refusal,
+    Refused,
     Release,
     Results,
     Serve,
@@ -87,14 +89,8 @@ class HttpWorkerLink:
             case Release():
                 if lease := self.leases.pop(message.lease, None):
                     lease.release()
-            case Began():
-                self.inflight[message.task] += 1
-                self.core.begin(message.task)
-            case Called():
-                self.core.count_call(message.model, message.outcome)
-            case Ended():
-                self.inflight[message.task] -= 1
-                self.core.end(message)
+            case Began() | Refused() | Called() | Ended():
+                self._count(message)
             case Served():
                 self.served[message.id].set_result(message.failure)
             case Listening():
@@ -102,6 +98,20 @@ class HttpWorkerLink:
                 self.on_listening()
             case _:
                 self._begin(message.id, self._answer(message))
+
+    def _count(self, message: Count) -> None:
+        """Counts for the metrics."""
+        match message:
+            case Began():
+                self.inflight[message.task] += 1
+                self.core.begin(message.task)
+            case Refused():
+                self.core.count_refused(message.task, message.number)
+            case Called():
+                self.core.count_call(message.model, message.outcome)
+            case Ended():
+                self.inflight[message.task] -= 1
+                self.core.end(message)
 
     def _begin(self, number: int, work: Any) -> None:
         task = asyncio.create_task(work)

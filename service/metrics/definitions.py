@@ -331,6 +331,11 @@ class Metrics:
         (family,) = self.billed_characters.collect()
         return int(family.samples[0].value)
 
+    def count_refused(self, task: str, number: int) -> None:
+        """Counts requests that were refused before they began."""
+        self.series(self.requests, task, NO_MODEL, "rejected_queue").inc(number)
+        self.request_duration.labels(task, NO_MODEL, "4xx").observe(0.0, number)
+
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model."""
         self.series(self.remote_calls, model, outcome).inc()

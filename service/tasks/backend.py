@@ -82,6 +82,9 @@ class Recorder(Protocol):
     def end(self, ended: Ended) -> None:
         """Counts a request that has ended."""
 
+    def count_refused(self, task: str, number: int) -> None:
+        """Counts requests that were refused before they began."""
+
     def count_call(self, model: str, outcome: str) -> None:
         """Counts a request to the endpoint of a remote model; `outcome` is in CALL_OUTCOMES."""
 

@@ -239,7 +239,7 @@ class LiveServer:
         self.core: Core = app.state.core
         config = http_config(app, app.state.services.settings)
         config.port, config.timeout_graceful_shutdown = 0, 1
-        self.pool = config.pool
+        self.pool, self.early = config.pool, config.early
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run)
 

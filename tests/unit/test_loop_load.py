@@ -2,21 +2,26 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import pytest
 
-from service.errors import OverloadedError
 from service.http_server.loop_load import (
     LONG_CPU_SECONDS,
     MIN_REQUESTS,
     PATIENCE_SECONDS,
+    SPARE,
     TARGET_SECONDS,
     LoopLoad,
 )
 
 COST = 0.0005
 """CPU seconds that a turn spends on each request that it handles; refusals take no time."""
+
+
+async def end_turn() -> None:
+    """Lets the callbacks run that a turn has scheduled, and those that they schedule."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 class Turns:
@@ -35,24 +40,24 @@ class Turns:
     def now(self) -> float:
         return self.cpu / self.share
 
-    async def run(self, *numbers: int, has_refusal: bool = False) -> list[int]:
+    async def run(self, *numbers: int, useful: int | None = None) -> list[int]:
         """Runs one turn with a number of requests of each client; returns the handled numbers.
 
         Args:
             numbers: Number of requests of each client.
-            has_refusal: Whether a request is refused for another limit.
+            useful: Number of requests of the first client that are not refused for another limit.
+                None means all requests.
         """
         handled = [0] * len(numbers)
         for client, number in enumerate(numbers):
             for _ in range(number):
-                with suppress(OverloadedError):
-                    self.load.check(f"client {client}")
+                if self.load.admits(f"client {client}"):
                     handled[client] += 1
                     self.cpu += COST
-        if has_refusal:
-            self.load.add_refusal()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        if useful is not None:
+            for _ in range(useful, handled[0]):
+                self.load.add_refusal("client 0")
+        await end_turn()
         return handled
 
     async def overload(self) -> None:
@@ -82,11 +87,11 @@ def test_turns_with_refusals_of_other_limits_are_limited_earlier() -> None:
     async def test(turns: Turns) -> None:
         too_many = int(TARGET_SECONDS / COST) + 2
         while turns.now < 10 * PATIENCE_SECONDS:  # a refusal in half of the turns
-            assert await turns.run(too_many, has_refusal=True) == [too_many]
+            assert await turns.run(too_many, useful=0) == [too_many]
             assert await turns.run(too_many) == [too_many]
         while not turns.load.is_overloaded:
             assert turns.now < 12 * PATIENCE_SECONDS
-            await turns.run(too_many, has_refusal=True)
+            await turns.run(too_many, useful=0)
         assert await turns.run(200) < [too_many]
 
     run(test)
@@ -133,13 +138,34 @@ def test_clients_share_a_turn_evenly() -> None:
     run(test)
 
 
+def test_client_has_little_more_than_the_requests_that_are_not_refused_afterwards() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        for useful in (10, 20, 0):
+            for _ in range(30):
+                await turns.run(200, useful=useful)
+            (handled,) = await turns.run(200, useful=useful)
+            assert handled == pytest.approx(SPARE * useful + 1, abs=1)
+
+    run(test)
+
+
+def test_refusals_of_a_client_take_nothing_from_another() -> None:
+    async def test(turns: Turns) -> None:
+        await turns.overload()
+        for _ in range(30):
+            await turns.run(200, 15, useful=0)
+        assert await turns.run(200, 15, useful=0) == [1, 15]
+
+    run(test)
+
+
 def test_some_requests_are_handled_however_slow_they_are() -> None:
     async def test(turns: Turns) -> None:
         await turns.overload()
-        turns.load.check("client 0")
+        assert turns.load.admits("client 0")
         turns.cpu += 60.0
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await end_turn()
         assert await turns.run(50) == [MIN_REQUESTS]
 
     run(test)

@@ -14,6 +14,7 @@ from time import perf_counter
 from service.bench.client import Address, BenchError, Connection, Reply, RequestError
 from service.bench.load import percentile, run_load
 from service.bench.mixed import memory_mib
+from service.bench.sentences import with_other_ends
 from service.bench.translation import translate_request
 
 CLIENTS = 64
@@ -207,7 +208,7 @@ async def run_overload(
     Args:
         url: Address of the server.
         pair: Language pair.
-        sentences: Sentences to translate.
+        sentences: Sentences to translate. Overloads get them with different ends.
         factors: Offered rates, divided by the capacity.
         deadlines: Deadlines in seconds.
         seconds: Measured seconds of each run. Before them, the same load fills the queue: as long
@@ -228,8 +229,7 @@ async def run_overload(
         bodies = itertools.cycle(
             [
                 translate_request(address, pair, text, True, round(1000 * deadline))
-                for text in sentences
-                if text.strip()
+                for text in with_other_ends(sentences)
             ]
         )
         found = []
